@@ -73,6 +73,7 @@ COLLECTIONS: dict[str, dict[str, str | bytes]] = {
 
 def service_in(folder: Path, theme: str) -> ChatService:
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
+    settings = changed(settings, "engine.threads", 1)  # two would spin waiting for each other on a busy machine
     store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
     service = ChatService(store, settings, snapshots=folder / "snapshots",
                           memories=lambda: open_memories(places, settings, store, service.memory.session),
@@ -96,7 +97,7 @@ class Camera:
         (HERE / f"{name}.svg").write_text(svg, encoding="utf-8")
         drawn(HERE / f"{name}.svg")
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:

@@ -61,6 +61,9 @@ class WindowProcess:
     async def do_send(self, id: str, text: str) -> None:
         await self.service.turns.send(id, Question(text))
 
+    async def do_queue(self, id: str, text: str) -> None:
+        await self.service.turns.queue_up(id, Question(text))
+
     async def do_edit(self, id: str, node: str, text: str) -> None:
         await self.service.turns.edit(id, node, text)
 

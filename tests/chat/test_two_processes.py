@@ -96,6 +96,8 @@ class Model:
         self.wrong: list[str] = []
         self.asked: dict[str, Reply] = {}
         """The replies by their questions, each of which is asked once."""
+        self.holds = True
+        """Whether replies wait to be released."""
 
     async def __call__(self, visit: Visit) -> None:
         contents = [message["content"] for message in visit.json["messages"]]
@@ -107,6 +109,8 @@ class Model:
             return chunked(event({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish}]}))
 
         await visit.send(SSE_HEAD + part(reply.first))
+        if not self.holds:
+            reply.released.set()
         ends = [asyncio.create_task(reply.released.wait()), asyncio.create_task(visit.gone.wait())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
@@ -378,6 +382,30 @@ LEGAL = {"send: answered", "send: waits", "waited: answered", "look: same", "loo
 async def test_interleavings_of_two_processes(tmp_path):
     ways = await interleaved(tmp_path / "data", range(50))
     assert ways >= LEGAL, LEGAL - ways
+
+
+async def test_two_processes_with_a_queue_send_each_message_once(tmp_path):
+    async with two_windows(tmp_path / "data") as (windows, model, store):
+        id = await windows[0].does("create")
+        for window in windows:
+            await window.does("open", id=id)
+        texts: set[str] = set()
+        for number in range(12):
+            window = windows[number % 2]
+            if number % 4 == 0:
+                await window.does("look")
+            texts.add(f"message {number}")
+            await window.does("queue", id=id, text=f"message {number}")
+            if number == 0:
+                await window.until(lambda: "message 0" in model.asked)
+        model.holds = False
+        model.asked["message 0"].released.set()
+        async with asyncio.timeout(PATIENCE_S):
+            windows[1].heard = windows[0].heard  # what either tells is looked at
+            await windows[0].until(lambda: sum(window.count("ended", id) for window in windows) == len(texts))
+        assert model.wrong == [] and model.asked.keys() == texts and store.queue.of(id) == []
+        line = [node.text for node in store.tree(id).path(store.conversation(id).head) if node.role is Role.USER]
+        assert sorted(line) == sorted(texts) and line[0] == "message 0"
 
 
 @pytest.mark.slow

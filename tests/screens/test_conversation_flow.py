@@ -124,21 +124,21 @@ async def test_a_failure_in_another_conversation_is_told(drive: Drive, server: T
         assert app.noticed("doomed")
 
 
-async def test_a_message_during_an_answer_goes_back_into_the_composer(drive: Drive, server: ToyServer) -> None:
+async def test_a_message_during_an_answer_waits_and_a_stopped_answer_holds_it(drive: Drive, server: ToyServer) -> None:
     async with drive() as app:
         await app.begin()
         await app.streaming()
         await app.write("too early")
         await app.press("enter")
-        await app.until(lambda: app.noticed("An answer is still running in this conversation."))
-        assert app.draft == "too early"
-        assert server.posts == 1
+        await app.until(lambda: "queued 1  too early" in app.text)
+        assert app.draft == "" and server.posts == 1
         await app.press("escape")
-        await app.until(lambda: not app.service.conversations.streaming())
+        await app.until(lambda: "Queue held: answer stopped · Enter sends · ↑ edits" in app.text)
+        assert not app.service.conversations.streaming() and server.posts == 1
         await app.press("enter")
         await app.until(lambda: server.posts == 2)
         await app.settled()
-        assert app.said[-2:] == ["too early", "Hello"]
+        assert app.said[-2:] == ["too early", "Hello"] and "queued" not in app.text and "Queue" not in app.text
 
 
 async def test_quitting_during_an_answer_keeps_what_came(drive: Drive, server: ToyServer) -> None:
@@ -317,6 +317,65 @@ async def test_find_walks_through_the_matches_of_this_conversation(drive: Drive,
         await app.press("escape")
         assert not app.chat.findbar.is_open
         assert app.chat.composer.has_focus_within
+
+
+@pytest.mark.parametrize(("key", "words"), [
+    ("3", "There is no code block 3 here"),
+    ("left", "This message has one version only"),
+    ("right", "This message has one version only"),
+    ("f8", "This is the first conversation of the list"),
+    ("o", "No passage or file was sent with this question."),
+])
+async def test_a_key_that_does_nothing_here_says_so(drive: Drive, key: str, words: str) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        await app.select(0)
+        await app.press(key)
+        await app.until(lambda: app.noticed(words))
+
+
+async def test_past_the_end_of_the_list_a_key_says_so(drive: Drive) -> None:
+    async with drive() as app:
+        await app.press("f9", "f9")
+        await app.until(lambda: app.noticed("This is the last conversation of the list"))
+
+
+async def test_at_the_first_and_the_last_version_of_a_message_a_key_says_so(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        await app.select(1)
+        await app.press("r")
+        await app.until(lambda: " 2/2" in app.text)
+        await app.settled()
+        await app.select(1)
+        await app.press("right")
+        await app.until(lambda: app.noticed("There is no later version of this message"))
+        await app.press("left")
+        await app.until(lambda: " 1/2" in app.text)
+        await app.press("left")
+        await app.until(lambda: app.noticed("There is no earlier version of this message"))
+
+
+async def test_what_is_said_while_a_dialog_is_open_waits_until_it_is_closed(drive: Drive) -> None:
+    async with drive() as app:
+        await app.press("f1")
+        app.chat.workspace.say("Two things to know")
+        await app.rest()
+        assert not app.noticed("Two things to know")
+        await app.press("escape")
+        await app.closes()
+        await app.until(lambda: app.noticed("Two things to know"))
+
+
+async def test_why_an_answer_failed_is_said_once(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(error(500, "out of paper"))
+    async with drive() as app:
+        await app.write("print it")
+        await app.press("enter")
+        await app.until(lambda: "out of paper" in app.text)
+        await app.settled()
+        assert app.text.count("out of paper") == 1
+        assert not app.noticed("out of paper")
 
 
 async def test_search_finds_a_message_on_another_branch_and_goes_there(drive: Drive, server: ToyServer) -> None:

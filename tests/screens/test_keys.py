@@ -30,8 +30,8 @@ MODALS = {
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "PaletteScreen",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
     "doctor": "DoctorScreen", "memory": "ManagerScreen", "remember": "ManagerScreen", "forget": "ManagerScreen",
-    "attach": "AttachScreen", "documents": "ManagerScreen", "settings": "SettingsScreen",
-    "persona": "PersonaScreen", "tag": "TagsScreen",
+    "attach": "AttachScreen", "documents": "ManagerScreen", "tag": "TagsScreen", "queue": "QueueScreen",
+    "import": "ImportScreen", "settings": "SettingsScreen", "persona": "PersonaScreen",
 }
 """The actions that open a screen, with its class."""
 

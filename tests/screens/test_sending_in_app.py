@@ -13,7 +13,6 @@ from app_kit import Drive, Driven
 
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE
-from kvchat.ui.controllers.sending import UNDER_WAY
 
 QUESTION = "What does @handbook say of the lamp?"
 
@@ -102,16 +101,24 @@ async def test_a_second_message_never_overtakes_the_one_that_is_looked_up(drive:
         async with held(app) as free:
             await enter(app, QUESTION)
             await enter(app, "and then?")
-            await app.until(lambda: app.noticed(UNDER_WAY))
-            assert app.draft == "and then?"
+            await app.until(lambda: "queued 1  and then?" in app.text)
+            assert app.draft == "" and app.said == []
             free.set()
-            await app.until(lambda: app.said)
+            await app.until(lambda: len(app.said) > 2)
         await app.settled()
-        assert app.said[0] == QUESTION and app.draft == "and then?"
-        await app.press("enter")
-        await app.until(lambda: len(app.said) > 2)
-        await app.settled()
-        assert app.said[2] == "and then?"
+        assert app.said[0] == QUESTION and app.said[2] == "and then?" and app.draft == ""
+
+
+async def test_what_follows_a_message_that_could_not_be_sent_is_held(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path) as app:
+        async with held(app) as free:
+            await enter(app, f"see @{tmp_path}/handbook/ here")
+            await enter(app, "and then?")
+            await app.until(lambda: "queued 1  and then?" in app.text)
+            free.set()
+            await app.until(lambda: app.noticed("is a folder"))
+        await app.until(lambda: "Queue held: not sent · Enter sends · ↑ edits" in app.text)
+        assert app.draft == f"see @{tmp_path}/handbook/ here" and app.said == []
 
 
 async def test_what_cannot_be_sent_comes_back_in_front_of_what_was_typed_since(drive: Drive, tmp_path: Path) -> None:

@@ -258,6 +258,43 @@ def test_while_the_answer_streams(studio: Studio) -> None:
                                         model=MODEL))
 
 
+async def with_a_queue(app: Driven) -> None:
+    """An answer streams, and four messages wait behind it."""
+    await ask(app)
+    await app.until(lambda: app.conversation.live is not None and app.conversation.live.text.endswith("2.4 litres"))
+    await app.until(lambda: "2.4 litres" in app.text)
+    for number, text in enumerate(("What does that cost in a year?", "And the wicks, how long do they last?",
+                                   "Write both into a table.", "In English, please."), 1):
+        await app.write(text)
+        await app.press("enter")
+        await app.until(lambda number=number: len(app.service.queue.of(app.conversation.id)) == number)
+    app.chat.view.tick()
+
+
+def half_an_answer() -> Answer:
+    said = words("On most nights the lamp burnt 2.4 litres")
+    return tokens(*said, prompt=742, cached=647, prompt_ms=310, hang_after=len(said), model=MODEL)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30)])
+def test_messages_that_wait(studio: Studio, size: tuple[int, int]) -> None:
+    studio.picture(with_a_queue, size=size, answer=half_an_answer())
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_held_queue(studio: Studio, opened: bool) -> None:
+    async def scene(app: Driven) -> None:
+        await with_a_queue(app)
+        await app.press("escape")
+        await app.settled()
+        await app.until(lambda: "Queue held" in app.text)
+        if opened:
+            await app.press("shift+f7")
+            await app.opens("QueueScreen")
+
+    studio.picture(scene, size=(80, 24), answer=half_an_answer())
+
+
 def test_after_an_error(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
         await ask(app)

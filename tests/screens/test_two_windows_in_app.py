@@ -16,7 +16,7 @@ from kvchat.store.presence import process_id as owner
 from toyserver import ToyServer, tokens
 from two_windows_kit import Slow, history, say, streaming
 
-WAITS = "Another window is answering · sends after it · Esc cancels"
+WAITS = "Another window is answering · sends after it · Esc holds"
 ANSWERS = "another window is answering"
 
 
@@ -56,13 +56,14 @@ async def test_a_message_waits_for_the_reply_of_another_window(drive: Drive, tmp
             server_of(app).on_chat(tokens("Yes."))
             slow.go.set()
             await app.until(lambda: app.said[-1] == "Yes.")
+            await app.settled()
             assert app.said == ["first", "Hello", "second", "half and whole", "third", "Yes."]
             assert WAITS not in app.prose and ANSWERS not in app.prose
             assert history(server_of(app).chats[-1]) == app.said[:-1]
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
-async def test_esc_gives_the_wait_up_and_the_text_back(drive: Drive, tmp_path: Path, key: str) -> None:
+async def test_esc_gives_the_wait_up_and_holds_the_message(drive: Drive, tmp_path: Path, key: str) -> None:
     async with drive() as app:
         id, slow = await app.begin("first"), Slow()
         async with beside(app, tmp_path) as other:
@@ -71,12 +72,14 @@ async def test_esc_gives_the_wait_up_and_the_text_back(drive: Drive, tmp_path: P
             await app.press("enter")
             await app.until(lambda: WAITS in app.prose)
             await app.press(key)
-            await app.until(lambda: app.draft == "third")
-            assert app.noticed("The message was not sent.") and WAITS not in app.prose
+            await app.until(lambda: WAITS not in app.prose)
             slow.go.set()
             await other.conversations.wait(id)
             await looked(app)
             assert app.said == ["first", "Hello", "second", "half and whole"]
+            assert "Queue held: answer stopped" in app.text and "queued 1  third" in app.text
+            await app.press("up")
+            await app.until(lambda: app.draft == "third" and "queued" not in app.text)
 
 
 async def test_the_reply_of_another_window_that_dies_is_settled_on_the_screen(drive: Drive, tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def drawn(text: str, width: int = 40) -> list[str]:
     ("<https://e.test/x>", ["https://e.test/x"]),
     ("[https://e.test](https://e.test)", ["https://e.test"]),
     ("![a cat](https://e.test/c.png)", ["image: a cat (https://e.test/c.png)"]),
-    ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 35 + "1", "▏x = 1", "", "end"]),
+    ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 30 + "1 copy", "▏x = 1", "", "end"]),
     ("| a | b |\n|:-:|--:|\n| one | 2 |\n| three | 10 |",
      ["  a   │   b", "──────┼────", " one  │   2", "three │  10"]),
-    ("    indented\n    code", ["▏text" + " " * 33 + "1", "▏indented", "▏code"]),
+    ("    indented\n    code", ["▏" + " " * 32 + "1 copy", "▏indented", "▏code"]),
 ])
 def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
     assert drawn(text) == lines
@@ -131,7 +131,8 @@ def test_code_blocks_are_numbered_wherever_they_stand() -> None:
     assert [(code.language, code.text) for code in code_blocks(text)] == [("py", "a"), ("sh", "b"), ("", "c")]
     labels = [row for row in render_markdown(text, 30) if row.action]
     assert [row.action for row in labels] == ["code:1", "code:2", "code:3"]
-    assert [row.text.rstrip()[-1] for row in labels] == ["1", "2", "3"]
+    assert [row.text.split() for row in labels] == [
+        ["▏py", "1", "copy"], ["▏sh", "2", "copy"], ["▎", "▏", "3", "copy"]]
 
 
 def test_code_is_coloured_while_it_streams_and_when_it_is_closed() -> None:

@@ -108,3 +108,13 @@ async def test_a_path_that_cannot_work_is_said_and_not_taken(tmp_path: Path, pat
         assert shown.answers == []
         await shown.press("escape")
         assert shown.answers == [None]
+
+
+async def test_every_format_and_every_key_is_in_sight_on_a_small_terminal(tmp_path: Path) -> None:
+    async with showing(export(tmp_path), size=(60, 20)) as shown:
+        names = [format_of(name).name for name in FORMATS]
+        assert [name for name in names if name not in shown.prose] == []
+        assert "enter export" in shown.text and "› " in shown.text
+        x, y = next((line.index(names[-1]), y) for y, line in enumerate(shown.lines) if names[-1] in line)
+        await shown.pilot.click(offset=(x, y))
+        assert f"[{names[-1]}]" in shown.prose

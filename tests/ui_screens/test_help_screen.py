@@ -56,3 +56,12 @@ async def test_nothing_of_a_name_is_said_and_escape_closes() -> None:
         assert "Nothing of this name." in shown.text
         await shown.press("enter", "down", "escape")
         assert shown.answers == [None]
+
+
+async def test_it_grows_with_the_terminal() -> None:
+    shown_rows = []
+    for size in ((80, 24), (120, 36), (160, 46)):
+        async with showing(HelpScreen(help_rows()), size=size) as shown:
+            assert max(map(len, shown.lines)) >= min(size[0] * 0.9, 128)
+            shown_rows.append(sum("Ctrl+" in line or "/" in line for line in shown.lines))
+    assert shown_rows == sorted(set(shown_rows))

@@ -177,6 +177,12 @@ async def test_without_messages_there_is_a_word() -> None:
         assert "Which tokens belong to which message is not known yet." in shown.text
 
 
+@pytest.mark.parametrize("width", [60, 64, 72, 80])
+async def test_a_narrow_terminal_keeps_the_number_of_each_turn(width: int) -> None:
+    async with showing(inspector(a_report()), size=(width, 24)) as shown:
+        assert [turn_line(shown, number) for number in (1, 2, 3, 4)]
+
+
 # The sums and the server.
 
 

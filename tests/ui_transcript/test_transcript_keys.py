@@ -92,13 +92,6 @@ async def test_keys_can_be_rebound_by_id(make_app: Any, items: Any) -> None:
         assert [m.character for m in app.of(Transcript.TypeThrough)] == ["y"]
 
 
-async def test_a_message_without_other_versions_asks_for_none(make_app: Any, items: Any) -> None:
-    app = make_app([items.question(1)])
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("up", "left", "right")
-        assert app.of(Transcript.SiblingRequested) == []
-
-
 async def test_enter_unfolds_reasoning_and_context_and_folds_them_again(make_app: Any, items: Any) -> None:
     blocks = (ContextBlock("time", "2026", "Monday 09:16"), ContextBlock("passage", "notes/lamp.md", "the lamp turned"))
     app = make_app([items.question(1, blocks=blocks), items.answer(1, "so", reasoning="first\nsecond thought")])
@@ -228,6 +221,22 @@ async def test_find_counts_in_all_messages_and_goes_around(make_app: Any, items:
         assert app.transcript.find_next(-1) == 3
         assert app.transcript.find("no such text") == 0 and app.transcript.find_next(1) == 0
         assert app.transcript.find("") == 0
+
+
+@pytest.mark.parametrize("query", ["a", "lamp", "the lamp", "turned more", "日本語", "x = 1", "`x`"])
+async def test_finding_shifts_no_line(make_app: Any, items: Any, query: str) -> None:
+    words = "**the lamp** turned more than `x` times, 日本語日本語日本語, and the lamp turned more and more "
+    answer = f"{words * 4}\n\n- {words}\n\n```\nx = 1 {words}\n```"
+    app = make_app([items.question(1, words * 4), items.answer(1, answer)])
+    for width in range(24, 44):
+        async with app.run_test(size=(width, 30)) as pilot:
+            await pilot.press("home")
+            before = app.lines()
+            app.transcript.find(query)
+            app.transcript.scroll_home(animate=False)
+            await pilot.pause()
+            assert app.lines() == before
+        app = make_app(app._items)
 
 
 async def test_another_conversation_opens_at_its_end_and_the_same_stays_where_it_is(make_app: Any, items: Any) -> None:

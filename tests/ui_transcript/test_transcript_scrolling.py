@@ -26,7 +26,7 @@ async def test_a_conversation_opens_at_its_end(make_app: Any, items: Any) -> Non
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         assert app.transcript.following
-        assert app.lines()[-1] == ""
+        assert "word" in app.lines()[-1]
         assert "point 0" in "\n".join(app.lines()) and app.transcript.rows_below == 0
 
 
@@ -40,7 +40,7 @@ async def test_streaming_text_is_followed_at_the_end(make_app: Any, items: Any) 
             assert [line for line in app.lines() if line][-1].strip() == TEXT[:end].rstrip().split("\n")[-1].strip()
         app.transcript.end_stream(items.answer(1, TEXT))
         await pilot.pause()
-        assert "paragraph 39 of the answer" in app.lines()[-2]
+        assert "paragraph 39 of the answer" in app.lines()[-1]
 
 
 async def test_scrolling_up_while_it_streams_stays_put_to_the_row(make_app: Any, items: Any) -> None:
@@ -71,7 +71,7 @@ async def test_scrolling_back_near_the_end_follows_again(make_app: Any, items: A
         assert app.transcript.following
         app.transcript.stream_text("a99", TEXT[:900])
         await _drawn(pilot)
-        assert TEXT[:900].split("\n")[-1] in app.lines()[-2]
+        assert TEXT[:900].split("\n")[-1] in app.lines()[-1]
 
 
 async def test_end_jumps_to_the_end_and_follows(make_app: Any, items: Any) -> None:
@@ -153,7 +153,7 @@ async def test_a_followed_end_is_followed_through_every_size(make_app: Any, item
             await pilot.resize_terminal(*size)
             await pilot.pause()
             assert app.transcript.following and app.transcript.rows_below == 0
-            assert "point" in app.lines()[-2] or "word" in app.lines()[-2]
+            assert "point" in app.lines()[-1] or "word" in app.lines()[-2]
 
 
 async def test_a_message_whose_height_was_estimated_stays_findable_by_home_and_end(make_app: Any, items: Any) -> None:
@@ -165,4 +165,4 @@ async def test_a_message_whose_height_was_estimated_stays_findable_by_home_and_e
         assert "You" in app.lines()[0] and app.transcript.scroll_y == 0
         await pilot.press("end")
         await pilot.pause()
-        assert "c" in app.lines()[-2] and app.lines()[-1].strip("▎ ") == ""
+        assert "c" in app.lines()[-1]

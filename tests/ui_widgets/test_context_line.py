@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from textual.geometry import Region
 
 from kvchat.chat.question import Question
+from kvchat.chat.question.retrieval import RetrievalResult
 from kvchat.documents.collection import Passage
 from kvchat.memory.entry import Entry, Kind
 from kvchat.prompt.context import FILE, ContextBlock
@@ -351,8 +352,9 @@ async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Wr
         assert composer.passages == (LAMP,)
         await pilot.press("x", "enter")
         assert sent(host).passages is None
-        picked = host.heard(Composer.Submitted)[-1].picked
-        assert picked.of([SETUP, LAMP], True) == (LAMP,), "also where they are looked for once more"
+        question = host.heard(Composer.Submitted)[-1].question
+        again = RetrievalResult((SETUP, LAMP))
+        assert again.picked(question) == (LAMP.block,), "also where they are looked for once more"
 
 
 async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories: Writing) -> None:
@@ -384,7 +386,8 @@ async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_i
         composer.set_passages([passage("oil.md"), LAMP], composer.text, taken=False)
         assert composer.passages == (LAMP,)
         await pilot.press("x", "enter")
-        assert host.heard(Composer.Submitted)[-1].picked.of([SETUP, LAMP], False) == (LAMP,)
+        again = RetrievalResult((SETUP, LAMP), taken=False)
+        assert again.picked(host.heard(Composer.Submitted)[-1].question) == (LAMP.block,)
 
 
 async def test_the_second_press_leaves_out_memories_and_passages_until_the_message_is_sent(memories: Writing) -> None:
@@ -456,7 +459,7 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
         await found(host, composer, pilot)
         composer.leave_out({SETUP.ref}, {LAMP.ref})
         await pilot.press("enter")
-        one, taken = sent(host), host.heard(Composer.Submitted)[-1].taken
+        one, taken = sent(host), host.heard(Composer.Submitted)[-1].question.taken
         composer.restore(one.text, one.blocks, one.without, one.recalls, taken)
         await rest(composer)
         composer.set_passages([SETUP, LAMP], composer.text)

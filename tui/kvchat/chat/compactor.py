@@ -106,6 +106,7 @@ class Compactor:
         self._tracker = tracker
         self._warm_up = warm_up
         self._branches = branches
+        self._turns = turns
         self._side_requests = side_requests
         self.running: RunningCompaction | None = None
         """The compaction that runs: one at a time."""
@@ -169,6 +170,7 @@ class Compactor:
             self._tracked = None
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
+            self._turns.send_next(id)
         self._ground.events.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
         if done and self._conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)

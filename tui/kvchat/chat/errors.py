@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvchat.prompt.queued import HoldKind
 from kvchat.text.format import count
 
 
@@ -11,6 +12,22 @@ class ChatError(Exception):
 
 class GivenUp(ChatError):  # noqa: N818
     """The person no longer waits for the reply of another window: the act was not done."""
+
+
+class AnsweredElsewhere(ChatError):  # noqa: N818
+    """A reply of another window streams here: the act was not done."""
+
+
+class NotInQueue(ChatError):  # noqa: N818
+    """A queued message was sent by another window, or taken out of the queue."""
+
+
+class HeldError(ChatError):
+    """What came before holds the queue: nothing was sent."""
+
+    def __init__(self, kind: HoldKind) -> None:
+        super().__init__("The queue is held.")
+        self.kind = kind
 
 
 class TooLongError(ChatError):

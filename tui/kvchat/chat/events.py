@@ -79,6 +79,13 @@ class QuestionRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueChanged:
+    """The messages that wait in a conversation, or what holds them: read `queue.of` and `queue.held`."""
+
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionChanged:
     """The compaction of a conversation began, came further (at most every 30 ms) or ended: read `compacting`."""
 
@@ -160,7 +167,7 @@ class Noticed:
 
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | WrittenElsewhere | DeletedElsewhere | HeadAwaited
-    | AnswerStarted | AnswerProgressed | AnswerEnded | QuestionRefused | CompactionChanged
+    | AnswerStarted | AnswerProgressed | AnswerEnded | QuestionRefused | QueueChanged | CompactionChanged
     | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
     | MemoriesNoted | MemoriesChanged | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )

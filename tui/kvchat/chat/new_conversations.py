@@ -84,7 +84,7 @@ class NewConversations:
         """An empty conversation with these instructions, opened, with what a new one begins with."""
         conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
         for known in conversations.all():
-            if known.turns == 0 and known.id not in streaming and not self._ground.store.draft(known.id):
+            if known.turns == 0 and known.id not in streaming and not self._is_written_in(known.id):
                 same = conversations.load(known.id).instructions == instructions
                 if same and await conversations.take_empty(known.id):
                     conversation = await conversations.open(known.id)
@@ -94,6 +94,10 @@ class NewConversations:
                         servers.begin_here(conversation.id)
                     return conversation
         return None
+
+    def _is_written_in(self, id: str) -> bool:
+        store = self._ground.store
+        return bool(store.draft(id) or store.queue.of(id))
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""

@@ -34,6 +34,7 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
+from kvchat.chat.queue import MessageQueue
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.chat.unsaved import Rescued
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
     from kvchat.chat.exports import Exports
+    from kvchat.chat.imports import Imports
     from kvchat.chat.server.choice import ServerChooser
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
@@ -86,7 +88,9 @@ class ChatService:
         self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, tokens.plain)
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
-        self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes)
+        self.queue = MessageQueue(ground, shared)
+        self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes,
+                           self.queue)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
@@ -139,6 +143,12 @@ class ChatService:
 
         return Exports(self.store, self.conversations.loaded, self.tracker.speed_in)
 
+    @cached_property
+    def imports(self) -> Imports:
+        from kvchat.chat.imports import Imports
+
+        return Imports(self.ground, self.conversations)
+
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)
 
@@ -152,6 +162,7 @@ class ChatService:
     def refresh(self) -> None:
         """Look whether another process changed the store, or somebody the memory's files; tell if so."""
         if self.conversations.look_elsewhere():
+            self.queue.look_again()
             self.jobs.look_again()
             self.extraction.look_again()
             self.documents.look_again()

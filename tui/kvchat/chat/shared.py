@@ -18,7 +18,7 @@ from enum import Enum, auto
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from kvchat.chat.errors import ChatError, GivenUp
+from kvchat.chat.errors import AnsweredElsewhere, ChatError, GivenUp, NotInQueue
 from kvchat.chat.events import (
     ConversationChanged,
     DeletedElsewhere,
@@ -31,7 +31,16 @@ from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree
-from kvchat.store import Change, ConversationDeleted, HeadMoved, Store, StoreError, UnknownConversation
+from kvchat.store import (
+    Change,
+    ConversationDeleted,
+    HeadMoved,
+    NotQueued,
+    Store,
+    StoreError,
+    StoreUnavailable,
+    UnknownConversation,
+)
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations import Conversations
@@ -97,6 +106,17 @@ class SharedConversations:
                 self._take(conversation, stored)
             all_seen = all_seen and stored is not None
         return all_seen
+
+    def reload(self, conversations: Iterable[OpenConversation]) -> None:
+        """Show these conversations as they are stored, wherever their branches end: this kvchat changed them so."""
+        for conversation in conversations:
+            stored = self._read(conversation) if self.is_stored(conversation) else None
+            if stored is None:
+                continue
+            if stored.tree is not None:
+                conversation.tree, conversation.mark = stored.tree, stored.mark
+            self._put(conversation, stored.record, stored.record.head)
+            self._tell(ConversationChanged(conversation.id))
 
     async def look(self, conversation: OpenConversation) -> bool:
         """Take over what others did in a conversation; whether it could be looked at now."""
@@ -171,18 +191,26 @@ class SharedConversations:
                 raise ChatError(str(error)) from None
             self._written(conversation, row, change)
 
-    async def add(self, conversation: OpenConversation, nodes: Sequence[Node], change: Change, *, whole: bool) -> None:
+    async def add(self, conversation: OpenConversation, nodes: Sequence[Node], change: Change, *, whole: bool,
+                  queued: str = "") -> None:
         """Store new messages, and what `change` makes of the row. `whole`: they were made from all of the branch that
-        is shown. Raises ChatError when the conversation was deleted, and HeadMoved when they cannot stand there: then
-        nothing has changed, and a look at the store tells how it is."""
+        is shown. `queued`: the message that leaves the queue by it; such a one is never stored later than it is sent.
+        Raises ChatError when the conversation was deleted, or the queued message is gone (NotInQueue), and HeadMoved
+        when they cannot stand there: then nothing has changed, and a look at the store tells how it is."""
         known = conversation.record
 
         def add(late: bool = False) -> Conversation:
-            return self._store.add(known, nodes, change, shown=known.head, whole=whole, late=late)
+            return self._store.add(known, nodes, change, shown=known.head, whole=whole, late=late, queued=queued)
 
         with self.held(conversation):
             try:
-                row = await self._keeper.write(add, partial(add, late=True))
+                row = await (self._keeper.now(add) if queued else self._keeper.write(add, partial(add, late=True)))
+            except NotQueued as error:
+                raise NotInQueue(str(error)) from None
+            except StoreUnavailable as error:
+                if not queued:
+                    raise
+                raise ChatError(str(error)) from None
             except HeadMoved:
                 conversation.mark = None
                 raise
@@ -248,9 +276,9 @@ class SharedConversations:
             self.give_up(id)
 
     def refuse_beside_a_reply(self, conversation: OpenConversation) -> None:
-        """Raises ChatError while another kvchat's reply streams at the end of the branch."""
+        """Raises AnsweredElsewhere while another kvchat's reply streams at the end of the branch."""
         if self.reply_elsewhere(conversation) is not None:
-            raise ChatError(ANSWERED_ELSEWHERE)
+            raise AnsweredElsewhere(ANSWERED_ELSEWHERE)
 
     async def settled(self, conversation: OpenConversation) -> None:
         """Return when no reply streams elsewhere at the end of the branch; when its kvchat dies, it is settled with

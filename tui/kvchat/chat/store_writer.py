@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from kvchat.store import Conflict, StoreError
+from kvchat.store import Conflict, StoreError, StoreUnavailable
 
 RETRY_SECONDS = 10.0
 REST_SECONDS = 10.0
@@ -68,6 +68,13 @@ class Keeper:
                 if self._retry is None:
                     self._retry = asyncio.create_task(self._retry_later())
                 return None
+
+    async def now(self, write: Callable[[], T]) -> T:
+        """Carry out `write` in its turn, or not at all. Raises StoreError, also while others wait for the disk."""
+        async with self._turn:
+            if self._backlog:
+                raise StoreUnavailable(self.trouble)
+            return await self.call(write)
 
     async def call(self, read: Callable[[], T]) -> T:
         """Run `read` on the writer thread and give back its result."""

@@ -1,6 +1,7 @@
 """Turns: asking, and being answered.
 
 The rule: a question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
+What was sent while one ran follows it in order: settle, release the lane, send the next.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
-from kvchat.chat.errors import ChatError
+from kvchat.chat.errors import ChatError, GivenUp, HeldError, NotInQueue, TooLongError
 from kvchat.chat.events import (
     AnswerEnded,
     AnswerProgressed,
@@ -45,15 +46,19 @@ from kvchat.chat.ground import QUIT_S, Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
-from kvchat.chat.question.mentions import ALL, Meant
+from kvchat.chat.question.mentions import ALL, Meant, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
+from kvchat.chat.question.stored import folder_of
+from kvchat.chat.queue import MessageQueue, Queued
 from kvchat.chat.server.consent import not_agreed
+from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State
+from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
@@ -74,7 +79,8 @@ class Turns:
     """Questions and running answers."""
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes) -> None:
+                 routes: Routes, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes,
+                 queue: MessageQueue) -> None:
         self.conversations = conversations
         self._ground = ground
         self._servers = servers
@@ -83,9 +89,14 @@ class Turns:
         self._warm_up = warm_up
         self._questions = questions
         self._sizes = sizes
+        self._queue = queue
         self.observers: list[TurnObserver] = []
         self._running: dict[str, tuple[AnswerRun, asyncio.Task[None]]] = {}
         """By conversation."""
+        self._next: dict[str, asyncio.Task[None]] = {}
+        """By conversation: sends the next message of its queue."""
+        self._expecting: dict[str, Lane] = {}
+        """By conversation: the lane that is kept for that message."""
         self._tracked: dict[str, TrackedTurn] = {}
         self._explanations: set[asyncio.Task[TurnFigures]] = set()
         conversations.occupations.append(self)
@@ -97,9 +108,24 @@ class Turns:
         another kvchat streams at the branch's end is waited for. `parameters` replace the conversation's for this turn.
         `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError
         where a file that it mentions needs the person's yes."""
-        conversation = self.conversations.free(id)
+        await self._ask(self.conversations.free(id), question, parameters=parameters, anyway=anyway)
+
+    @on_newest(Head.SETTLED)
+    async def send_now(self, id: str, question: Question, *, anyway: bool = False, queued: str = "") -> None:
+        """The same, for one who does not wait: raises AnsweredElsewhere while another kvchat streams a reply there.
+        `queued`: the message of the queue that it is; the others follow it. Raises NotInQueue where it is sent
+        already."""
+        await self._ask(self.conversations.free(id), question, anyway=anyway, queued=queued)
+        if queued:
+            self._queue.release(id)
+
+    async def _ask(self, conversation: OpenConversation, question: Question, *, parameters: Parameters | None = None,
+                   anyway: bool = False, queued: str = "", flows: bool = False) -> None:
+        """`flows`: it is sent only while the queue still goes on by itself. Raises HeldError."""
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
-        await self._grow(conversation, branch, parameters, whole=True)
+        if flows and not self._queue.flows(conversation.id):
+            raise HeldError(HoldKind.STOPPED)
+        await self._grow(conversation, branch, parameters, whole=True, queued=queued)
 
     async def _fitting(self, conversation: OpenConversation, head: str, question: Question, anyway: bool) -> Branch:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
@@ -173,11 +199,73 @@ class Turns:
             await self.conversations.shared.drop(conversation, answer.id)
             self._ground.events.tell(ConversationChanged(conversation.id))
 
+    # -- the queue -------------------------------------------------------------------------------------------------
+
+    async def queue_up(self, id: str, question: Question, *, place: float | None = None, first: bool = False) -> None:
+        """Have a message sent behind the answers that run or stream in this conversation, here or in another kvchat,
+        and behind the messages that wait there already: at its place, or in front of them (`first`)."""
+        await self._queue.put(id, question, place=place, first=first)
+        self.send_next(id)
+
+    def send_next(self, id: str) -> None:
+        """Send the next message of a queue that goes on by itself, when nothing runs in the conversation."""
+        if id not in self._running and id not in self._next and self._queue.flows(id):
+            self._next[id] = asyncio.create_task(self._send_first(id))
+
+    async def _send_first(self, id: str) -> None:
+        try:
+            while self._queue.flows(id):
+                self._queue.read(id)  # another kvchat may have put one in front
+                item = next(iter(self._queue.of(id)), None)
+                if item is None:
+                    break
+                try:
+                    await self._send_queued(id, item)
+                    break
+                except NotInQueue:
+                    self._queue.forget(id, item.id)
+                except (ChatError, StoreError) as error:
+                    if any(id in one.busy() for one in self.conversations.occupations if one is not self) or (
+                            id in self._running):
+                        break  # it goes on at the end of that
+                    kind = _kind_of(error)
+                    self._queue.hold(id, kind)
+                    if kind is HoldKind.NOT_SENT:
+                        where = "" if self.conversations.looked_at == id else f"{self.conversations.title(id)}: "
+                        self._ground.events.tell(Noticed(f"{where}{error}", "warning"))
+        except Exception:
+            log.exception("the next message of a queue was not sent")
+            self._queue.hold(id, HoldKind.NOT_SENT)
+        finally:
+            del self._next[id]
+            if id not in self._running:
+                self._expect_no_more(id)
+                self._ground.events.tell(ConversationChanged(id))
+
+    @on_newest(Head.AWAITED)
+    async def _send_queued(self, id: str, item: Queued) -> None:
+        """Send a message of the queue, when the reply before it is whole. Raises HeldError where it is not, NotInQueue,
+        and what `send` raises."""
+        conversation, info = self.conversations.free(id), self._servers.link(id).info
+        if kind := hold_of(conversation.path()[-1]):
+            raise HeldError(kind)
+        elsewhere = item.folder and item.folder != folder_of(item.question)  # its paths mean other files here
+        if elsewhere or (info is not None and not self._servers.consent.agreed_to(info, id)):
+            raise HeldError(HoldKind.NEEDS_YES)
+        await self._ask(conversation, item.question, queued=item.id, flows=True)
+
+    def _expect_no_more(self, id: str) -> None:
+        """The next message of this queue has its lane, or none comes."""
+        if (lane := self._expecting.pop(id, None)) is not None:
+            lane.expect_no_more(id)
+
+    # -- an answer -------------------------------------------------------------------------------------------------
+
     async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
-                    whole: bool = False, cut: Node | None = None) -> None:
+                    whole: bool = False, cut: Node | None = None, queued: str = "") -> None:
         """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
-        from the end of the branch that is shown. `cut`: the answer begins with what came of this one. Raises HeadMoved.
-        """
+        from the end of the branch that is shown. `cut`: the answer begins with what came of this one. `queued`: the
+        message that leaves the queue by it. Raises HeadMoved and NotInQueue."""
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
         before, info = conversation.record.head, self._servers.link(conversation.id).info
         if info is not None:  # so that an answer that is cut off still says whose it was
@@ -192,11 +280,13 @@ class Turns:
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=branch.nodes[-1].created)
 
-        await self.conversations.shared.add(conversation, branch.nodes, grown, whole=whole)
+        await self.conversations.shared.add(conversation, branch.nodes, grown, whole=whole, queued=queued)
         if question is not None:
             conversation.stamped = None
         self.conversations.list_changed()
         self._start(conversation, branch.nodes[-1], parameters, before, cut)
+        if queued:
+            self._queue.forget(conversation.id, queued)
 
     def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None,
                before: str | None, cut: Node | None) -> None:
@@ -232,6 +322,7 @@ class Turns:
             if lane.holder:
                 emit(Waiting("lane", 0.0))
             async with lane.chat(conversation.id):
+                self._expect_no_more(conversation.id)
                 emit(Waiting("connecting", 0.0))
                 try:
                     backend = await link.connector.ready()
@@ -243,6 +334,9 @@ class Turns:
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error=error)
+                if ended.state is State.DONE and self._queue.flows(conversation.id):
+                    self._expecting[conversation.id] = lane
+                    lane.expect(conversation.id)
             if ended.error is None or not await self._servers.is_gone(link, ended.error):
                 return ended
             emit(Waiting("gone", time.monotonic() - waiting, False))
@@ -344,7 +438,12 @@ class Turns:
             self._ground.events.tell(Noticed(str(error), "error"))
         conversation.live = None
         del self._running[conversation.id]
+        if kind := hold_of(answer):
+            self._queue.hold(conversation.id, kind)
         self._ended(conversation, tracked, answer)
+        self.send_next(conversation.id)
+        if conversation.id not in self._next:
+            self._expect_no_more(conversation.id)
         self.conversations.list_changed()
         self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
         if refusal is not None:
@@ -389,8 +488,8 @@ class Turns:
     # -- as an occupation of its conversation ----------------------------------------------------------------------
 
     def busy(self) -> frozenset[str]:
-        """The conversations whose answer is running or waiting."""
-        return frozenset(self._running)
+        """The conversations whose answer is running or waiting, or whose next message is about to go out."""
+        return frozenset(self._running) | frozenset(self._next)
 
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
@@ -398,20 +497,28 @@ class Turns:
             raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
 
     async def stop(self, id: str) -> None:
-        """End the running answer and keep what came; return when it is settled."""
+        """End the running answer and keep what came; return when it is settled. What waits for it in the queue is
+        held."""
+        self._queue.hold(id, HoldKind.STOPPED)
+        if (sending := self._next.get(id)) is not None:
+            await asyncio.wait({sending})
         running = self._running.get(id)
         if running is not None:
             running[0].stop()
             await asyncio.wait({running[1]})
 
     async def wait(self, id: str) -> None:
-        """Return when the running answer is settled."""
-        running = self._running.get(id)
-        if running is not None:
-            await asyncio.wait({running[1]})
+        """Return when the running answer is settled, and those to the messages that follow it."""
+        while task := self._next.get(id) or (self._running[id][1] if id in self._running else None):
+            await asyncio.wait({task})
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came, without an explanation where that takes too long."""
+        self._queue.hold_all()
+        if self._next:
+            _, late = await asyncio.wait(self._next.values(), timeout=QUIT_S)
+            for sending in late:
+                sending.cancel()
         for answer_run, _ in self._running.values():
             answer_run.stop()
         if tasks := {task for _, task in self._running.values()}:
@@ -420,6 +527,20 @@ class Turns:
                 for explanation in self._explanations:
                     explanation.cancel()
                 await asyncio.wait(late, timeout=QUIT_S)
+
+
+def _kind_of(error: ChatError | StoreError) -> HoldKind:
+    """What holds a queue whose first message was not sent for this reason."""
+    match error:
+        case HeldError():
+            return error.kind
+        case GivenUp():
+            return HoldKind.STOPPED
+        case TooLongError():
+            return HoldKind.TOO_LONG
+        case OutsideError():
+            return HoldKind.NEEDS_YES
+    return HoldKind.NOT_SENT
 
 
 def _said_nothing(tree: Tree, answer: Node) -> bool:

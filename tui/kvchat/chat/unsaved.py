@@ -1,13 +1,13 @@
 """Conversations that the disk refused, and a file elsewhere that holds them.
 
-The file is kvchat's lossless JSON: every branch, byte for byte, with the drafts. What an incognito run holds is never
-written.
+The file is kvchat's lossless JSON: every branch, byte for byte, with the drafts, in front of which stand the messages
+of the queue. What an incognito run holds is never written.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,6 +42,8 @@ class Unsaved:
         self._keeper = keeper
         self._conversations = conversations
         self._incognito = incognito
+        self.queued: Callable[[OpenConversation], str] = lambda conversation: conversation.draft
+        """A conversation's draft, behind the messages of its queue that are not stored."""
 
     @property
     def reason(self) -> str:
@@ -85,8 +87,8 @@ class Unsaved:
             return []
         from kvchat.transfer.formats import Source
 
-        found = [Source(one.record, Tree(one.tree), one.draft) for one in self._conversations.values()
-                 if one.record.trashed is None and (one.record.turns or one.draft)]
+        drafts = [(one, self.queued(one)) for one in self._conversations.values() if one.record.trashed is None]
+        found = [Source(one.record, Tree(one.tree), draft) for one, draft in drafts if one.record.turns or draft]
         return sorted(found, key=lambda one: one.conversation.updated, reverse=True)
 
     def _missing(self, held: Sequence[Source]) -> list[Source]:

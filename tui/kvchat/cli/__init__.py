@@ -30,6 +30,8 @@ COMMANDS: Mapping[str, str] = {
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
     "doctor": "examine a server: what it reuses, how fast it prefills, what to change",
     "export": "write conversations to a file or standard output",
+    "import": "take in conversations of other programs: ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, "
+              "aichat",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
     "config": "look at the settings and change them",

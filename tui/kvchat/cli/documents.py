@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from types import FrameType
-from typing import TextIO
 
 from kvchat.cli import common_options
-from kvchat.cli.plain_output import Column, Printer, cells, fitted, print_table, width_of
+from kvchat.cli.plain_output import Column, Printer, fitted, print_table, width_of
+from kvchat.cli.progress import INTERRUPTED, ProgressLine, stopping
 from kvchat.cli.session import CommandError, Session, UsageError, instant, print_notices
 from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status
 from kvchat.documents.errors import DocumentError
@@ -135,10 +131,6 @@ def until(text: str) -> float:
     return seconds
 
 
-EVERY = 0.1
-"""Seconds between two states of the line."""
-
-
 def progress_words(progress: Progress) -> str:
     """`handbook: 1,204 of 3,000 files, 12 MB of 48 MB, 9,120 chunks, 12 s left, guide/setup.md`."""
     if progress.counting:
@@ -150,59 +142,6 @@ def progress_words(progress: Progress) -> str:
     return ", ".join([f"{progress.collection}: {words[0]}", *words[1:], *filter(None, [progress.path])])
 
 
-class ProgressLine:
-    """One line on a terminal that is written over again and again; nothing at all on anything else."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._width = width_of(stream)
-        self._shown = 0
-        self._next = 0.0
-
-    def show(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if self._width is not None and now >= self._next:
-            self._next = now + EVERY
-            self._write(fitted(one_line(progress_words(progress)), self._width - 1))
-
-    def end(self) -> None:
-        """Take the line away, and the `^C` that a terminal wrote behind it."""
-        if self._shown and self._width is not None:
-            self._put(f"\r{' ' * (self._width - 1)}\r")
-
-    def _write(self, line: str) -> None:
-        shown = cells(line)
-        self._put(f"\r{line}{' ' * (self._shown - shown)}")
-        self._shown = shown
-
-    def _put(self, text: str) -> None:
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
-        with suppress(OSError, ValueError):  # it has gone
-            self._stream.write(text.encode(encoding, "replace").decode(encoding))
-            self._stream.flush()
-
-
-@contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """An event that the first Ctrl+C sets, so that what is begun is brought to an end; the second one ends all."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-INTERRUPTED = 130
 NONE = "There are no documents yet; to add a folder: kvchat documents add FOLDER"
 
 
@@ -376,8 +315,8 @@ def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThr
     line = ProgressLine(sys.stderr)
     with stopping() as stop:
         try:
-            report = index_collection(library.index, collection, library.options, told=line.show, stopped=stop.is_set,
-                                      anew=anew)
+            report = index_collection(library.index, collection, library.options, anew=anew, stopped=stop.is_set,
+                                      told=lambda progress: line.show(progress_words(progress)))
         finally:
             line.end()
     if not report.trouble:

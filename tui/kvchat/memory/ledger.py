@@ -188,7 +188,7 @@ class Ledger:
     def _waiting(self, path: Sequence[str]) -> dict[str, bytes]:
         """The pending messages of a branch, root first, each with its mark."""
         rows = self._db.rows(_UNCOVERED, (to_json(path),))
-        marks = {id: _mark(role, float(created), text) for id, role, created, text in rows}
+        marks = {id: mark(role, float(created), text) for id, role, created, text in rows}
         copies = self._copies(path, marks)
         return {id: mark for id, mark in marks.items() if id not in copies}
 
@@ -218,7 +218,7 @@ class Ledger:
         return dict(self._db.rows(_ABOVE, (to_json(nodes),)))
 
 
-def _mark(role: str, created: float, text: str) -> bytes:
+def mark(role: str, created: float, text: str) -> bytes:
     """What a message and its copies have in common. A summary in front of one changes its bytes, but not its text."""
     return hashlib.sha256(f"{role}\0{created!r}\0{text}".encode("utf-8", "surrogatepass")).digest()
 

@@ -5,12 +5,14 @@ from kvchat.store.errors import (
     Conflict,
     ConversationDeleted,
     HeadMoved,
+    NotQueued,
     StoreDamaged,
     StoreError,
     StoreUnavailable,
     UnknownConversation,
+    UnknownImport,
 )
 from kvchat.store.store import Store
 
-__all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "Store", "StoreDamaged", "StoreError",
-           "StoreUnavailable", "UnknownConversation"]
+__all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "NotQueued", "Store", "StoreDamaged",
+           "StoreError", "StoreUnavailable", "UnknownConversation", "UnknownImport"]

@@ -108,6 +108,11 @@ class Conversations:
     def _with_tags(self, row: Sequence[object]) -> Conversation:
         return conversations_of([row], tags_of(self._db.rows(f"{_TAGS} WHERE conversation = ?", (row[0],))))[0]
 
+    def exact(self, id: str) -> Conversation | None:
+        """The conversation with just this id."""
+        row = self._db.row(f"{_LIST} WHERE id = ?", (id,))
+        return self._with_tags(row) if row is not None else None
+
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
             raise UnknownConversation(f"{id[:40]!r} is not a conversation's id: give at least its first 4 hexadecimal "
@@ -123,10 +128,10 @@ class Conversations:
         """Store a new conversation above `system`, or above the system message that has the same bytes already.
         A head elsewhere in the store (a fork) is kept."""
         with self._db.write(durable=True) as connection:
-            root = self._shared_root(connection, system)
+            root = self.shared_root(connection, system)
             if conversation.head is None or conversation.head == system.id:
                 conversation = replace(conversation, head=root.id)
-            _put(connection, conversation)
+            put(connection, conversation)
             if conversation.turns == 0:
                 self._take(connection, conversation.id)
         self._remember(root)
@@ -150,7 +155,9 @@ class Conversations:
         """A conversation has its first message: it is nobody's empty one any more."""
         connection.execute("DELETE FROM setting WHERE key = ?", (_BEGUN + id,))
 
-    def _shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+    def shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+        """Inside a transaction: the stored system message with the bytes of `system`; that one itself where there was
+        none."""
         row = connection.execute(
             f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = :id OR (parent IS NULL AND digest = :digest"
             " AND wire = :wire) ORDER BY id = :id DESC, seq LIMIT 1",
@@ -163,13 +170,13 @@ class Conversations:
     def stored(self, connection: sqlite3.Connection, known: Conversation) -> Conversation:
         """Inside a transaction: the row as it is now. One that another kvchat cleared away as empty is stored again as
         it was `known`. Raises ConversationDeleted."""
-        row = self._db.row(f"{_LIST} WHERE id = ?", (known.id,))
+        row = self.exact(known.id)
         if row is not None:
-            return self._with_tags(row)
+            return row
         if known.turns:
             raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
         self.keep_root(connection, known.head)
-        _put(connection, known)
+        put(connection, known)
         return known
 
     def write(self, connection: sqlite3.Connection, row: Conversation, change: Change,
@@ -232,10 +239,11 @@ class Conversations:
             del self._roots[id]
 
     def purge_empty(self, keep: str | None) -> None:
-        """Remove conversations without a question and without a draft, but for `keep`."""
+        """Remove conversations without a question, a draft and a queued message, but for `keep`."""
         self._purge("turns = 0 AND id IS NOT ? AND trashed IS NULL"
                     " AND coalesce((SELECT role FROM node WHERE id = head), 'system') = 'system'"
                     " AND id NOT IN (SELECT conversation FROM draft)"
+                    " AND id NOT IN (SELECT conversation FROM queued)"
                     " AND NOT EXISTS (SELECT 1 FROM node WHERE node.conversation = conversation.id AND role = 'user')",
                     keep)
 
@@ -247,8 +255,10 @@ class Conversations:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
         with self._db.write(durable=True) as connection:
-            connection.execute(
-                f"DELETE FROM draft WHERE conversation IN (SELECT id FROM conversation WHERE {condition})", (value,))
+            for table in ("draft", "queued"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
+                    (value,))
             for key in (_BEGUN, tips.KEY):
                 connection.execute("DELETE FROM setting WHERE key IN"
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
@@ -256,7 +266,7 @@ class Conversations:
             collect(connection, self._db.fts)
 
 
-def _put(connection: sqlite3.Connection, conversation: Conversation) -> None:
+def put(connection: sqlite3.Connection, conversation: Conversation) -> None:
     """Store a conversation that is not there."""
     if connection.execute(_PUT, conversation_row(conversation)).rowcount:
         _tag(connection, conversation.id, conversation.tags)

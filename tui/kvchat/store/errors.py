@@ -25,6 +25,14 @@ class UnknownConversation(StoreError):  # noqa: N818
     """No conversation, or more than one, answers to this id."""
 
 
+class UnknownImport(StoreError):  # noqa: N818
+    """There is no import with this id that could be taken back."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"There is no import {id[:40]} that could be undone." if id else
+                         "There is no import that could be undone.")
+
+
 class Conflict(StoreError):  # noqa: N818
     """What another kvchat did meanwhile stands against a write: nothing was written, and the same again never will be.
     """
@@ -36,6 +44,10 @@ class HeadMoved(Conflict):
 
 class ConversationDeleted(Conflict):
     """The conversation lies in the trash, or is gone for good."""
+
+
+class NotQueued(Conflict):
+    """A message that was to be sent is not in the queue any more."""
 
 
 class StoreUnavailable(StoreError):  # noqa: N818

@@ -20,6 +20,7 @@ from kvchat.store.conversations import Change, Conversations
 from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
+from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
 
 _ADD = (
@@ -47,7 +48,7 @@ class Messages:
         self._sequence: dict[str, int] = {}
 
     def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None, whole: bool,
-            late: bool) -> Conversation:
+            late: bool, queued: str) -> Conversation:
         with self._db.write(durable=True) as connection:
             row = self._conversations.stored(connection, known)
             if not late:
@@ -58,6 +59,8 @@ class Messages:
                 added = self._insert(connection, node, row.id) or added
             if not added:
                 return row  # it had been stored, though the disk said otherwise
+            if queued:
+                take(connection, queued)
             self._conversations.begin(connection, row.id)
             return self._conversations.write(connection, row, change, shown)
 

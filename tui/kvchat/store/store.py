@@ -24,9 +24,11 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
+from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
+from kvchat.store.queue import Queue
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 
@@ -43,9 +45,11 @@ class Store:
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
         self._search = Search(db)
+        self._queue = Queue(db)
         self._jobs = Jobs(db, clock)
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
+        self._imports = Imports(db, self._conversations)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -82,6 +86,11 @@ class Store:
         return self._db
 
     @property
+    def queue(self) -> Queue:
+        """Messages that wait for the answer before them."""
+        return self._queue
+
+    @property
     def jobs(self) -> Jobs:
         """Work that waits."""
         return self._jobs
@@ -95,6 +104,11 @@ class Store:
     def collections(self) -> Collections:
         """The folders that are indexed."""
         return self._collections
+
+    @property
+    def imports(self) -> Imports:
+        """Conversations that came in from files."""
+        return self._imports
 
     # Conversations
 
@@ -118,6 +132,10 @@ class Store:
         """The conversation with this id or unique beginning of an id (4 digits at least), the trash included.
         Raises UnknownConversation."""
         return self._conversations.one(id)
+
+    def known(self, id: str) -> Conversation | None:
+        """The conversation with just this id, the trash included; None: there is none."""
+        return self._conversations.exact(id)
 
     def create(self, conversation: Conversation, system: Node) -> Conversation:
         """Store a new conversation and return it as stored: its head is `system`, or the node that has the same bytes
@@ -153,14 +171,16 @@ class Store:
     # Messages
 
     def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None = None,
-            whole: bool = False, late: bool = False) -> Conversation:
+            whole: bool = False, late: bool = False, queued: str = "") -> Conversation:
         """Store new messages and what `change` makes of the row, in one transaction. `shown`: the head that the window
-        showed. `whole`: they were made from all of that branch, which must not have gone on since. Ids that are stored
-        already are left as they are; when all are, so is the row.
+        showed. `whole`: they were made from all of that branch, which must not have gone on since. `queued`: the
+        message that is taken out of the queue by it. Ids that are stored already are left as they are; when all are, so
+        is the row.
 
-        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on, and
-        ConversationDeleted. `late`: what they belong to has happened already, and they are stored in any case."""
-        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late)
+        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on,
+        ConversationDeleted, and NotQueued. `late`: what they belong to has happened already, and they are stored in any
+        case."""
+        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late, queued=queued)
 
     def append(self, node: str, text: str, reasoning: str, reasoning_field: str = "reasoning_content") -> None:
         """Keep what has arrived of a streaming answer since the last call. After a failure, call again with the same

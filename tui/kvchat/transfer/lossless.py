@@ -223,13 +223,16 @@ def read_lossless(text: str) -> list[Source]:
         raise document.wrong("version", "a version of this format")
     known: dict[str, tuple[str | None, bytes]] = {}
     return [
-        _source(Fields(item, f"Conversation {number}"), known)
+        source_of(item, f"Conversation {number}", known)
         for number, item in enumerate(document.items("conversations"), 1)
     ]
 
 
-def _source(item: Fields, known: dict[str, tuple[str | None, bytes]]) -> Source:
-    tree = Tree()
+def source_of(value: object, where: str, known: dict[str, tuple[str | None, bytes]] | None = None) -> Source:
+    """One conversation of an export. `where`: what it is called in a sentence. `known`: the messages of those before
+    it. Raises TransferError."""
+    item, tree = Fields(value, where), Tree()
+    known = {} if known is None else known
     for number, value in enumerate(item.items("nodes"), 1):
         node = _node(Fields(value, f"{item.where}, message {number}"), tree)
         if known.setdefault(node.id, (node.parent, node.digest)) != (node.parent, node.digest):

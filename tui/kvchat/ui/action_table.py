@@ -89,6 +89,8 @@ ACTIONS: tuple[Action, ...] = (
            "Conversations", "delete", method="conversations.delete"),
     Action("export", "f4", "Export", "Write this conversation, or all of them, to a file.", "Conversations", "export",
            "FILE", footer="export", method="conversations.export"),
+    Action("import", "", "Import", "Take in conversations of other programs.",
+           "Conversations", "import", "PATH", method="conversations.take_in"),
 
     Action("stop", "escape", "Stop", "Stop the answer and keep what came.", "This conversation", "stop", method="stop"),
     Action("undo", "ctrl+underscore,ctrl+slash", "Undo",
@@ -151,7 +153,7 @@ ACTIONS: tuple[Action, ...] = (
            "first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Regenerate the answer, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
-    Action("transcript.continue", "c", "Continue answer", "Go on with an answer that was cut; the cut one stays beside "
+    Action("transcript.continue", "c", "Continue answer", "Continue an answer that was cut; the cut one stays beside "
            "it.", "Messages", "continue", method="messages.continue_answer", gives_way=True),
     Action("transcript.copy", "y", "Copy message", "Copy the selected messages, else the last one.", "Messages",
            "copy", method="messages.copy_message"),
@@ -176,8 +178,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("transcript.fold", "enter,space", "Fold or unfold", "Fold or unfold reasoning and context of the message.",
            "Messages", "fold", method="transcript.action_fold"),
 
-    Action("composer.enter", "enter", "Send", "Send the message.", "Writing", palette=False, reason=_TYPING,
-           run="key('enter')"),
+    Action("composer.enter", "enter", "Send", "Send the message; while an answer runs it waits behind that.", "Writing",
+           palette=False, reason=_TYPING, run="key('enter')"),
     Action("composer.newline", "shift+enter,ctrl+j,alt+enter", "New line",
            "Begin a new line; \\ and Enter does it too.", "Writing", palette=False, reason=_TYPING, run="key('other')"),
     Action("composer.send", "ctrl+enter", "Send", "Send the message, whatever Enter does.", "Writing", palette=False,
@@ -192,6 +194,8 @@ ACTIONS: tuple[Action, ...] = (
            reason="a command would take the place of the message", method="context.choose"),
     Action("attach", "shift+f6", "Attach file", "Attach a file to the message, as it is now; one that was attached "
            "before: only what has changed.", "Writing", "attach", "PATH", method="context.attach"),
+    Action("queue", "shift+f7", "Queue", "Show the messages that wait for the answer before them: edit, drop or move "
+           "them.", "Writing", "queue", method="queue.open"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor",
            method="sending.write_outside"),
 
@@ -302,6 +306,12 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("done", "enter", "Close", "Close it; what was left out stays out.", "close")),
     *_dialog("branches", "In other dialogs",
              ("fork", "f", "Fork", "Continue from the message under the cursor in a new conversation.")),
+    *_dialog("queue", "In other dialogs",
+             ("edit", "e", "Edit", "Take the message back into the composer."),
+             ("send", "s", "Send", "Send the message now, and the others after it."),
+             ("drop", "d,delete", "Drop", "Take the message out of the queue for good."),
+             ("earlier", "K,shift+up", "Earlier", "Send the message before the one above it.", "shift(-1)"),
+             ("later", "J,shift+down", "Later", "Send the message after the one below it.", "shift(1)")),
     *_dialog("inspector", "In other dialogs",
              ("next_view", "tab,right,m", "Next view", "Go from turns to messages to totals and server.", "view(1)"),
              ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)"),

@@ -23,6 +23,7 @@ from kvchat.sanitize import one_line
 from kvchat.ui import actions
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
+from kvchat.ui.widgets.queue_lines import QueueLines
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
 from kvchat.ui.widgets.transcript.widget import Transcript
@@ -65,13 +66,14 @@ class ChatScreen(Screen[None]):
         self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=lambda id: service.tracker.warmth(id))
         self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
         self.composer = Composer(enter_sends=settings.enter_sends)
+        self.queue_lines = QueueLines()
         self.findbar = FindBar(self.transcript, self.composer)
         self.status = StatusLine()
         self.keybar = KeyBar()
         self._hello = Static(id="hello", markup=False)
         self._trouble = Static(id="trouble", markup=False)
-        self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar, self.composer,
-                                id="conversation")
+        self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar,
+                                self.queue_lines, self.composer, id="conversation")
         self._beside = Horizontal(self.sidebar, self._middle, id="middle")
 
     def compose(self) -> ComposeResult:
@@ -113,6 +115,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.memory import MemoryController
         from kvchat.ui.controllers.messages import MessageController
         from kvchat.ui.controllers.options import OptionController
+        from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
         from kvchat.ui.controllers.settings import SettingsController
@@ -130,11 +133,12 @@ class ChatScreen(Screen[None]):
         self.context = ContextController(workspace, service, composer)
         self.sending = SendingController(
             workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
+        self.queue = QueueController(workspace, service, self.sending, composer, self.queue_lines)
         self.documents = DocumentController(workspace, service, self.header, status)
         self.panel = panel = CachePanelController(
             workspace, service, self._beside, wanted=service.settings.cache_panel)
         self.view = ConversationView(
-            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, panel,
+            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, panel, self.queue,
             self.header, self.sidebar, transcript, composer, status)
         self.conversations = ConversationController(
             workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
@@ -150,6 +154,10 @@ class ChatScreen(Screen[None]):
         panel.fit()
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)
+
+    def on_screen_resume(self) -> None:
+        if self.app.has_begun:
+            self.workspace.say_what_waits()
 
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
@@ -284,7 +292,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
-        self.messages.copy(event.text, f"Code block {event.number}")
+        self.messages.copied_code(event.number, event.text)
 
     @on(Transcript.SiblingRequested)
     async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
@@ -322,6 +330,14 @@ class ChatScreen(Screen[None]):
     @on(Composer.Submitted)
     def _submitted(self, event: Composer.Submitted) -> None:
         self.sending.submit(event)
+
+    @on(Composer.NextRequested)
+    async def _next_requested(self) -> None:
+        await self.queue.send_next()
+
+    @on(Composer.TakeBackRequested)
+    async def _take_back_requested(self) -> None:
+        await self.queue.take_back()
 
     @on(Composer.SlashCommand)
     async def _slash(self, event: Composer.SlashCommand) -> None:
@@ -416,6 +432,7 @@ class ChatScreen(Screen[None]):
             MemoryBegins,
             Noticed,
             QuestionRefused,
+            QueueChanged,
             ServerChanged,
             StorageChanged,
             WarmthChanged,
@@ -433,6 +450,8 @@ class ChatScreen(Screen[None]):
                 self.view.answer_ended(id, node)
             case QuestionRefused():
                 self.sending.refused(event)
+            case QueueChanged(conversation=id) if self.workspace.shows(id):
+                self.queue.show()
             case ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
             case CompactionChanged(conversation=id):

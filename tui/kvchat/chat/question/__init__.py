@@ -26,7 +26,9 @@ class Question:
     files: tuple[ContextBlock, ...] | None = None
     """Exactly these of those that it mentions, as they were shown; None: they are read now."""
     without: frozenset[str] = frozenset()
-    """The ids of memories that are not to go with it."""
+    """The ids of memories, and the references of passages, that are not to go with it."""
+    taken: frozenset[str] = frozenset()
+    """The references of passages that the person took, of what is found where that is only offered."""
     recalls: bool = True
     """False: no memory goes with it."""
     again: Node | None = None

@@ -63,6 +63,11 @@ class RetrievalResult:
     pasted: tuple[str, ...] = ()
     """What it would mention if the person had typed it: plain text."""
 
+    def picked(self, question: Question) -> tuple[ContextBlock, ...]:
+        """The passages that go with a question, as the person decided about them."""
+        return tuple(one.block for one in self.passages
+                     if one.ref in question.taken or (self.taken and one.ref not in question.without))
+
 
 class Retrieval:
     """Passages and files for questions."""
@@ -265,7 +270,7 @@ class Retrieval:
             raise ChatError(found.problems[0])
         _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
         if passages is None:
-            passages = tuple(passage.block for passage in found.passages) if found.taken else ()
+            passages = found.picked(question)
         text, blocks = await self._with_bases(conversation, question.text, question.blocks)
         if files is not None:
             files = tuple((await self._with_bases(conversation, "", files))[1])

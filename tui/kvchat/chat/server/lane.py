@@ -25,6 +25,8 @@ class Lane:
         self._taken = False
         self._holder = ""
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._expected: set[str] = set()
+        """The conversations whose next chat is about to ask for the lane."""
         self._spare: asyncio.Task[None] | None = None
         self._background: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Future[None]] = set()
@@ -44,8 +46,8 @@ class Lane:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing of this process uses the server but background work."""
-        return not self._taken and self._spare is None
+        """Whether nothing of this process uses the server, or is about to, but background work."""
+        return not self._taken and self._spare is None and not self._expected
 
     @property
     def works_in_background(self) -> bool:
@@ -70,6 +72,17 @@ class Lane:
         finally:
             self._quiet_since = time.time()
             self._pass_on()
+
+    def expect(self, conversation: str) -> None:
+        """The next chat of `conversation` is about to come: until it does, nothing that waits for the lane to be free
+        begins."""
+        self._expected.add(conversation)
+
+    def expect_no_more(self, conversation: str) -> None:
+        """It has come, or does not come."""
+        if conversation in self._expected:
+            self._expected.discard(conversation)
+            self._left()
 
     async def sit(self, *, chat: bool = True) -> None:
         """Have the seat for the chat that holds the lane: again when the server was only found meanwhile."""

@@ -171,6 +171,7 @@ _REAL = ("created", "updated", "trashed")
 _SHAPES = {
     (3, True): ("tag", "itt"),
     (5, True): ("collection", "ittrR"),
+    (7, True): ("queued", "ittttrr"),
     (9, True): ("cell", "ittrtttit"),
     (11, True): ("side_request", "ittrtttIIIr"),
     (12, True): ("change", "ittTtrttttii"),
@@ -220,7 +221,7 @@ def salvage(damaged: Path, fresh: Path) -> Saved:
             "SELECT (SELECT count(*) FROM conversation), (SELECT count(*) FROM node WHERE role != 'system')").fetchone()
         chosen = connection.execute("SELECT 1 FROM entry UNION ALL SELECT 1 FROM collection LIMIT 1").fetchone()
         if not conversations and not chosen:  # another program's file: what looked like ours was not
-            for table in ("draft", "prompt", "setting", "cell", "side_request", "change", "job"):
+            for table in ("draft", "prompt", "setting", "queued", "cell", "side_request", "change", "job"):
                 connection.execute(f"DELETE FROM {table}")
         connection.execute(_SINCE, (schema.MEMORY_SINCE,))
         index.ensure(connection, has_fts(connection))
@@ -268,6 +269,8 @@ def _save_plain(connection: sqlite3.Connection, table: str, kinds: str, row: Raw
 def _is_ours(table: str, values: Sequence[Value]) -> bool:
     """Whether the values can be such a row of kvchat, and not of another program that keeps rows of this shape."""
     match table:
+        case "queued":
+            return all(_ID.fullmatch(str(value)) for value in values[1:3])
         case "tag":
             return bool(_ID.fullmatch(str(values[1])))
         case "entry":

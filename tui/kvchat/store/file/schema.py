@@ -236,8 +236,22 @@ def _tags(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX tag_conversation ON tag(conversation)")
 
 
+def _queue(db: sqlite3.Connection) -> None:
+    """The messages that wait in conversations for the answer before them. As with drafts, no row refers to another:
+    what is saved of a damaged file is saved in any order."""
+    db.execute("""CREATE TABLE queued(
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        conversation TEXT NOT NULL,
+        text TEXT NOT NULL,
+        more TEXT NOT NULL,
+        created REAL NOT NULL,
+        place REAL NOT NULL)""")
+    db.execute("CREATE INDEX queued_conversation ON queued(conversation)")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -249,6 +263,7 @@ _NEW_TABLES = (
     set[str](),
     set[str](),
     {"tag"},
+    {"queued"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

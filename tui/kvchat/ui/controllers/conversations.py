@@ -101,6 +101,9 @@ class ConversationController:
         at = ids.index(current.id) + step if current.id in ids else 0
         if 0 <= at < len(ids):
             await self.open(ids[at])
+        else:
+            self.workspace.say("This is the last conversation of the list" if step > 0 else
+                               "This is the first conversation of the list")
 
     @in_worker("dialog")
     async def pick(self) -> None:
@@ -204,16 +207,24 @@ class ConversationController:
         ids = [c.id for c in self._conversations.shown()]
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
-        self.workspace.deleted = id
+        self.workspace.deleted, self.workspace.imported = id, None
         self.workspace.say(f"Deleted. {self.workspace.key_of('undo')} brings it back.")
         if self.workspace.shows(id):
-            left = self._conversations.shown()
-            if left:
-                await self.open(left[min(at, len(left) - 1)].id)
-            else:
-                await self.new()
+            await self._open_another(at)
+
+    async def _open_another(self, at: int = 0) -> None:
+        """Show the conversation at this place of the list; without any a new one."""
+        left = self._conversations.shown()
+        if left:
+            await self.open(left[min(at, len(left) - 1)].id)
+        else:
+            await self.new()
 
     async def undo(self) -> None:
+        batch, self.workspace.imported = self.workspace.imported, None
+        if batch is not None:
+            await self.workspace.attempt(self._undo_import(batch))
+            return
         id, self.workspace.deleted = self.workspace.deleted, None
         if id is None:
             await self.workspace.attempt(self._undo_branch())
@@ -251,6 +262,26 @@ class ConversationController:
             self.workspace.say(str(error), "error")
         else:
             self.workspace.say(f"Exported to {done}.")
+
+    @in_worker("dialog")
+    async def take_in(self, path: str = "") -> None:
+        """Import conversations."""
+        from kvchat.ui.screens.imports import ImportScreen
+
+        report = await self.workspace.ask(ImportScreen(
+            lambda path, told, stopped: self._service.imports.run([path], told=told, stopped=stopped), path))
+        if report is not None and report.batch:
+            self.workspace.imported, self.workspace.deleted = report.batch, None
+            self.workspace.say(f"{report.lines()[0]} {self.workspace.key_of('undo')} undoes it.")
+
+    async def _undo_import(self, batch: str) -> None:
+        from kvchat.text.imports import undone
+
+        done = await self._service.imports.undo(batch)
+        if self.workspace.conversation.record.trashed is not None:
+            await self._open_another()
+        self.workspace.deleted = None
+        self.workspace.say(undone(done.trashed, done.kept, done.back))
 
     @in_worker("dialog")
     async def menu(self, id: str) -> None:

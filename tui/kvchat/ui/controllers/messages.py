@@ -140,8 +140,10 @@ class MessageController:
             return
         siblings = [n.id for n in tree.siblings(node)]
         at = siblings.index(node) + step
-        if 0 <= at < len(siblings) and await self.workspace.attempt(
-                self._branches.walk(self.workspace.conversation.id, node, step)):
+        if not 0 <= at < len(siblings):
+            self.workspace.say("This message has one version only" if len(siblings) == 1 else
+                               f"There is no {'earlier' if step < 0 else 'later'} version of this message")
+        elif await self.workspace.attempt(self._branches.walk(self.workspace.conversation.id, node, step)):
             self._transcript.select(siblings[at])
 
     def copy_message(self) -> None:
@@ -174,9 +176,16 @@ class MessageController:
         for node in nodes:
             blocks = code_blocks(node.text)
             if number.isdecimal() and 0 < int(number) <= len(blocks):
-                self.copy(blocks[int(number) - 1].text, f"Code block {number}")
+                self.copied_code(int(number), blocks[int(number) - 1].text)
                 return
         self.workspace.say(f"There is no code block {number}.", "warning")
+
+    def copied_code(self, number: int, text: str | None) -> None:
+        """Copy the text of a code block; None says that there is no such block."""
+        if text is None:
+            self.workspace.say(f"There is no code block {number} here")
+        else:
+            self.copy(text, f"Code block {number}")
 
     def copy(self, text: str, what: str = "", messages: int = 1) -> None:
         """Put text on the clipboard; `what` it is, for the notice: else that of so many messages."""

@@ -1,7 +1,8 @@
 """Messages on their way, edits and drafts: what goes with one is looked up, then it is sent, and the screen works on.
 
-The rule: one message of a conversation at a time; what is not sent yet stays in the conversation's draft, and what
-could not be sent is put back into the composer, in front of what has been typed since.
+The rule: one message of a conversation at a time; what comes while it is busy goes into its queue; what is not sent yet
+stays in the conversation's draft, and what could not be sent is put back into the composer, in front of what has been
+typed since.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
 
-from kvchat.chat.errors import ChatError, TooLongError
+from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
-from kvchat.text.cache import cost_words
+from kvchat.prompt.queued import HoldKind
 from kvchat.text.format import count, counted, short_count
+from kvchat.text.prices import in_brief
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.question.retrieval import RetrievalResult
+    from kvchat.chat.queue import Queued
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
@@ -53,6 +56,8 @@ class Sending:
     event: Composer.Submitted
     editing: str | None
     """The question that it takes the place of, if it is an edit."""
+    queued: Queued | None = None
+    """The message of the queue that it is, if the person has that sent."""
     later: str = ""
     """The draft that was begun after it."""
     looking: asyncio.Task[RetrievalResult] | None = None
@@ -66,6 +71,13 @@ class Sending:
     """Whether it is too long, and is put back to be shortened."""
     compacts: bool = False
     """Whether the person would rather compact the conversation first."""
+    is_followed: bool = False
+    """Whether another one was put into the queue behind it."""
+
+    @property
+    def is_in_draft(self) -> bool:
+        """Whether the conversation's draft keeps it until it is sent."""
+        return self.editing is None and self.queued is None
 
 
 class SendingController:
@@ -77,6 +89,8 @@ class SendingController:
         self.workspace = workspace
         self._service = service
         self._conversations = service.conversations
+        self._turns = service.turns
+        self._queue = service.queue
         self._server = server
         self._context = context
         self._compaction = compaction
@@ -87,21 +101,56 @@ class SendingController:
         """The messages on their way, by their conversations."""
         self._too_long: dict[str, str] = {}
         """By conversation: what is said of a question that the server refused, until something is done about it."""
+        self._places: dict[str, float] = {}
+        """By conversation: the place in the queue of the message that was taken back to be edited."""
 
     def submit(self, event: Composer.Submitted) -> None:
-        """Send what was written, or ask an edited question anew."""
+        """Send what was written, or ask an edited question anew. While the conversation is busy it goes into the queue,
+        and what was taken out of that to be edited goes back.
+        """
         id, editing = event.key or self.workspace.conversation.id, self.workspace.editing
-        sending = Sending(id, event, editing)
         self.forget_refusal(id)
-        if id in self._sending:
-            self.workspace.say(UNDER_WAY, "warning")
-            self._restore(event)
+        place = self._places.pop(id, None)
+        if editing is None and (self._is_busy(id) or (place is not None and self._queue.of(id))):
+            self._queue_up(id, event.question, place)
         elif editing is not None and self._is_unchanged(editing, event):
             self.stop_editing()
             self.workspace.say("Nothing was changed; the message is as it was.")
+        elif id in self._sending:  # an edit, and one before it
+            self.workspace.say(UNDER_WAY, "warning")
+            self._restore(event)
         else:
-            self._sending[id] = sending
-            self._send(sending)
+            self._begin(Sending(id, event, editing))
+
+    def _is_busy(self, id: str) -> bool:
+        """Whether a message would have to wait: for one before it, or for an answer, here or in another window."""
+        return (id in self._sending or id in self._conversations.streaming() or self._queue.flows(id)
+                or self._conversations.answered_elsewhere(id))
+
+    @in_worker("send")
+    async def _queue_up(self, id: str, question: Question, place: float | None) -> None:
+        if (sending := self._sending.get(id)) is not None:  # behind the answer to that one
+            sending.is_followed = True
+            await self._queue.put(id, question, place=place)
+        else:
+            await self._turns.queue_up(id, question, place=place)
+
+    def send_queued(self, id: str, item: Queued) -> None:
+        """Send a message of the queue now, and let the queue go on behind it."""
+        if id not in self._sending:
+            self._begin(Sending(id, Composer.Submitted(item.question, id), None, item))
+
+    async def take_back(self, item: Queued) -> None:
+        """Put a message that was in the queue into the composer; it goes back to its place there."""
+        self._restore(Composer.Submitted(item.question, self.workspace.open_id))
+        if item.place is not None:
+            self._places[self.workspace.open_id] = item.place
+        await self.keep_draft()
+        self._composer.focus()
+
+    def _begin(self, sending: Sending) -> None:
+        self._sending[sending.id] = sending
+        self._send(sending)
 
     def _is_unchanged(self, editing: str, event: Composer.Submitted) -> bool:
         """Whether an edit says what the question says, and mentions what that mentioned."""
@@ -121,6 +170,8 @@ class SendingController:
         finally:
             slow.stop()
             del self._sending[sending.id]
+        if not sent:
+            self._queue.hold(sending.id, HoldKind.NOT_SENT)  # what was to follow it
         self.show_looking_up()
         await (self._was_sent if sent else self._put_back)(sending)
         if sending.compacts:
@@ -135,6 +186,12 @@ class SendingController:
                 return await self._sent_with(sending, question, anyway)
             except OutsideError as error:
                 question = replace(question, meant=await self._with_agreed(sending, question.meant, error.paths))
+            except AnsweredElsewhere:
+                if sending.queued is None:
+                    return await self._turns.queue_up(sending.id, replace(sending.event.question, meant=question.meant),
+                                                      first=sending.is_followed)
+                self._queue.release(sending.id)
+                return self._turns.send_next(sending.id)
             except TooLongError as error:
                 if sending.is_stopped or not self._is_here(sending):
                     raise
@@ -176,10 +233,10 @@ class SendingController:
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
         if sending.editing is not None:
-            await self._service.turns.edit(sending.id, sending.editing, question.text, anyway=anyway,
-                                          meant=question.meant)
+            await self._turns.edit(sending.id, sending.editing, question.text, anyway=anyway, meant=question.meant)
         else:
-            await self._service.turns.send(sending.id, question, anyway=anyway)
+            await self._turns.send_now(sending.id, question, anyway=anyway,
+                                       queued=sending.queued.id if sending.queued is not None else "")
 
     async def _looked_up(self, sending: Sending) -> Question:
         """The question with what goes with it. Looking that up is all that can be stopped. Raises ChatError."""
@@ -201,23 +258,28 @@ class SendingController:
         if found.problems:
             raise ChatError(found.problems[0])
         if question.passages is None:
-            passages = sending.event.picked.of(found.passages, found.taken)
-            question = replace(question, passages=tuple(one.block for one in passages))
+            question = replace(question, passages=found.picked(question))
         return question if question.files is not None else replace(question, files=found.files)
 
     async def _was_sent(self, sending: Sending) -> None:
         if sending.is_stopped:
             await self._conversations.stop(sending.id)
         here = self._is_here(sending)
-        if sending.editing is None:
+        if sending.is_in_draft:
             await self._keep(sending.id, self._composer.draft if here else sending.later)
-        elif here:
+        elif sending.editing is not None and here:
             self.stop_editing()
         if self.workspace.shows(sending.id):
             self._transcript.follow()
 
     async def _put_back(self, sending: Sending) -> None:
-        """Into the composer, or where that shows something else by now into the conversation's draft."""
+        """Into the composer, or where that shows something else by now into the conversation's draft. A message of the
+        queue stays there, unless it is to be shortened."""
+        if sending.queued is not None and not sending.comes_back:
+            self._queue.read(sending.id)  # another window may have sent it
+            return
+        if sending.queued is not None:
+            await self._queue.take_back(sending.id, sending.queued)
         if self._is_here(sending):
             self._restore(sending.event)
         elif sending.editing is None:
@@ -225,7 +287,7 @@ class SendingController:
 
     def _restore(self, event: Composer.Submitted) -> None:
         question = event.question
-        self._composer.restore(question.text, question.blocks, question.without, question.recalls, event.taken,
+        self._composer.restore(question.text, question.blocks, question.without, question.recalls, question.taken,
                               question.meant)
 
     def _is_here(self, sending: Sending) -> bool:
@@ -272,21 +334,13 @@ class SendingController:
     def _is_slow(self, sending: Sending) -> None:
         sending.is_slow = True
         self.show_looking_up()
-        if sending.editing is None:
+        if sending.is_in_draft:
             self._keep_soon(sending.id, sending.event.before(sending.later))
 
     def show_looking_up(self) -> None:
         """On the line over the composer: what goes with the message before is still being looked up."""
         sending = self._sending.get(self.workspace.open_id)
-        self._composer.set_sending(sending is not None and sending.is_slow and sending.is_begun
-                                  and not self._conversations.awaits_reply(sending.id))
-
-    def waits_for_another_window(self) -> None:
-        """The message of the open conversation begins to wait for the reply of another window, or waits no longer."""
-        sending = self._sending.get(self.workspace.open_id)
-        if sending is not None and sending.is_stopped:
-            self._conversations.give_up(sending.id)
-        self.show_looking_up()
+        self._composer.set_sending(sending is not None and sending.is_slow and sending.is_begun)
 
     def stop_looking_up(self) -> bool:
         """Take back the message of the open conversation that is on its way; where it is too late for that, have its
@@ -297,7 +351,6 @@ class SendingController:
         sending.is_stopped = True
         if sending.looking is not None:
             sending.looking.cancel()
-        self._conversations.give_up(sending.id)
         return True
 
     # -- drafts
@@ -305,12 +358,12 @@ class SendingController:
     def draft_of(self, conversation: OpenConversation) -> str:
         """What is in the composer of a conversation: its draft without the message that is on its way."""
         sending = self._sending.get(conversation.id)
-        return conversation.draft if sending is None or sending.editing is not None else sending.later
+        return conversation.draft if sending is None or not sending.is_in_draft else sending.later
 
     def _kept_draft(self, id: str, draft: str) -> str:
         """What is stored of a conversation for which `draft` is in the composer: what is on its way stands in front."""
         sending = self._sending.get(id)
-        if sending is None or sending.editing is not None:
+        if sending is None or not sending.is_in_draft:
             return draft
         sending.later = draft
         return sending.event.before(draft)
@@ -341,6 +394,7 @@ class SendingController:
         id, current = event.key, self.workspace.current
         if not event.draft:
             self.forget_refusal(id)
+            self._places.pop(id, None)
         if id:
             if event.draft and current is not None and id == current.id and not current.draft:
                 self._service.warm_up.typing_began(id)
@@ -384,9 +438,9 @@ class SendingController:
         question = self.workspace.conversation.tree[node]
         self._composer.replace_text(text, counted_in(text, question.message.blocks) if text == question.text else ())
         asked = self._service.prices.estimate(self.workspace.conversation.id, "edit", node)
-        cost = f" · reads up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
+        cost = f" · {in_brief(asked)}" if asked.worth_asking else ""
         self._composer.add_class("-editing")
-        self._composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
+        self._composer.border_title = Content(f"editing, on a new branch · Esc cancels{cost}")
         self._composer.focus()
 
     def stop_editing(self) -> bool:

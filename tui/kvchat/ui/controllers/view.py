@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.documents import DocumentController
     from kvchat.ui.controllers.empty import EmptyConversation
+    from kvchat.ui.controllers.queue import QueueController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.widgets.composer.widget import Composer
@@ -42,7 +43,7 @@ TICK = 0.25
 FOLLOWED = "Another window wrote here."
 STAYED = "Another window wrote on another branch · /tree shows it"
 DELETED = "Another window deleted this conversation · {key} brings it back"
-WAITS = "Another window is answering · sends after it · Esc cancels"
+WAITS = "Another window is answering · sends after it · Esc holds"
 
 
 class ConversationView:
@@ -50,8 +51,8 @@ class ConversationView:
 
     def __init__(self, workspace: Workspace, service: ChatService, server: ServerController,
                  compaction: CompactionController, sending: SendingController, documents: DocumentController,
-                 empty: EmptyConversation, panel: CachePanelController, header: Header, sidebar: Sidebar,
-                 transcript: Transcript, composer: Composer, status: StatusLine) -> None:
+                 empty: EmptyConversation, panel: CachePanelController, queue: QueueController, header: Header,
+                 sidebar: Sidebar, transcript: Transcript, composer: Composer, status: StatusLine) -> None:
         self.workspace = workspace
         self._service = service
         self._conversations = service.conversations
@@ -62,6 +63,7 @@ class ConversationView:
         self._documents = documents
         self._empty = empty
         self._panel = panel
+        self._queue = queue
         self._header = header
         self._sidebar = sidebar
         self._transcript = transcript
@@ -107,6 +109,7 @@ class ConversationView:
         self._status.speed = self._tracker.speed_in(path)
         self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
         self._sending.show_refusal()
+        self._queue.show()
         self._show_waiting(conversation.id)
         self._show_aside()
         self._documents.show_retrieval()
@@ -246,7 +249,6 @@ class ConversationView:
                 self.workspace.deleted = id
                 self.workspace.say(DELETED.format(key=self.workspace.key_of("undo")), "warning")
             case HeadAwaited(id):
-                self._sending.waits_for_another_window()
                 self._show_waiting(id)
 
     def _show_waiting(self, id: str) -> None:

@@ -37,6 +37,10 @@ class Workspace:
         """The question that the composer edits, if it does."""
         self.deleted: str | None = None
         """The conversation deleted last, for undo."""
+        self.imported: str | None = None
+        """The import made last, for undo."""
+        self._unsaid: tuple[str, Severity] | None = None
+        """What waits until the dialog in front is closed."""
 
     @property
     def app(self) -> KvchatApp:
@@ -58,9 +62,19 @@ class Workspace:
         return self.current is not None and self.current.id == id
 
     def say(self, text: str, severity: Severity = "information") -> None:
-        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before."""
+        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before. Over a dialog
+        nothing is said: it waits."""
+        if self.app.screen is not self.screen:
+            self._unsaid = text, severity
+            return
         self.app.clear_notifications()
         self.screen.notify(clean(text), severity=severity, markup=False, timeout=8 if severity == "error" else 5)
+
+    def say_what_waits(self) -> None:
+        """The main screen is in front again."""
+        unsaid, self._unsaid = self._unsaid, None
+        if unsaid is not None:
+            self.say(*unsaid)
 
     async def attempt(self, act: Awaitable[object]) -> bool:
         """Do `act`; what cannot be done is said. Whether it was done."""

@@ -32,12 +32,13 @@ class CodeBlock:
 
 
 def label_row(info: str, fence: str, number: int, width: int) -> Row:
-    """The first row of a panel: the language, and at the right the key that copies the block."""
-    label = one_line(info, max(4, width - 8)) or "text"
+    """The first row of a panel: the language if one is named, and at the right the key that copies the block."""
     key = str(number) if 0 < number < 10 else ""
-    gap = max(1, width - 2 - cell_len(label) - len(key))
+    does = " copy" if key and width >= 24 else ""
+    label = one_line(info, max(4, width - 8 - len(does)))
+    gap = max(1, width - 2 - cell_len(label) - len(key) - len(does))
     spans = (_EDGE, Span(label, _LABEL, f"{fence}{info}" if fence else ""), Span(" " * gap, _LABEL, ""),
-             Span(key, "code code-key", ""))
+             Span(key, "code code-key", ""), Span(does, _LABEL, ""))
     return Row(spans, "\n" if fence else "", FILL, f"code:{number}")
 
 

@@ -13,7 +13,7 @@ from textual.content import Content
 
 from kvchat.sanitize import one_line
 
-WIDTH = 60
+WIDTH = 72
 """Cells of its lines, at the most."""
 RECENT = 5
 TIPS = 3
@@ -51,17 +51,28 @@ def empty_screen(width: int, height: int, *, facts: str, notes: Sequence[str], r
     """The name and the server's `facts`, then what is new to a newcomer (`notes`), the conversations used last, and
     tips; `width` and `height` in cells."""
     room = max(16, min(width, WIDTH))
-    head = [Content.styled("kvchat", "bold $text-accent"), Content.styled(one_line(facts, room), "$text-muted")]
+    head = [Content.styled("kvchat", "bold $text-accent"), *_clauses(facts, room)]
     blocks = [
-        [Content.styled(one_line(note, room), "$text-muted") for note in notes],
+        [line for note in notes for line in _clauses(note, room)],
         [Content.styled("Recent", "bold"), *(_row(one, room) for one in recent[:RECENT])] if recent else [],
-        [Content.styled(one_line(tip, room), "$text-muted") for tip in tips],
+        [line for tip in tips for line in _clauses(tip, room)],
     ]
     lines = head
     for block in blocks:
         if block and len(lines) + 1 + len(block) <= height:
             lines = [*lines, Content(""), *block]
     return Content("\n").join(line.pad_right(room - line.cell_length) for line in lines)
+
+
+def _clauses(text: str, room: int) -> list[Content]:
+    """Clauses with `·` between them, in as many lines as they need."""
+    lines: list[str] = []
+    for clause in text.split(" · "):
+        if lines and cell_len(f"{lines[-1]} · {clause}") <= room:
+            lines[-1] += f" · {clause}"
+        else:
+            lines.append(clause)
+    return [Content.styled(one_line(line, room), "$text-muted") for line in lines]
 
 
 def _row(one: Recent, room: int) -> Content:

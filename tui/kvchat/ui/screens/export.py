@@ -17,6 +17,7 @@ from textual import events, on, work
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
     from kvchat.ui.ending import Ending
 
 class ChoiceLine(Widget, can_focus=True):
-    """Words side by side, the chosen one in brackets; left and right (or space) change it, and so does a click."""
+    """Words side by side, the chosen one in brackets, in as many rows as they need; left and right (or space) change
+    it, and so does a click."""
 
     DEFAULT_CSS = """
     ChoiceLine {
-        height: 1; width: 1fr;
+        height: auto; width: 1fr;
         & > .choice--other { color: $foreground 60%; }
         & > .choice--chosen { text-style: bold; }
         & > .choice--focused { color: $accent; text-style: bold; }
@@ -77,21 +79,30 @@ class ChoiceLine(Widget, can_focus=True):
         """Other words, with this one chosen."""
         self._options = options
         self.chosen = chosen
-        self.refresh()
-
-    @property
-    def _first(self) -> int:
-        """The first word that is shown: the chosen one is, whatever the width."""
-        first, room = self.chosen, self.size.width
-        while first and sum(len(word) + 4 for word in self._options[first - 1:self.chosen + 1]) <= room:
-            first -= 1
-        return first
+        self.refresh(layout=True)
 
     def render(self) -> Content:
-        chosen, first = ".choice--focused" if self.has_focus else ".choice--chosen", self._first
-        return Content("  ").join(
-            content((f"[{word}]", chosen) if index == self.chosen else (f" {word} ", ".choice--other"))
-            for index, word in enumerate(self._options[first:], first))
+        chosen = ".choice--focused" if self.has_focus else ".choice--chosen"
+        return Content("\n").join(
+            Content("  ").join(
+                content((f"[{self._options[index]}]", chosen) if index == self.chosen else
+                        (f" {self._options[index]} ", ".choice--other")) for index in row)
+            for row in self._rows(self.size.width))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._rows(width))
+
+    def _rows(self, width: int) -> list[list[int]]:
+        """The options by their numbers, row by row."""
+        rows: list[list[int]] = []
+        end = 0
+        for index, word in enumerate(self._options):
+            if not rows or end + len(word) + 2 > width:
+                rows.append([])
+                end = 0
+            rows[-1].append(index)
+            end += len(word) + 4
+        return rows
 
     def action_step(self, step: int) -> None:
         self.chosen = (self.chosen + step) % len(self._options)
@@ -101,8 +112,8 @@ class ChoiceLine(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         start = 0
-        for index, word in enumerate(self._options[self._first:], self._first):
-            end = start + len(word) + 2
+        for index in self._rows(self.size.width)[event.y]:
+            end = start + len(self._options[index]) + 2
             if start <= event.x < end:
                 self.chosen = index
             start = end + 2
@@ -127,7 +138,7 @@ class ExportScreen(Modal[ExportRequest]):
     """Asks for format, extent and file. `folder` is where the suggested file stands."""
 
     DEFAULT_CSS = """
-    ExportScreen .field { height: 1; & Label { width: 12; color: $foreground 60%; } }
+    ExportScreen .field { height: auto; & Label { width: 12; color: $foreground 60%; } }
     ExportScreen:ansi .field Label { color: ansi_default; text-style: dim; }
     ExportScreen .note { margin: 0 0 1 13; }
     ExportScreen FilterLine { margin-top: 1; }

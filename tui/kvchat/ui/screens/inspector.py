@@ -102,8 +102,9 @@ def scale_of(turns: Sequence[TurnReport]) -> int:
 
 
 def column_cells(width: int) -> tuple[int, ...]:
-    """The widths of the columns of numbers on a line of `width` cells."""
-    return (10, 9, 11, 11, 10, 9) if width >= 90 else (9, 7, 9, 8, 8, 7)
+    """The widths of the columns of numbers on a line of `width` cells; the speeds give way to the bar."""
+    cells = (10, 9, 11, 11, 10, 9) if width >= 90 else (9, 7, 9, 8, 8, 7)
+    return cells if width >= sum(cells) + 12 else cells[:4]
 
 
 def glyph_heads(cells: Sequence[int]) -> list[Content]:
@@ -116,7 +117,7 @@ def turns_head(width: int) -> Content:
     """The heads of the columns."""
     cells = column_cells(width)
     heads = glyph_heads(cells[:3])
-    heads += [content((word.rjust(wide), MUTED)) for word, wide in zip(OTHER_HEADS, cells[3:], strict=True)]
+    heads += [content((word.rjust(wide), MUTED)) for word, wide in zip(OTHER_HEADS, cells[3:], strict=False)]
     return joined(content(("turn", MUTED)), content().join(heads), width)
 
 
@@ -158,7 +159,7 @@ def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
     speeds = (figures.prefill_speed, figures.decode_speed)
     values = (*(count_of(figures, number) for number in tokens), _seconds(figures.ttft_ms, cells[3]),
               *map(_per_second, speeds))
-    return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=True))
+    return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=False))
 
 
 def _seconds(ms: float | None, cells: int) -> str:
@@ -392,7 +393,7 @@ class InspectorScreen(ListModal[None]):
 
     DEFAULT_CSS = """
     InspectorScreen {
-        & > #frame { height: 96%; max-height: 50; }
+        & #frame { height: 96%; max-height: 50; }
         & #headline { height: 3; }
         & #views { height: 1; margin-top: 1; }
         & #head { height: 1; }

@@ -1,4 +1,5 @@
-"""What all modal screens share: one frame, the title in its top edge, the keys in its bottom edge, escape closes.
+"""What all modal screens share: one frame, the title in its top edge, the keys in its bottom edge, escape closes. It
+stands on a sheet as wide as the terminal, so that each row behind it is hidden or whole.
 
 The rule: a modal answers once. Whatever is pressed or clicked after that is too late.
 """
@@ -39,15 +40,20 @@ class Modal(ModalScreen[T | None]):
         """
     Modal {
         align: center middle; overflow: hidden;
-        & > #frame {
-            width: 96%; max-width: 96; height: auto; max-height: 96%;
+        & > #sheet { height: auto; max-height: 96%; align: center middle; background: $background; }
+        &.-list > #sheet { height: 100%; max-height: 100%; }
+        & #frame {
+            width: 96%; max-width: 96; height: auto; max-height: 100%;
             background: $surface; padding: 1 2; border: round $foreground 35%;
             border-title-color: $foreground; border-title-style: bold;
             border-subtitle-color: $foreground 60%; border-subtitle-align: left;
         }
-        &.-list > #frame { height: 92%; max-height: 40; }
-        &.-wide > #frame { max-width: 128; max-height: 46; }
-        &.-small > #frame { max-width: 76; }
+        &.-list #frame { height: 92%; max-height: 40; }
+        &.-wide #frame { max-width: 128; max-height: 46; }
+        &.-small #frame { max-width: 76; }
+        &.-narrow #frame { width: 100%; max-width: 100%; }
+        &.-narrow.-list #frame { height: 100%; max-height: 100%; }
+        & ToastRack { display: none; }
         & .words { width: 1fr; height: auto; background: transparent; }
         & RowList, & VerticalScroll {
             scrollbar-size-vertical: 1; scrollbar-color: $foreground 20%; scrollbar-color-hover: $foreground 35%;
@@ -62,7 +68,8 @@ class Modal(ModalScreen[T | None]):
             height: 2; border-bottom: solid $foreground 20%;
             & Label { width: auto; color: $accent; }
         }
-        &:ansi > #frame { background: ansi_default; border: round ansi_bright_black; border-title-color: ansi_default;
+        &:ansi > #sheet { background: ansi_default; }
+        &:ansi #frame { background: ansi_default; border: round ansi_bright_black; border-title-color: ansi_default;
                           border-subtitle-color: ansi_default; }
         &:ansi .line { border-bottom: solid ansi_bright_black; & Label { color: ansi_cyan; } }
     """
@@ -71,13 +78,14 @@ class Modal(ModalScreen[T | None]):
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("dialog")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-broad")]  # noqa: RUF012  Screen's own is no ClassVar
     app: KvchatApp
 
     heading: str = ""
     hints: Sequence[Hint] = (("dialog.close", "close"),)
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="frame") as frame:
+        with Vertical(id="sheet"), Vertical(id="frame") as frame:
             frame.border_title = Content(one_line(self.heading, 80))
             frame.border_subtitle = self.hint_line(self.hints)
             yield from self.body()

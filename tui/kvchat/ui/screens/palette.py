@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 class PaletteScreen(ListModal[Action]):
     """All actions on one filtered list; the one under the cursor is told in full below."""
 
-    DEFAULT_CSS = "PaletteScreen #whole { height: 2; margin: 1 0 0 2; }"
+    DEFAULT_CSS = "PaletteScreen { & #frame { max-width: 104; } & #whole { height: 2; margin: 1 0 0 2; } }"
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         super().__init__(classes="-list")

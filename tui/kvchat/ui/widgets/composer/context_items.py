@@ -60,11 +60,6 @@ class Picked:
     def __bool__(self) -> bool:
         return bool(self.dropped or self.taken)
 
-    def of(self, passages: Iterable[Passage], taken: bool) -> tuple[Passage, ...]:
-        """Those that go; `taken` False: only those that the person took."""
-        return tuple(one for one in passages
-                     if one.ref in self.taken or (taken and one.ref not in self.dropped))
-
 
 def memory_item(entry: Entry) -> Item:
     return Item(MEMORY, entry.id, entry.text, entry.text, entry.page)

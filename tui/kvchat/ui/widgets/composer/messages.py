@@ -9,30 +9,31 @@ from textual.message import Message
 
 from kvchat.chat.question import Question
 from kvchat.ui.widgets.composer.chips import Draft, chips_of, decoded
-from kvchat.ui.widgets.composer.context_items import Picked
 
 
 class Submitted(Message, namespace="composer"):
     """A message to send. `key` is the one given with `load`. Where its passages have not been found for this text yet,
-    `taken` are those that the person took of what was found for an earlier one, and `question.without` names those that
-    they left out."""
+    `question.taken` are those that the person took of what was found for an earlier one, and `question.without` names
+    those that they left out."""
 
-    def __init__(self, question: Question, key: str, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, question: Question, key: str) -> None:
         super().__init__()
         self.question = question
         self.key = key
-        self.taken = taken
-
-    @property
-    def picked(self) -> Picked:
-        """What the person decided about what goes with it."""
-        return Picked(self.question.without, self.taken)
 
     def before(self, draft: str) -> str:
         """A draft, as the store has it, with this message in front."""
         text, blocks, meant = self.question.text, self.question.blocks, self.question.meant
         own = Draft(text, chips_of(text, blocks), meant.typed or frozenset())
         return own.before(decoded(draft)).encoded()
+
+
+class NextRequested(Message, namespace="composer"):
+    """Enter in an empty composer, while messages wait in the queue: send the next one."""
+
+
+class TakeBackRequested(Message, namespace="composer"):
+    """Up in an empty composer, while messages wait in the queue: the last one is to be edited."""
 
 
 class SlashCommand(Message, namespace="composer"):

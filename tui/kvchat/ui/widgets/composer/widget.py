@@ -58,6 +58,8 @@ class Composer(Completing):
     """Rows of the screen below which the keys stand in the empty text, and have no row of their own."""
 
     Submitted: TypeAlias = messages.Submitted
+    NextRequested: TypeAlias = messages.NextRequested
+    TakeBackRequested: TypeAlias = messages.TakeBackRequested
     SlashCommand: TypeAlias = messages.SlashCommand
     DraftChanged: TypeAlias = messages.DraftChanged
     Rested: TypeAlias = messages.Rested
@@ -85,6 +87,8 @@ class Composer(Completing):
         """Whether a field that is not filled in was told since the text changed."""
         self._cost = "", False
         self._placeholder = placeholder
+        self.has_queue = False
+        """Whether messages of this conversation wait for the answer before them."""
 
     def compose(self) -> ComposeResult:
         yield self._list
@@ -264,6 +268,9 @@ class Composer(Completing):
             if self._list.is_open:
                 self._list.move(step)
                 return True
+            if key == "up" and self.has_queue and not self.text:
+                self.post_message(self.TakeBackRequested())
+                return True
             return area.recall(-step)
         if not self._list.is_open:
             return key == "tab" and self._area.select_field()
@@ -294,7 +301,8 @@ class Composer(Completing):
         return True
 
     def submit(self) -> None:
-        """Send what is written, or run it when it is a command. An empty message is not sent."""
+        """Send what is written, or run it when it is a command. An empty message is not sent: it asks for the next one
+        of the queue."""
         text = self.text
         command, rest = slash.parse(text)
         if command is not None:
@@ -306,6 +314,8 @@ class Composer(Completing):
                     f"There is no command /{one_line(command, 40)}. To send a message that begins with /, type //."))
             return
         if not text.strip():
+            if self.has_queue:
+                self.post_message(self.NextRequested())
             return
         if not self._told_of_field and self._area.select_field():
             self._told_of_field = True
@@ -315,8 +325,9 @@ class Composer(Completing):
         picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
         found = self._passages_for(rest)
         question = Question(rest, self.blocks, meant, None if found is None else tuple(one.block for one in found),
-                            self._files_for(rest), without=picked.dropped, recalls=MEMORY not in self.context.none)
-        self.post_message(self.Submitted(question, self._key, picked.taken))
+                            self._files_for(rest), without=picked.dropped, taken=picked.taken,
+                            recalls=MEMORY not in self.context.none)
+        self.post_message(self.Submitted(question, self._key))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:

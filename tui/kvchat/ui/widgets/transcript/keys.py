@@ -209,6 +209,7 @@ class TranscriptKeys(TranscriptView):
             if len(codes) >= number:
                 self.post_message(self.CodeCopyRequested(number, codes[number - 1].text))
                 return
+        self.post_message(self.CodeCopyRequested(number, None))
 
     def action_branches(self) -> None:
         if (entry := self._meant) is not None:
@@ -227,8 +228,7 @@ class TranscriptKeys(TranscriptView):
             self.post_message(self.SourcesRequested(entry.item.node_id))
 
     def action_sibling(self, step: int) -> None:
-        entry = self._meant
-        if entry is not None and entry.item.siblings[1] > 1:
+        if (entry := self._meant) is not None:
             self.post_message(self.SiblingRequested(entry.item.node_id, step))
 
     def action_fold(self) -> None:
@@ -282,7 +282,7 @@ class TranscriptKeys(TranscriptView):
             self._select_rows(index, 0, entry.height - 1, None)
         elif action == "fold":
             self._toggle(entry, value)
-        elif action == "code" and offset.x >= self.text_width + GUTTER - 4:
+        elif action == "code" and offset.x >= self.text_width + GUTTER - 9:
             self.select(entry.item.node_id, show=False)
             self.action_copy_code(int(value))
         elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):

@@ -45,10 +45,10 @@ class CopyRequested(Message, namespace="transcript"):
 
 @dataclass
 class CodeCopyRequested(Message, namespace="transcript"):
-    """The person wants the `number`-th code block of a message on the clipboard."""
+    """The person wants the `number`-th code block of a message on the clipboard. `text`: None where there is none."""
 
     number: int
-    text: str
+    text: str | None
 
 
 @dataclass

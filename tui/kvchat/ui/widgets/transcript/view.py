@@ -82,9 +82,14 @@ class TranscriptView(ScrollView):
         return max(1, self.scrollable_content_region.height)
 
     @property
+    def _whole_height(self) -> int:
+        """Rows of all messages, without the blank one that parts the last from what comes next."""
+        return max(0, self._column.height - 1)
+
+    @property
     def rows_below(self) -> int:
         """Rows below the view."""
-        return max(0, self._column.height - round(self.scroll_y) - self._view_height)
+        return max(0, self._whole_height - round(self.scroll_y) - self._view_height)
 
     def on_resize(self, _event: events.Resize) -> None:
         """Another size: what was at the top stays there, message by message."""
@@ -117,7 +122,7 @@ class TranscriptView(ScrollView):
         elif self.following or anchor is None:
             last = len(entries) - 1
             self._column.draw_around(last, entries[last].height, 2 * page, page)
-            self._place(self._column.height - page)
+            self._place(self._whole_height - page)
         else:
             index, row = anchor
             self._column.draw_around(index, row, page, 2 * page)
@@ -126,7 +131,7 @@ class TranscriptView(ScrollView):
 
     def _place(self, y: int) -> None:
         """Set the height of all rows and the scroll position together, without a layout of the screen."""
-        height = self._column.height
+        height = self._whole_height
         self.set_reactive(Widget.virtual_size, Size(self.scrollable_content_region.width, height))
         self.vertical_scrollbar.window_virtual_size = height
         self.vertical_scrollbar.window_size = self._view_height
@@ -183,7 +188,7 @@ class TranscriptView(ScrollView):
             at_end = index == len(self._column.entries) - 1
             before = round(self.scroll_y)
             if at_end and entry.drawn:
-                y = self._column.height - self._view_height if self.following else before
+                y = self._whole_height - self._view_height if self.following else before
                 self._place(y)
             else:
                 self._arrange(anchor)

@@ -1,0 +1,82 @@
+"""Imports of made-up exports of each format: time, resident memory, what was skipped, and once more over the same.
+
+    python tests/bench/import_bench.py [CONVERSATIONS] [MEGABYTES]
+
+1,000 conversations of each format, with branches, pictures and broken rows; then one `conversations.json` of 500 MB, of
+which only a dry run is made; then lossless JSON out of the store and into an empty one. Each import is a process of its
+own. Nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from import_samples import SAMPLES, large_array  # noqa: E402
+
+BROKEN = 3
+_RUN = """import sys
+from pathlib import Path
+from kvchat.cli import main
+status = main(sys.argv[1:])
+lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(int(lines["VmHWM"].split()[0]) // 1024, file=sys.stderr)
+sys.exit(status)"""
+
+
+def imported(data: Path, *arguments: str) -> tuple[dict[str, object], float, int]:
+    """The report of an import, its seconds, and its resident memory at most, in MB."""
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", _RUN, "import", "--json", "--data-dir", str(data), *arguments],
+                          capture_output=True, text=True, check=False, env={**os.environ, "KVCHAT_CONFIG": "/nowhere"})
+    seconds = time.perf_counter() - begun
+    if not done.stdout:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout), seconds, int(done.stderr.split()[-1])
+
+
+def told(name: str, size: int, found: dict[str, object], seconds: float, memory: int) -> None:
+    skipped = sum(max(1, one["conversations"]) for one in found["skipped"])  # type: ignore[attr-defined]
+    print(f"{name:22} {size / 1e6:8.1f} MB  new {found['new']:5}  unchanged {found['unchanged']:5}  messages "
+          f"{found['messages']:6}  skipped {skipped:3}  {seconds:6.1f} s  {memory:4} MB", flush=True)
+
+
+def size_of(path: Path) -> int:
+    return sum(one.stat().st_size for one in path.rglob("*")) if path.is_dir() else path.stat().st_size
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    megabytes = int(sys.argv[2]) if len(sys.argv) > 2 else 500
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for format, make in SAMPLES.items():
+            (folder / format).mkdir()
+            path, data = make(folder / format, count, broken=BROKEN), folder / format / "data"
+            told(format, size_of(path), *imported(data, str(path)))
+            told(f"{format}, again", size_of(path), *imported(data, str(path)))
+        exported = folder / "kvchat.json"
+        run = [sys.executable, "-m", "kvchat.cli", "export", "--all", "-f", "json", "--data-dir"]
+        subprocess.run([*run, str(folder / "chatgpt" / "data"), "-o", str(exported)], check=True)
+        told("lossless", size_of(exported), *imported(folder / "lossless", str(exported)))
+        again = subprocess.run([*run, str(folder / "lossless")], check=True, capture_output=True).stdout
+        print(f"lossless: the same bytes out of the second store: {again == exported.read_bytes()}")
+        large = folder / "conversations.json"
+        for octets in large_array(large, 10**9):
+            if octets > megabytes * 10**6:
+                break
+        with large.open("a") as file:
+            file.write("]")
+        told("one file, dry run", size_of(large), *imported(folder / "large", "--dry-run", str(large)))
+
+
+if __name__ == "__main__":
+    main()

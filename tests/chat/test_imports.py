@@ -1,0 +1,272 @@
+"""Conversations come in from files: once, with all that they had, and can be taken back; no server is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from engine_fixture import running_server
+from import_samples import SAMPLES, answer, chatgpt_conversation, claude_conversation, question
+from kvchat.chat.errors import ChatError
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings
+from kvchat.memory.ledger import Ledger
+from kvchat.prompt.message import chained
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store
+from kvchat.transfer.importing.thread import Reason
+from toyserver import ToyServer, tokens
+
+
+def write(path: Path, *conversations: object) -> Path:
+    path.write_text(json.dumps(conversations))
+    return path
+
+
+def claude(path: Path, turns: int, c: int = 0) -> Path:
+    return write(path, claude_conversation(c, turns))
+
+
+def only(service: ChatService) -> OpenConversation:
+    (row,) = [one for one in service.conversations.all() if one.turns]
+    return service.conversations.load(row.id)
+
+
+def rows(service: ChatService) -> list[tuple[str, int]]:
+    return [(one.title, one.turns) for one in service.conversations.all()]
+
+
+async def say(service: ChatService, id: str, text: str) -> None:
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
+
+
+@asynccontextmanager
+async def other_store(folder: Path) -> AsyncIterator[ChatService]:
+    service = ChatService(Store.open(folder), Settings())
+    try:
+        yield service
+    finally:
+        await service.aclose()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+async def test_a_second_import_changes_nothing(
+        service: ChatService, server: ToyServer, tmp_path: Path, name: str) -> None:
+    path = SAMPLES[name](tmp_path, 30)
+    report = await service.imports.run([path])
+    assert (report.made, report.unchanged, report.skipped) == (30, 0, {})
+    before = service.store.conversations(), [service.store.tree(one.id) for one in service.store.conversations()]
+    assert len(before[0]) == 30
+    again = await service.imports.run([path])
+    assert (again.made, again.grown, again.unchanged, again.batch) == (0, 0, 30, "")
+    after = service.store.conversations(), [service.store.tree(one.id) for one in service.store.conversations()]
+    assert before[0] == after[0]
+    assert [list(tree) for tree in before[1]] == [list(tree) for tree in after[1]]
+    assert all(node.digest == chained(tree[node.parent].digest if node.parent else b"", node.wire)
+               for tree in after[1] for node in tree)
+    assert server.visits == []
+
+
+async def test_what_came_in_is_found_and_goes_on_as_any_conversation(
+        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    server.on_chat(tokens("Fine."))
+    await service.imports.run([write(tmp_path / "x", chatgpt_conversation(7))])
+    hits = await service.conversations.search('"night 7" barometer')
+    assert hits and hits[0].title == "Night 7"
+    conversation = await service.conversations.open(hits[0].conversation)
+    before = [node.wire for node in conversation.path()]
+    await say(service, conversation.id, "And now?")
+    await say(service, conversation.id, "And then?")
+    first, second = (visit.body for visit in server.chats[-2:])
+    assert b'"messages":[' + b",".join(before) + b"," in first
+    sent = [node.wire for node in conversation.path()]
+    assert sent[: len(before)] == before
+    assert b'"messages":[' + b",".join(sent[:-1]) + b"]" in second
+
+
+async def test_a_conversation_that_has_grown_gets_its_new_messages(service: ChatService, tmp_path: Path) -> None:
+    path = claude(tmp_path / "x", 3)
+    await service.imports.run([path])
+    conversation = only(service)
+    before = conversation.path()
+    report = await service.imports.run([claude(path, 5)])
+    assert (report.made, report.grown, report.messages) == (0, 1, 4)
+    assert conversation.path()[: len(before)] == before, "the open one shows them, and the old ones are as they were"
+    assert conversation.path()[-1].text == answer(0, 4)
+    assert rows(service) == [("Night 0", 5)]
+
+
+async def test_what_was_said_here_since_stays_the_branch_in_use(
+        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    server.on_chat(tokens("Fine."))
+    path = claude(tmp_path / "x", 3)
+    await service.imports.run([path])
+    conversation = only(service)
+    await say(service, conversation.id, "And here?")
+    before = conversation.path()
+    await service.imports.run([claude(path, 5)])
+    assert conversation.path() == before
+    assert question(0, 4) in {node.text for node in conversation.tree}
+    assert conversation.record.turns == 6
+
+
+async def test_a_reply_that_was_missing_takes_the_place_of_the_empty_one(service: ChatService, tmp_path: Path) -> None:
+    value = claude_conversation(0, 2)
+    last = value["chat_messages"].pop()  # type: ignore[attr-defined]
+    path = write(tmp_path / "x", value)
+    await service.imports.run([path])
+    assert only(service).path()[-1].text == ""
+    value["chat_messages"].append(last)  # type: ignore[attr-defined]
+    await service.imports.run([write(path, value)])
+    assert only(service).path()[-1].text == answer(0, 1)
+
+
+async def test_a_message_that_was_edited_at_the_source_stays_and_is_counted(
+        service: ChatService, tmp_path: Path) -> None:
+    value = claude_conversation(0, 2)
+    path = write(tmp_path / "x", value)
+    await service.imports.run([path])
+    value["chat_messages"][1]["content"][0]["text"] = "Something else."  # type: ignore[index]
+    report = await service.imports.run([write(path, value)])
+    assert (report.unchanged, dict(report.losses)) == (1, {"edited": 1})
+    assert only(service).path()[2].text == answer(0, 0)
+
+
+# -- taking it back ---------------------------------------------------------------------------------------------------
+
+
+async def test_an_import_is_taken_back_as_one_and_comes_again(
+        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    server.on_chat(tokens("Fine."))
+    path = SAMPLES["chatgpt"](tmp_path, 60)
+    report = await service.imports.run([path])
+    kept, deleted = (one.id for one in service.conversations.all()[:2])
+    await say(service, kept, "And here?")
+    await service.conversations.delete(deleted)
+    undone = await service.imports.undo()
+    assert (undone.batch.id, undone.trashed, undone.kept) == (report.batch, 58, 2)
+    assert [one.id for one in service.conversations.all()] == [kept]
+    with pytest.raises(ChatError, match="no import"):
+        await service.imports.undo()
+    again = await service.imports.run([path])
+    assert (again.made, again.restored, again.unchanged) == (0, 58, 1)
+    assert [one.why.kind for one in again.skipped] == [Reason.IN_TRASH], "what the person deleted stays deleted"
+    assert len(service.conversations.all()) == 59
+    assert (await service.imports.undo(again.batch)).trashed == 58
+
+
+async def test_what_grew_goes_back_to_where_it_stood(service: ChatService, tmp_path: Path) -> None:
+    path = claude(tmp_path / "x", 3)
+    first = await service.imports.run([path])
+    conversation = only(service)
+    head = conversation.record.head
+    await service.imports.run([claude(path, 5)])
+    undone = await service.imports.undo()
+    assert (undone.trashed, undone.back, undone.kept) == (0, 1, 0)
+    assert conversation.record.head == head
+    report = await service.imports.run([path])
+    assert report.grown == 1 and conversation.path()[-1].text == answer(0, 4)
+    with pytest.raises(ChatError, match="no import ffffffff"):
+        await service.imports.undo("ffffffff")
+    assert (await service.imports.undo(first.batch)).kept == 1, "a later import has gone on with it"
+
+
+async def test_what_is_done_when_it_is_stopped_is_kept_and_can_be_taken_back(
+        service: ChatService, tmp_path: Path) -> None:
+    report = await service.imports.run([SAMPLES["claude"](tmp_path, 100)], stopped=lambda: True)
+    assert report.stopped and 0 < report.made < 100
+    assert len(service.conversations.all()) == report.made
+    assert (await service.imports.undo()).trashed == report.made
+
+
+async def test_a_dry_run_tells_the_same_and_stores_nothing(service: ChatService, tmp_path: Path) -> None:
+    path = SAMPLES["open_webui"](tmp_path, 30, broken=2)
+    dry = await service.imports.run([path, path], dry_run=True)
+    assert (dry.made, dry.unchanged, service.conversations.all(), service.store.imports.all()) == (30, 30, [], [])
+    done = await service.imports.run([path, path])
+    assert (done.made, done.unchanged, done.messages, done.skipped) == (
+        dry.made, dry.unchanged, dry.messages, dry.skipped)
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [False, True])
+async def test_what_came_in_waits_for_no_extraction_unless_that_was_asked_for(
+        service: ChatService, server: ToyServer, tmp_path: Path, memory: bool) -> None:
+    server.on_chat(tokens("Fine."))
+    await service.imports.run([claude(tmp_path / "x", 3)], memory=memory)
+    ledger, id = Ledger(service.store.database), only(service).id
+    assert ledger.behind() == ([(id, 6)] if memory else [])
+    await say(service, id, "I keep bees.")
+    assert ledger.behind() == [(id, 8 if memory else 2)], "what is said from now on waits as ever"
+
+
+# -- kvchat's own -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_export_comes_back_byte_for_byte_forks_and_drafts_included(
+        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    server.on_chat(tokens("Fine."))
+    first = (await service.new_conversations.create("Be brief.")).id
+    for text in ("One?", "Two?"):
+        await say(service, first, text)
+    conversation = service.conversations.load(first)
+    left = conversation.record.head
+    fork = await service.branches.fork(first, left or "")
+    await say(service, fork.id, "Three?")
+    await service.turns.regenerate(first, left or "")
+    await service.conversations.wait(first)
+    await service.conversations.update(conversation, tags=("log", "work"))
+    ids = [one.id for one in service.conversations.all()]
+    for number, order in enumerate((ids, ids[::-1])):
+        path = tmp_path / f"{number}.json"
+        path.write_text("".join(service.exports.text(order, "json")))
+        async with other_store(tmp_path / f"store {number}") as other:
+            report = await other.imports.run([path])
+            assert (report.made, report.skipped) == (2, {})
+            for id in ids:
+                assert other.store.conversation(id) == service.store.conversation(id)
+                assert {node.id: node.digest for node in other.store.tree(id)} == {
+                    node.id: node.digest for node in service.store.tree(id)}
+            assert "".join(other.exports.text(order, "json")) == path.read_text()
+            assert (await other.imports.run([path])).unchanged == 2
+
+
+async def test_a_changed_export_is_not_believed(service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    server.on_chat(tokens("Fine."))
+    id = (await service.new_conversations.create("Be brief.")).id
+    await say(service, id, "One?")
+    text = "".join(service.exports.text([id], "json"))
+    (tmp_path / "x").write_text(text.replace("Fine.", "Bad."))
+    async with other_store(tmp_path / "other") as other:
+        report = await other.imports.run([tmp_path / "x"])
+        assert [one.why.kind for one in report.skipped] == [Reason.INVALID]
+        assert other.conversations.all() == []
+
+
+# -- a real server ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.engine
+async def test_an_imported_conversation_is_prefilled_once(make: Callable[..., ChatService], tmp_path: Path) -> None:
+    with running_server() as server:
+        service = make(server.base_url)
+        await service.imports.run([write(tmp_path / "x", chatgpt_conversation(0, 3))])
+        id = only(service).id
+        await service.options.set_parameters(id, Parameters(temperature=0.0, max_tokens=12))
+        figures = []
+        for text in ("And now?", "And then?", "At last?"):
+            await say(service, id, text)
+            figures.append(service.conversations.load(id).path()[-1].figures)
+        assert all(figures), "the server reports its cache"
+        first, *later = [found for found in figures if found is not None]
+        assert first.prompt_tokens > 200
+        assert all(found.wasted_tokens is not None and found.wasted_tokens <= 1 for found in later)

@@ -1,0 +1,479 @@
+"""Files of other programs become trees: what is in them, what is left out, and what is wrong with them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transfer_samples import branched_conversation
+
+from import_samples import (
+    SAMPLES,
+    aichat_session,
+    answer,
+    chatgpt_conversation,
+    claude_conversation,
+    llama_messages,
+    llama_trace,
+    lm_studio_conversation,
+    open_webui_conversation,
+    question,
+)
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, Role, chained, instructions_of
+from kvchat.transfer.formats import Source, render
+from kvchat.transfer.importing import json_values
+from kvchat.transfer.importing.files import Files, Found, Missed, formats
+from kvchat.transfer.importing.json_values import JsonValues
+from kvchat.transfer.importing.thread import JsonFormat, Loss, NotTaken, Reason, Said, Thread, placeholder
+from kvchat.transfer.importing.tree import Grown, grown
+
+IMAGE = placeholder("image not imported")
+TURNS = 5
+
+
+def found_in(*paths: Path) -> tuple[list[Found], list[Missed]]:
+    items = list(Files(paths))
+    return [one for one in items if isinstance(one, Found)], [one for one in items if isinstance(one, Missed)]
+
+
+def tree_of(found: Found) -> Grown:
+    assert isinstance(found.item, Thread)
+    return grown(found.item, None, DEFAULT_INSTRUCTIONS, found.at)
+
+
+def branch(made: Grown) -> list[Node]:
+    return made.source.tree.path(made.source.conversation.head)
+
+
+def texts(made: Grown) -> list[str]:
+    return [node.text for node in branch(made)[1:]]
+
+
+def is_lawful(made: Grown) -> bool:
+    """One system message first; questions and replies in turn; bytes and digests as every message has them."""
+    tree = made.source.tree
+    for node in tree:
+        above = tree[node.parent] if node.parent is not None else None
+        follows = {None: Role.SYSTEM, Role.SYSTEM: Role.USER, Role.USER: Role.ASSISTANT, Role.ASSISTANT: Role.USER}
+        if node.role is not follows[above.role if above else None] or node.wire != node.message.wire():
+            return False
+        if node.digest != chained(above.digest if above else b"", node.wire):
+            return False
+    return all(leaf.role is Role.ASSISTANT for leaf in tree.leaves())
+
+
+# -- each format ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_format_is_told_by_its_content_and_comes_whole(name: str, tmp_path: Path) -> None:
+    path = SAMPLES[name](tmp_path, 3)
+    if path.is_file():
+        path = path.rename(tmp_path / "anything")
+    found, missed = found_in(path)
+    assert (len(found), missed) == (3, [])
+    for number, one in enumerate(found):
+        made = tree_of(one)
+        assert is_lawful(made)
+        said = texts(made)
+        assert len(said) == 2 * TURNS
+        night = next(c for c in range(3) if question(c, 0) in said[0])
+        for n in range(TURNS):
+            assert question(night, n) in said[2 * n]
+            assert said[2 * n + 1].strip().endswith((answer(night, n).strip(), answer(night, n, 1).strip())), number
+        if name != "aichat":
+            assert made.source.conversation.title == f"Night {night}"
+        replies = [node for node in branch(made) if node.role is Role.ASSISTANT]
+        assert name == "claude" or all(reply.model for reply in replies)
+        assert made.source.conversation.turns == TURNS
+
+
+@pytest.mark.parametrize(("name", "branches", "losses"), [
+    ("chatgpt", 4, {Loss.IMAGES: 1, Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
+    ("claude", 1, {Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
+    ("open_webui", 6, {Loss.IMAGES: 1}), ("llama_ui", 6, {Loss.IMAGES: 1}), ("llama_trace", 6, {Loss.IMAGES: 1}),
+    ("lm_studio", 6, {Loss.IMAGES: 1}), ("oterm", 1, {Loss.IMAGES: 1}), ("aichat", 1, {}),
+])
+def test_branches_come_along_and_what_is_left_out_is_counted(
+        name: str, branches: int, losses: dict[Loss, int], tmp_path: Path) -> None:
+    found, _ = found_in(SAMPLES[name](tmp_path, 1))
+    made = tree_of(found[0])
+    assert len(made.source.tree.leaves()) == branches
+    assert made.losses == losses
+    if Loss.IMAGES in losses:
+        assert sum(IMAGE[:-1] in node.text for node in made.source.tree) == 1
+
+
+@pytest.mark.parametrize("name", ["open_webui", "lm_studio", "oterm", "aichat", "llama_ui"])
+def test_the_system_prompt_of_the_source_is_the_frozen_one(name: str, tmp_path: Path) -> None:
+    found, _ = found_in(SAMPLES[name](tmp_path, 1))
+    root = branch(tree_of(found[0]))[0]
+    assert instructions_of(root.text) in ("Be brief.", "Cite the log.", "Be brief: it's late.")
+
+
+def test_reasoning_times_and_attached_text_come_along(tmp_path: Path) -> None:
+    found, _ = found_in(SAMPLES["llama_ui"](tmp_path, 1))
+    made = tree_of(found[0])
+    first = next(node for node in made.source.tree if node.text == answer(0, 0).strip() or node.text == answer(0, 0))
+    assert first.message.reasoning == "I count."
+    asked = branch(made)[3]
+    assert [(block.kind, block.source, block.text) for block in asked.message.blocks] == [
+        ("file", "log.txt", "Night 34.")]
+    assert b"Night 34." in asked.wire
+    assert asked.created == llama_messages(0)[5]["timestamp"] / 1000  # type: ignore[operator]
+    assert made.source.conversation.updated == max(node.created for node in made.source.tree)
+
+
+def test_thoughts_of_open_webui_leave_the_text() -> None:
+    format = formats()[3]
+    assert isinstance(format, JsonFormat)
+    thread = format.read(open_webui_conversation(0))
+    assert isinstance(thread, Thread)
+    first = next(one for one in thread.messages if one.reasoning)
+    assert first.reasoning == "I count the rows." and first.text == answer(0, 0).strip()
+
+
+def test_the_older_json_and_the_trace_of_llama_cpp_are_one_conversation(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(llama_trace(0))
+    (tmp_path / "b.json").write_text(json.dumps({"conv": {"id": "llama-0", "name": "x"},
+                                                 "messages": llama_messages(0)}))
+    found, _ = found_in(tmp_path / "a.jsonl", tmp_path / "b.json")
+    one, other = map(tree_of, found)
+    assert one.source.conversation.id == other.source.conversation.id
+    assert {node.digest for node in one.source.tree} == {node.digest for node in other.source.tree}
+
+
+def test_a_trace_without_ids_is_one_branch(tmp_path: Path) -> None:
+    lines = [{"type": "session", "harness": "x", "id": "1", "name": "Trace"},
+             *({"type": "message", "message": {"role": role, "content": text}}
+               for role, text in (("system", "Be brief."), ("user", "A?"), ("assistant", "B."), ("user", "C?")))]
+    (tmp_path / "x").write_text("\n".join(map(json.dumps, lines)))
+    found, _ = found_in(tmp_path / "x")
+    made = tree_of(found[0])
+    assert texts(made) == ["A?", "B.", "C?", ""]
+
+
+def test_the_yaml_of_aichat_in_all_its_quotes(tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text(
+        "model: openai:gpt-4o\nsave_session: null\nmessages:\n- role: system\n  content: >-\n".replace(">-", "''") +
+        '- role: user\n  content: "tab\\tquote\\" \\u263a"\n'
+        "- role: assistant\n  content: |2-\n      indented\n    plain\n\n    last\n"
+        "- role: user\n  content:\n  - type: text\n    text: 'it''s'\n  - type: image_url\n    image_url:\n"
+        "      url: data:x\n- role: assistant\n  content: plain # no comment\ndata_urls: {}\n")
+    found, missed = found_in(tmp_path / "odd.yaml")
+    assert not missed
+    made = tree_of(found[0])
+    assert texts(made) == ['tab\tquote" ☺', "  indented\nplain\n\nlast", f"it's\n\n{IMAGE}", "plain # no comment"]
+    assert made.source.conversation.title == "odd"
+
+
+def test_a_conversation_of_llm_that_went_on_as_a_thread_is_one(tmp_path: Path) -> None:
+    path = SAMPLES["llm"](tmp_path, 2)
+    thread = next(one for one in found_in(path)[0] if isinstance(one.item, Thread) and one.item.id == "th0")
+    with sqlite3.connect(path) as db:  # as a newer llm goes on with it
+        db.execute("UPDATE conversations SET id = 'th0'")
+        db.execute("UPDATE responses SET conversation_id = 'th0'")
+    found, _ = found_in(path)
+    assert [one.item.id for one in found if isinstance(one.item, Thread)] == ["th0"]
+    assert texts(tree_of(found[0])) == texts(tree_of(thread))
+
+
+def test_lossless_json_keeps_every_digest(tmp_path: Path) -> None:
+    source = branched_conversation()
+    (tmp_path / "x.json").write_text(render("json", [source]))
+    found, _ = found_in(tmp_path / "x.json")
+    read = found[0].item
+    assert isinstance(read, Source)
+    assert {node.id: node.digest for node in read.tree} == {node.id: node.digest for node in source.tree}
+
+
+# -- the tree -------------------------------------------------------------------------------------------------------
+
+
+def made_of(*messages: Said, **more: object) -> Grown:
+    return grown(Thread("x", "1", "T", list(messages), **more), None, "Be brief.", 1_000.0)  # type: ignore[arg-type]
+
+
+def test_messages_of_one_role_in_a_row_become_one() -> None:
+    made = made_of(Said("1", None, Role.USER, "A?"), Said("2", "1", Role.ASSISTANT, "I look."),
+                   Said("3", "2", Role.SYSTEM, ""), Said("4", "3", Role.ASSISTANT, "Found."),
+                   Said("5", "3", Role.ASSISTANT, "Nothing."), head="5")
+    assert texts(made) == ["A?", "I look.\n\nNothing."]
+    assert sorted(leaf.text for leaf in made.source.tree.leaves()) == ["I look.\n\nFound.", "I look.\n\nNothing."]
+
+
+def test_a_question_without_a_reply_gets_an_empty_one_and_a_reply_without_a_question_a_line() -> None:
+    made = made_of(Said("1", None, Role.ASSISTANT, "Welcome."), Said("2", "1", Role.USER, "Who?"))
+    assert is_lawful(made)
+    assert texts(made) == ["[the conversation begins with a reply]", "Welcome.", "Who?", ""]
+    assert made.losses == {Loss.NO_QUESTION: 1}
+
+
+def test_loose_and_ringed_messages_and_late_system_messages_are_counted() -> None:
+    made = made_of(Said("1", None, Role.USER, "A?"), Said("2", "1", Role.SYSTEM, "Late."),
+                   Said("3", "2", Role.ASSISTANT, "B."), Said("4", "gone", Role.USER, "C?"),
+                   Said("5", "6", Role.USER, "ring"), Said("6", "5", Role.USER, "ring"))
+    assert made.losses == {Loss.LATE_SYSTEM: 1, Loss.LOOSE: 3}
+    assert is_lawful(made) and {"A?", "B.", "C?"} <= {node.text for node in made.source.tree}
+
+
+def test_a_thread_in_which_nobody_asked_is_not_taken() -> None:
+    with pytest.raises(NotTaken, match="empty"):
+        made_of(Said("1", None, Role.SYSTEM, "Be brief."), Said("2", "1", Role.USER, "  "))
+
+
+ROLES = st.sampled_from(list(Role))
+
+
+@st.composite
+def threads(draw: st.DrawFn) -> Thread:
+    """Trees of any shape, in any order, some of them broken."""
+    count = draw(st.integers(1, 12))
+    messages = []
+    for number in range(count):
+        parent = draw(st.none() | st.integers(0, count).map(str))
+        role, text = draw(ROLES), draw(st.sampled_from(["", " ", "\ud800", f"t{number}"]))
+        thought = draw(st.sampled_from(["", "why"])) if role is Role.ASSISTANT else ""
+        messages.append(Said(str(number), parent, role, text, draw(st.none() | st.floats(1, 1e9)), reasoning=thought))
+    return Thread("x", "1", "T", draw(st.permutations(messages)), draw(st.none() | st.integers(0, count).map(str)),
+                  own_ids=draw(st.booleans()))
+
+
+@given(threads())
+def test_whatever_comes_in_is_lawful_and_loses_no_word(thread: Thread) -> None:
+    try:
+        made = grown(thread, None, "Be brief.", 1_000.0)
+    except NotTaken:
+        return
+    assert is_lawful(made)
+    assert made.source.conversation.head in made.source.tree
+    lost = made.losses[Loss.LATE_SYSTEM] + made.losses[Loss.LOOSE]
+    said = "\n".join(node.text for node in made.source.tree)
+    words = [one.text for one in thread.messages if one.text.startswith("t") and one.role is not Role.SYSTEM]
+    assert sum(word not in said for word in words) <= lost
+
+
+@given(threads(), st.integers(0, 12))
+def test_a_second_import_makes_nothing_and_a_longer_one_only_adds(thread: Thread, kept: int) -> None:
+    try:
+        whole = grown(thread, None, "Be brief.", 1_000.0)
+    except NotTaken:
+        return
+    again = grown(thread, whole.source.tree, "Be brief.", 2_000.0)
+    assert [node for node in again.new if node.role is not Role.SYSTEM] == []
+    part = Thread("x", "1", "T", thread.messages[:kept], own_ids=thread.own_ids)
+    try:
+        first = grown(part, None, "Be brief.", 1_000.0)
+    except NotTaken:
+        return
+    later = grown(thread, first.source.tree, "Be brief.", 2_000.0)
+    assert all(later.source.tree[node.id] == node for node in first.source.tree)
+    assert is_lawful(later)
+
+
+# -- files that are not whole ---------------------------------------------------------------------------------------
+
+
+def reasons(missed: list[Missed]) -> Counter[str]:
+    return Counter(one.why.kind for one in missed)
+
+
+@pytest.mark.parametrize("name", ["chatgpt", "claude", "open_webui", "llama_ui"])
+def test_a_broken_row_costs_itself_alone(name: str, tmp_path: Path) -> None:
+    found, missed = found_in(SAMPLES[name](tmp_path, 4, broken=3))
+    assert len(found) == 4
+    assert reasons(missed) == {Reason.NOT_JSON: 2, Reason.NOT_ONE: 1}
+    assert not any(one.whole for one in missed)
+
+
+def test_a_file_that_ends_in_the_middle_gives_what_is_whole(tmp_path: Path) -> None:
+    text = json.dumps([chatgpt_conversation(c) for c in range(3)])
+    (tmp_path / "x").write_text(text[:-100])
+    found, missed = found_in(tmp_path / "x")
+    assert len(found) == 2 and reasons(missed) == {Reason.CUT_OFF: 1}
+
+
+def zipped(path: Path, *members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def encrypted(folder: Path) -> Path:
+    path = zipped(folder / "x.zip", ("conversations.json", b"[]"))
+    octets = bytearray(path.read_bytes())
+    for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        octets[octets.index(mark) + at] |= 1
+    path.write_bytes(octets)
+    return path
+
+
+def damaged_member(folder: Path) -> Path:
+    path = zipped(folder / "x.zip", ("conversations.json", json.dumps([chatgpt_conversation(0)]).encode()))
+    octets = bytearray(path.read_bytes())
+    octets[200:240] = bytes(40)
+    path.write_bytes(octets)
+    return path
+
+
+def written(content: bytes) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        (folder / "x").write_bytes(content)
+        return folder / "x"
+
+    return write
+
+
+def cut_database(folder: Path) -> Path:
+    path = SAMPLES["oterm"](folder, 50)
+    path.write_bytes(path.read_bytes()[:6000])
+    return path
+
+
+def own_database(folder: Path) -> Path:
+    with sqlite3.connect(folder / "kvchat.db") as db:
+        db.execute("PRAGMA application_id = 0x6B766368")
+        db.execute("CREATE TABLE conversation(id)")
+    return folder / "kvchat.db"
+
+
+def other_database(folder: Path) -> Path:
+    with sqlite3.connect(folder / "x.db") as db:
+        db.execute("CREATE TABLE chat(id)")
+    return folder / "x.db"
+
+
+@pytest.mark.parametrize(("make", "reason"), [
+    (lambda folder: folder / "none", Reason.MISSING),
+    (written(b""), Reason.FOREIGN),
+    (written(b"\x00\xff" * 100), Reason.FOREIGN),
+    (written(b"hello"), Reason.FOREIGN),
+    (written(b'{"name": "x", "messages": [{"role": "user"}]}'), Reason.FOREIGN),
+    (written(b"[" + b"1," * 10_000 + b"1]"), Reason.FOREIGN),
+    (written(b"[" + b'{"a": 1},' * 10_000), Reason.FOREIGN),
+    (written(b"[" * 1_000_000), Reason.CUT_OFF),
+    (written(b'{"format": "kvchat-conversations", "version": 99, "conversations": [{"x": 1}]}'), Reason.NEWER),
+    (written(b"PK\x03\x04 but no archive"), Reason.BROKEN_ZIP),
+    (encrypted, Reason.ENCRYPTED),
+    (damaged_member, Reason.BROKEN_ZIP),
+    (lambda folder: zipped(folder / "x.zip", ("x.png", b"\x89PNG")), Reason.FOREIGN),
+    (lambda folder: zipped(folder / "x.zip", ("conversations.json", b"[" + b" " * (110 * 2**20))), Reason.BOMB),
+    (cut_database, Reason.BROKEN_DATABASE),
+    (own_database, Reason.OWN_DATABASE),
+    (other_database, Reason.FOREIGN),
+])
+def test_what_is_wrong_with_a_file_is_told(make: Callable[[Path], Path], reason: Reason, tmp_path: Path) -> None:
+    found, missed = found_in(make(tmp_path))
+    assert found == [] or reason is Reason.BROKEN_DATABASE
+    assert reasons(missed) == {reason: 1}
+    assert missed[0].whole
+
+
+def test_a_folder_passes_over_what_is_no_conversation(tmp_path: Path) -> None:
+    path = SAMPLES["lm_studio"](tmp_path, 2)
+    (path / "notes.txt").write_text("hello")
+    (path / "picture").write_bytes(b"\x89PNG")
+    files = Files([path])
+    assert sum(isinstance(one, Found) for one in files) == 2
+    assert files.passed_over == 2
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    _, missed = found_in(tmp_path)
+    assert reasons(missed) == {Reason.NO_FILES: 1}
+
+
+def test_lone_surrogates_and_octets_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    conversation = claude_conversation(0, 1)
+    text = json.dumps([conversation]).replace("Watch 0", "Watch \\ud800 0").encode().replace(b"twice", b"tw\xffce")
+    (tmp_path / "x").write_bytes(text)
+    found, _ = found_in(tmp_path / "x")
+    assert "Watch \ufffd 0" in texts(tree_of(found[0]))[1]
+
+
+def test_a_conversation_that_is_too_long_or_too_deep_is_skipped(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_values, "LONGEST", 100_000)
+    long = claude_conversation(1, 1)
+    long["name"] = 'x\\"' * 100_000
+    deep = json.dumps(claude_conversation(2, 1)).replace('"account": {"uuid": "x"}', '"a": ' + "[" * 300 + "]" * 300)
+    (tmp_path / "x").write_text(f"[{json.dumps(claude_conversation(0, 1))}, {json.dumps(long)}, {deep}, "
+                                f"{json.dumps(claude_conversation(3, 1))}]")
+    found, missed = found_in(tmp_path / "x")
+    assert len(found) == 2
+    assert reasons(missed) == {Reason.TOO_LARGE: 1, Reason.TOO_DEEP: 1}
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["[", '"', "\\"]),
+                    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+                    max_leaves=12)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=4) | st.lists(JSON, max_size=4), max_size=6),
+       st.integers(1, 9), st.sampled_from(["array", "lines", "wrapped"]))
+def test_values_come_as_they_are_however_they_are_cut(values: list[object], chunk: int, shape: str) -> None:
+    if shape == "lines":  # an array there would be its elements
+        values = [value for value in values if isinstance(value, dict)]
+    dumped = [json.dumps(value, ensure_ascii=False) for value in values]
+    text = {"array": f"[{' , '.join(dumped)}]", "lines": "\n".join(dumped),
+            "wrapped": f'{{"version": 1, "conversations": [{",".join(dumped)}], "more": [[1], {{}}]}}'}[shape]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_values, "CHUNK", chunk)
+        patch.setattr(json_values, "LARGEST_CHUNK", chunk)
+        read = list(JsonValues(io.BytesIO(text.encode("utf-8", "surrogatepass"))))
+    assert [json.dumps(value) for value in read] == [json.dumps(json.loads(one)) for one in map(json.dumps, values)]
+
+
+@st.composite
+def near_exports(draw: st.DrawFn) -> str:
+    """An export in which some values were put in place of others."""
+    samples = [chatgpt_conversation(0, 2), claude_conversation(0, 2), open_webui_conversation(0, 2),
+               {"conv": {"id": "1"}, "messages": llama_messages(0, 2)}, lm_studio_conversation(0, 2)]
+    value = draw(st.sampled_from(samples))
+    for _ in range(draw(st.integers(1, 4))):
+        place: object = value
+        while True:
+            keys = list(place if isinstance(place, dict) else range(len(place)))  # type: ignore[arg-type]
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            inner = place[key]  # type: ignore[index]
+            if isinstance(inner, (dict, list)) and inner and draw(st.integers(0, 4)):
+                place = inner
+                continue
+            place[key] = draw(JSON)  # type: ignore[index]
+            break
+    return json.dumps([value])
+
+
+@settings(deadline=None)
+@given(near_exports())
+def test_no_foreign_value_breaks_a_format(text: str) -> None:
+    for value in json.loads(text):
+        for format in formats():
+            if isinstance(format, JsonFormat) and format.fits(value):
+                try:
+                    thread = format.read(value)
+                    if isinstance(thread, Thread):
+                        assert is_lawful(grown(thread, None, "Be brief.", 1_000.0))
+                except NotTaken:
+                    pass
+
+
+@given(st.text(alphabet="-: '\"|amr\n\\[]{}#x", max_size=80))
+def test_no_yaml_breaks_aichat(tail: str) -> None:
+    format = formats()[-1]
+    for text in (f"model: x\nmessages:\n{tail}", aichat_session(0, 2)[: len(tail) * 3] + tail):
+        try:
+            format.read(text, "x")  # type: ignore[call-arg, arg-type]
+        except NotTaken:
+            pass

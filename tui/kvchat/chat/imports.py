@@ -1,0 +1,239 @@
+"""Conversations out of files: gone through off the loop, stored some at a time, taken back as one act.
+
+The rule: an import speaks to no server, and brings no work for one: what comes in counts as gone through for memories,
+unless the person asked for that. What is done when it is stopped or fails is kept, and can be taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from kvchat.cache.causes.cause import said
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.ground import Ground
+from kvchat.memory.ledger import mark
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id
+from kvchat.prompt.tree import Tree
+from kvchat.store import Store, StoreError
+from kvchat.store.imports import Arrival, Batch, Undone
+from kvchat.transfer.formats import Source
+from kvchat.transfer.importing.files import Files, Found, Missed, Progress
+from kvchat.transfer.importing.report import Report
+from kvchat.transfer.importing.thread import Loss, NotTaken, Reason
+from kvchat.transfer.importing.tree import conversation_id, grown
+from kvchat.transfer.lossless import parents_first
+
+PART_CONVERSATIONS, PART_OCTETS = 25, 2**20
+"""Stored at once, at most: the store is busy for some hundredths of a second."""
+
+PART_ITEMS = 100
+"""So many conversations that were found, stored or not, after which it is told how far it has come."""
+
+
+class Imports:
+    """Takes conversations in, and back."""
+
+    def __init__(self, ground: Ground, conversations: Conversations) -> None:
+        self._ground = ground
+        self._conversations = conversations
+
+    async def run(self, paths: Sequence[Path], *, dry_run: bool = False, memory: bool = False,
+                  told: Callable[[Progress, Report], None] = lambda progress, report: None,
+                  stopped: Callable[[], bool] = lambda: False) -> Report:
+        """Take in what is in files, folders and archives. `dry_run`: only find out what that would be. `memory`: have
+        the conversations gone through for memories. `told` is called after each part, `stopped` asked. Raises
+        ChatError."""
+        report = Report(dry_run)
+        batch = Batch(new_id()[:8], self._ground.timestamp())
+        instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
+        files = Files(paths)
+        arrivals = _Arrivals(self._ground.store, files, report, instructions, memory)
+        parts, number = arrivals.parts(), 0
+        try:
+            while (part := await _next(parts)) is not None:
+                if part and not dry_run:
+                    report.batch = batch.id
+                    batch = replace(batch, conversations=batch.conversations + len(part))
+                    await self._ground.keeper.call(
+                        partial(self._ground.store.imports.take_in, batch, number, tuple(part)))
+                    number += 1
+                told(files.progress, report)
+                if stopped():
+                    report.stopped = True
+                    break
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+        finally:
+            parts.close()
+            self._show(arrivals.planned)
+        report.passed_over = files.passed_over
+        return report
+
+    async def undo(self, id: str = "") -> Undone:
+        """Take an import back, the last one without an `id`. Raises ChatError."""
+        now = self._ground.timestamp()
+        try:
+            undone = await self._ground.keeper.call(lambda: self._ground.store.imports.undo(id, now))
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+        self._show(undone.touched)
+        return undone
+
+    def _show(self, touched: Iterable[str]) -> None:
+        """The list is another one, and open conversations may have grown or gone."""
+        self._conversations.list_changed()
+        loaded = self._conversations.loaded
+        self._conversations.shared.reload([loaded[id] for id in touched if id in loaded])
+
+
+async def _next(parts: Iterator[list[Arrival]]) -> list[Arrival] | None:
+    """The next part, made on a thread; None: there is none. Who is cancelled waits for the thread, which has files
+    open."""
+    step = asyncio.ensure_future(asyncio.to_thread(next, parts, None))
+    try:
+        return await asyncio.shield(step)
+    finally:
+        if not step.done():
+            await asyncio.wait([step])
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """A conversation of which something is to be stored."""
+
+    arrival: Arrival
+    losses: Counter[Loss]
+
+
+@dataclass(frozen=True, slots=True)
+class _Same:
+    """One of which all is stored."""
+
+    losses: Counter[Loss] = field(default_factory=Counter)
+
+
+_Outcome: TypeAlias = _New | _Same | Missed
+
+
+class _Arrivals:
+    """What of the files is to be stored. Gone through on a thread."""
+
+    def __init__(self, store: Store, files: Files, report: Report, instructions: str, memory: bool) -> None:
+        self._store = store
+        self._files = files
+        self._report = report
+        self._instructions = instructions
+        self._memory = memory
+        self._undone = {batch.undone for batch in store.imports.all() if batch.undone is not None}
+        self.planned: set[str] = set()
+        """The ids of what is stored."""
+
+    def parts(self) -> Generator[list[Arrival], None, None]:
+        """The conversations, some at a time; now and then none, where there is only something to tell."""
+        part, octets = list[Arrival](), 0
+        for number, item in enumerate(self._files, 1):
+            outcome = self._outcome(item)
+            if isinstance(outcome, _New) and outcome.arrival.conversation.id in self.planned:
+                yield part  # what comes twice is compared with what is stored
+                part, octets = [], 0
+                outcome = _Same() if self._report.dry_run else self._outcome(item)
+            self._count(item, outcome)
+            if isinstance(outcome, _New):
+                self.planned.add(outcome.arrival.conversation.id)
+                part.append(outcome.arrival)
+                octets += sum(len(node.wire) for node in outcome.arrival.nodes)
+            if len(part) >= PART_CONVERSATIONS or octets >= PART_OCTETS or number % PART_ITEMS == 0:
+                yield part
+                part, octets = [], 0
+        yield part
+
+    def _count(self, item: Found | Missed, outcome: _Outcome) -> None:
+        report = self._report
+        if isinstance(outcome, Missed):
+            report.skip(outcome)
+            return
+        if isinstance(item, Found):
+            report.programs[item.program] += 1
+        report.losses += outcome.losses
+        if isinstance(outcome, _Same):
+            report.unchanged += 1
+            return
+        before, nodes = outcome.arrival.before, outcome.arrival.nodes
+        report.made += before is None
+        report.restored += before is not None and before.trashed is not None
+        report.grown += before is not None and before.trashed is None
+        report.messages += sum(_is_said(node) for node in nodes)
+
+    # -- one conversation ---------------------------------------------------------------------------------------------
+
+    def _outcome(self, found: Found | Missed) -> _Outcome:
+        if isinstance(found, Missed):
+            return found
+        try:
+            return self._planned_for(found)
+        except NotTaken as error:
+            return Missed(found.file, error.why)
+
+    def _planned_for(self, found: Found) -> _New | _Same:
+        """What is to be stored of a conversation. Raises NotTaken."""
+        item, losses = found.item, Counter[Loss]()
+        id = item.conversation.id if isinstance(item, Source) else conversation_id(item)
+        before = self._store.known(id)
+        if before is not None and before.trashed is not None and before.trashed not in self._undone:
+            raise NotTaken(Reason.IN_TRASH)
+        known = self._store.tree(id) if before is not None else None
+        if isinstance(item, Source):
+            source, new = self._exact(item, known)
+            shared = [node.id for node in source.tree if node.parent is not None]
+        else:
+            made = grown(item, known, self._instructions, found.at)
+            source, new, shared = made.source, made.new, []
+            losses = made.losses
+        head = _followed(before, source)
+        if before is not None and before.trashed is None and not any(map(_is_said, new)) and head == before.head:
+            return _Same(Counter({kind: number for kind, number in losses.items() if kind is Loss.EDITED}))
+        record = replace(source.conversation, head=head, trashed=None)
+        marks = {} if self._memory else {
+            node.id: mark(node.role.value, float(node.created), node.text) for node in new if _is_said(node)}
+        return _New(Arrival(record, new, before, shared, marks, source.draft), losses)
+
+    def _exact(self, source: Source, known: Tree | None) -> tuple[Source, tuple[Node, ...]]:
+        """A conversation of kvchat's own, and the messages of it that are not stored. Raises NotTaken."""
+        nodes = [_settled(node) for node in parents_first(source.tree)]
+        stored = self._store.imports.digests([node.id for node in nodes])
+        if any(stored.get(node.id, node.digest) != node.digest for node in nodes):
+            raise NotTaken(Reason.DIFFERS)
+        tree = Tree([*(known or ()), *nodes])
+        new = tuple(node for node in nodes if known is None or node.id not in known)
+        return replace(source, tree=tree), new
+
+
+def _is_said(node: Node) -> bool:
+    return node.role is not Role.SYSTEM
+
+
+def _settled(node: Node) -> Node:
+    """A reply that streamed when it was written to the file has ended."""
+    if node.state is not State.STREAMING:
+        return node
+    return replace(node, state=State.INTERRUPTED, note=said(NoteKind.KVCHAT_ENDED))
+
+
+def _followed(before: Conversation | None, source: Source) -> str | None:
+    """Where the branch in use ends then: as in the file, where that goes on from where it ended; else as it was."""
+    target, tree = source.conversation.head, source.tree
+    if before is None or before.head is None:
+        return target
+    above = {node.id for node in tree.path(target)}
+    ends = tree[before.head]
+    if ends.state is State.EMPTY and not ends.text and ends.parent is not None:
+        ends = tree[ends.parent]  # the question may have its reply now
+    return target if ends.id in above else before.head

@@ -1,0 +1,60 @@
+"""A question as it waits in the queue: what the person wrote, attached and chose, and nothing that is looked up when it
+is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import Meant
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.wire import whole_characters
+
+
+def waiting(question: Question) -> Question:
+    """The question without what was found for it so far: that is found anew when it is sent, with the person's picks.
+    None of what was found stays none."""
+    return replace(question, passages=() if question.passages == () else None, files=None)
+
+
+def folder_of(question: Question) -> str:
+    """The working folder, where a question may mention something by a path in it; else empty."""
+    if "@" not in question.text or not (question.meant.typed is None or question.meant.typed):
+        return ""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
+def encoded(question: Question, folder: str = "") -> str:
+    """All of a waiting question but its text, and the folder in which it was asked, as JSON."""
+    meant = question.meant
+    return whole_characters(json.dumps({
+        "blocks": [[block.kind, block.source, block.text, block.ref] for block in question.blocks],
+        "typed": None if meant.typed is None else sorted(meant.typed), "agreed": sorted(meant.agreed),
+        "without": sorted(question.without), "taken": sorted(question.taken), "recalls": question.recalls,
+        "searches": question.passages is None, "folder": folder}, ensure_ascii=False))
+
+
+def decoded(text: str, more: str) -> tuple[Question, str]:
+    """The question that was `encoded`, and its folder. Of damaged JSON the text stays, which mentions nothing then."""
+    try:
+        found = json.loads(more)
+        typed = found["typed"]
+        question = Question(
+            text, tuple(ContextBlock(*map(str, block)) for block in found["blocks"]),
+            Meant(None if typed is None else frozenset(map(int, typed)), _texts(found["agreed"])),
+            None if found["searches"] else (), without=_texts(found["without"]), taken=_texts(found["taken"]),
+            recalls=bool(found["recalls"]))
+        return question, str(found["folder"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Question(text, meant=Meant(frozenset())), ""
+
+
+def _texts(found: Iterable[Any]) -> frozenset[str]:
+    return frozenset(map(str, found))

@@ -1,0 +1,203 @@
+"""Conversations that came in from files: stored some at a time, and taken back as one act.
+
+The rule: what is stored already is not changed. A conversation that has grown since gets its new messages, and its
+branch in use goes on along them only from where the import before left it. Taking an import back puts into the trash
+what it made and nobody has gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node, Role
+from kvchat.prompt.wire import whole_characters
+from kvchat.store import index, tips
+from kvchat.store.conversations import Conversations, put
+from kvchat.store.errors import UnknownImport
+from kvchat.store.file.database import Database
+from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
+
+KEY = "store.import "
+"""In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
+the conversations that it made, those that grew, and the last message that was there then."""
+_DIGITS = 8
+
+_ADD = (f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * (len(NODE_FIELDS) + 1))})"
+        " ON CONFLICT(id) DO NOTHING")
+_COVER = "INSERT INTO covered VALUES (?, ?, ?, ?) ON CONFLICT(node) DO NOTHING"
+# A fork that came first has stored the messages that it shares with this one.
+_CLAIM = """UPDATE node SET conversation = :id WHERE id IN (SELECT value FROM json_each(:nodes))
+            AND conversation IN (SELECT id FROM conversation WHERE forked_from = :id)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A conversation that comes in."""
+
+    conversation: Conversation
+    """As it is when it is stored."""
+    nodes: tuple[Node, ...]
+    """Its messages that are not stored yet, each after its parent."""
+    before: Conversation | None = None
+    """As it was stored; None: it was not."""
+    shared: Collection[str] = ()
+    """Ids of messages that are this conversation's, though a fork of it may have brought them."""
+    marks: Mapping[str, bytes] = field(default_factory=dict)
+    """The messages that count as gone through for memories, each with its mark."""
+    draft: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One import."""
+
+    id: str
+    at: float
+    """Seconds since the epoch."""
+    conversations: int = 0
+    """That it made or that grew."""
+    undone: float | None = None
+    """When it was taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What taking an import back did."""
+
+    batch: Batch
+    trashed: int = 0
+    """Conversations that went into the trash."""
+    kept: int = 0
+    """Those that somebody has gone on with."""
+    back: int = 0
+    """Those that had grown and go on from where they stood before."""
+    touched: tuple[str, ...] = ()
+    """The ids of all of them."""
+
+
+class Imports:
+    """Reads and writes of imports. Every method may raise StoreError."""
+
+    def __init__(self, db: Database, conversations: Conversations) -> None:
+        self._db = db
+        self._conversations = conversations
+
+    def digests(self, ids: Collection[str]) -> dict[str, bytes]:
+        """The digests of those of these messages that are stored, in whichever conversation."""
+        return dict(self._db.rows("SELECT id, digest FROM node WHERE id IN (SELECT value FROM json_each(?))",
+                                  (to_json(list(ids)),)))
+
+    def take_in(self, batch: Batch, part: int, arrivals: Sequence[Arrival]) -> None:
+        """Store conversations, all or none, as one part of an import."""
+        with self._db.write(durable=True) as connection:
+            made, grown = list[str](), dict[str, list[str | None]]()
+            for one in arrivals:
+                id, row = one.conversation.id, self._conversations.exact(one.conversation.id)
+                nodes, moved = self._store(connection, one)
+                if row is None:
+                    head = one.conversation.head
+                    put(connection, replace(one.conversation, head=moved.get(head, head)))
+                    made.append(id)
+                    if one.draft:
+                        connection.execute("INSERT INTO draft VALUES (?, ?) ON CONFLICT DO NOTHING",
+                                           (id, whole_characters(one.draft)))
+                else:
+                    changed = self._grown(connection, row, one, nodes)
+                    if row.trashed is None:
+                        grown[id] = [row.head, changed.head]
+                    else:
+                        made.append(id)
+                if one.shared:
+                    connection.execute(_CLAIM, {"id": id, "nodes": to_json(list(one.shared))})
+                connection.executemany(_COVER, [(node, batch.id, id, mark) for node, mark in one.marks.items()])
+            (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM node").fetchone()
+            self._note(connection, f"{batch.id} {part:06}", {"made": made, "grown": grown, "last": last})
+            self._note(connection, batch.id, {"at": batch.at, "conversations": batch.conversations})
+
+    def _store(self, connection: sqlite3.Connection, one: Arrival) -> tuple[list[Node], dict[str | None, str]]:
+        """Store the messages; those that were not there, and the ids that others of the same bytes have."""
+        moved: dict[str | None, str] = {}
+        stored = []
+        for node in one.nodes:
+            if node.parent is None:
+                root = self._conversations.shared_root(connection, node)
+                if root.id != node.id:
+                    moved[node.id] = root.id
+                continue
+            node = replace(node, parent=moved.get(node.parent, node.parent))
+            if connection.execute(_ADD, (*row_of(node), one.conversation.id)).rowcount > 0:
+                index.put(connection, self._db.fts, node.id)
+                stored.append(node)
+        return stored, moved
+
+    def _grown(self, connection: sqlite3.Connection, row: Conversation, one: Arrival,
+               nodes: Sequence[Node]) -> Conversation:
+        target, before = one.conversation, one.before
+        untouched = before is not None and row.head == before.head
+        comes_back = before is not None and before.trashed is not None
+        questions = sum(node.role is Role.USER for node in nodes)
+        return self._conversations.write(connection, row, lambda now: replace(
+            now, head=target.head if untouched else now.head, updated=max(now.updated, target.updated),
+            turns=now.turns + questions, trashed=None if comes_back else now.trashed))
+
+    # -- which there were ---------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Batch]:
+        """Newest first."""
+        rows = self._db.rows("SELECT key, value FROM setting WHERE key GLOB ?", (KEY + "[0-9a-f]" * _DIGITS,))
+        found = [_batch(key.removeprefix(KEY), value) for key, value in rows]
+        return sorted(found, key=lambda batch: batch.at, reverse=True)
+
+    def undo(self, id: str, now: float) -> Undone:
+        """Take an import back; an empty `id`: the last one that is not taken back. Raises UnknownImport."""
+        with self._db.write(durable=True) as connection:
+            batch = next((one for one in self.all() if one.undone is None and (not id or one.id.startswith(id))), None)
+            if batch is None:
+                raise UnknownImport(id)
+            parts = connection.execute("SELECT key, value FROM setting WHERE key GLOB ? ORDER BY key DESC",
+                                       (f"{KEY}{batch.id} *",)).fetchall()
+            trashed = kept = back = 0
+            touched = list[str]()
+            for key, value in parts:
+                part = from_json(value, dict)
+                for made in part.get("made", ()):
+                    went = self._trash(connection, made, part.get("last", 0), now)
+                    trashed, kept = trashed + went, kept + (not went)
+                for one, (before, after) in part.get("grown", {}).items():
+                    went = self._step_back(connection, one, before, after)
+                    back, kept = back + went, kept + (not went)
+                touched += [*part.get("made", ()), *part.get("grown", {})]
+                connection.execute("DELETE FROM setting WHERE key = ?", (key,))
+            self._note(connection, batch.id, {"at": batch.at, "conversations": batch.conversations, "undone": now})
+        return Undone(replace(batch, undone=now), trashed, kept, back, tuple(touched))
+
+    @staticmethod
+    def _trash(connection: sqlite3.Connection, id: str, last: int, now: float) -> bool:
+        return connection.execute(
+            "UPDATE conversation SET trashed = ? WHERE id = ? AND trashed IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM node WHERE conversation = conversation.id AND seq > ?)",
+            (now, id, last)).rowcount > 0
+
+    @staticmethod
+    def _step_back(connection: sqlite3.Connection, id: str, before: str | None, after: str | None) -> bool:
+        if before == after:
+            return True
+        went = connection.execute("UPDATE conversation SET head = ? WHERE id = ? AND head = ?",
+                                  (before, id, after)).rowcount > 0
+        if went:
+            tips.moved(connection, id, after, before, after)
+        return went
+
+    @staticmethod
+    def _note(connection: sqlite3.Connection, key: str, value: object) -> None:
+        connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                           (KEY + key, json.dumps(value)))
+
+
+def _batch(id: str, value: str) -> Batch:
+    found = from_json(value, dict)
+    return Batch(id, float(found.get("at", 0.0)), int(found.get("conversations", 0)), found.get("undone"))

@@ -1,0 +1,78 @@
+"""The queue: messages that wait in their conversations for the answer before them.
+
+The rule: a message leaves the queue in the very transaction that stores it as a question (`take`), or by the person's
+wish. So of two kvchats only one sends it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from kvchat.prompt.wire import whole_characters
+from kvchat.store.errors import NotQueued
+from kvchat.store.file.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRow:
+    """A message in the queue of a conversation."""
+
+    id: str
+    """32 hexadecimal digits."""
+    conversation: str
+    text: str
+    more: str
+    """What else belongs to it, as JSON."""
+    created: float
+    """Seconds since the epoch."""
+    place: float | None = None
+    """Those of a conversation are sent from the smallest on; None, before it is stored: behind the others."""
+
+
+class Queue:
+    """The queues of all conversations. Every method may raise StoreError."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def of(self, conversation: str) -> list[QueuedRow]:
+        """The messages that wait in a conversation, in the order in which they are sent."""
+        rows = self._db.rows("SELECT id, conversation, text, more, created, place FROM queued WHERE conversation = ?"
+                             " ORDER BY place, seq", (conversation,))
+        return [QueuedRow(*row) for row in rows]
+
+    def put(self, row: QueuedRow) -> None:
+        """One more message, at its place. One that is stored already stays as it is."""
+        with self._db.write(durable=True) as connection:
+            connection.execute(
+                "INSERT INTO queued(id, conversation, text, more, created, place) VALUES (:id, :conversation, :text,"
+                " :more, :created, coalesce(:place,"
+                " (SELECT max(place) + 1 FROM queued WHERE conversation = :conversation), 0.0))"
+                " ON CONFLICT DO NOTHING",
+                {"id": row.id, "conversation": row.conversation, "text": whole_characters(row.text), "more": row.more,
+                 "created": row.created, "place": row.place})
+
+    def drop(self, id: str) -> bool:
+        """Take a message out of the queue; whether it was there."""
+        with self._db.write(durable=True) as connection:
+            return connection.execute("DELETE FROM queued WHERE id = ?", (id,)).rowcount > 0
+
+    def move(self, id: str, step: int) -> None:
+        """Have a message change places with the one `step` (1 or -1) after it; at the ends nothing happens."""
+        with self._db.write() as connection:
+            rows = connection.execute(
+                "SELECT id FROM queued WHERE conversation = (SELECT conversation FROM queued WHERE id = ?)"
+                " ORDER BY place, seq", (id,)).fetchall()
+            ids = [row[0] for row in rows]
+            at = ids.index(id) if id in ids else -1
+            if at >= 0 and 0 <= at + step < len(ids):
+                ids[at], ids[at + step] = ids[at + step], ids[at]
+                connection.executemany("UPDATE queued SET place = ? WHERE id = ?",
+                                       [(float(place), one) for place, one in enumerate(ids)])
+
+
+def take(connection: sqlite3.Connection, id: str) -> None:
+    """Inside the transaction that stores a message as a question: take it out of the queue. Raises NotQueued."""
+    if not connection.execute("DELETE FROM queued WHERE id = ?", (id,)).rowcount:
+        raise NotQueued("This message is not in the queue any more: another window sent it, or took it out.")

@@ -1,0 +1,326 @@
+"""Files, folders and archives to import, gone through one conversation at a time.
+
+The rule: whatever is wrong with a file or a conversation is a value, told in its place, and the next one comes. An
+archive is read where it lies, a database is opened for reading, and nothing is unpacked.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import IO
+
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.paths import reason
+from kvchat.transfer.formats import Source
+from kvchat.transfer.importing import FORMATS
+from kvchat.transfer.importing.json_values import JsonValues
+from kvchat.transfer.importing.thread import (
+    LONGEST,
+    DatabaseFormat,
+    ImportFormat,
+    JsonFormat,
+    NotTaken,
+    Reason,
+    TextFormat,
+    Thread,
+)
+
+SNIFFED = 4096
+"""Octets at the beginning of a file that tell what it is."""
+BOMB_TIMES, BOMB_OCTETS = 250, 100 * 2**20
+"""What is packed as tightly and as large as this is no export: text is packed some 10 times."""
+UNKNOWN = 100
+"""Values that are no conversation after which a file without any is let be."""
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+SQLITE = b"SQLite format 3\x00"
+OWN = b"kvch"
+"""How the database of a kvchat is marked, at OWN_AT."""
+OWN_AT = 68
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A conversation in a file."""
+
+    item: Thread | Source
+    program: str
+    """Whose format it is in."""
+    at: float
+    """When the file was written, in seconds since the epoch."""
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What was not read, and why."""
+
+    file: str
+    why: Statement
+    whole: bool = False
+    """Whether it is the file; else one conversation in it."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far it has come."""
+
+    file: str = ""
+    done: int = 0
+    """Octets of all files that were gone through."""
+    total: int = 0
+
+
+@cache
+def formats() -> tuple[ImportFormat, ...]:
+    return tuple(import_module(f"kvchat.transfer.importing.{name}").FORMAT for name in FORMATS)
+
+
+class Files:
+    """The conversations of files, folders and archives. It can be gone through on any thread, once."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.progress = Progress()
+        self.passed_over = 0
+        """Files of folders and archives in which there is no conversation."""
+        self._paths = [_expanded(path) for path in paths]
+
+    def __iter__(self) -> Iterator[Found | Missed]:
+        listed = [(path, list(_files_of(path))) for path in self._paths]
+        self.progress.total = sum(_size(file) for _, files in listed for file in files)
+        for path, files in listed:
+            if not files:
+                yield Missed(str(path), said(Reason.NO_FILES), whole=True)
+            for file in files:
+                before = self.progress.done
+                self.progress.file = file.name
+                yield from self._file(file, given=file == path)
+                self.progress.done = before + _size(file)
+
+    def _file(self, path: Path, *, given: bool) -> Iterator[Found | Missed]:
+        """`given`: the person named it, so that it is told where nothing is in it."""
+        found = False
+        try:
+            with path.open("rb") as file:
+                head = file.read(SNIFFED)
+                file.seek(0)
+                at = path.stat().st_mtime
+                if head.startswith(ZIP):
+                    items = self._archive(file, path.name, given=given)
+                elif head.startswith(SQLITE):
+                    items = self._database(path, at, head)
+                else:
+                    base = self.progress.done
+                    items = self._text(file, head, str(path), at, lambda octets: base + octets)
+                for item in items:
+                    found = found or isinstance(item, Found)
+                    yield item
+        except NotTaken as error:
+            if given or found or error.why.kind != Reason.FOREIGN:
+                yield Missed(str(path), error.why, whole=True)
+            else:
+                self.passed_over += 1
+        except FileNotFoundError:
+            yield Missed(str(path), said(Reason.MISSING), whole=True)
+        except OSError as error:
+            yield Missed(str(path), said(Reason.UNREADABLE, why=reason(error)), whole=True)
+
+    # -- archives -----------------------------------------------------------------------------------------------------
+
+    def _archive(self, file: IO[bytes], name: str, *, given: bool) -> Iterator[Found | Missed]:
+        """Raises NotTaken."""
+        base, size, any_told, passed_over = self.progress.done, _length(file), False, self.passed_over
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = [one for one in archive.infolist() if not one.is_dir()]
+                share = size / max(1, sum(one.file_size for one in members))
+                before = 0
+                for member in members:
+                    so_far = partial(_scaled, before, share, base)
+                    for item in self._member(archive, member, name, so_far):
+                        any_told = True
+                        yield item
+                    before += member.file_size
+                    self.progress.done = _scaled(before, share, base, 0)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+            raise NotTaken(Reason.BROKEN_ZIP) from error
+        if not any_told and given:
+            self.passed_over = passed_over
+            raise NotTaken(Reason.FOREIGN)
+
+    def _member(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str,
+                so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+        where = f"{name}, {member.filename}"
+        if member.flag_bits & 1:
+            yield Missed(where, said(Reason.ENCRYPTED), whole=True)
+            return
+        times = member.file_size // max(1, member.compress_size)
+        if times > BOMB_TIMES and member.file_size > BOMB_OCTETS:
+            yield Missed(where, said(Reason.BOMB, times=times), whole=True)
+            return
+        try:
+            with archive.open(member) as head:
+                begins = head.read(SNIFFED)
+            if begins.startswith(SQLITE):
+                raise NotTaken(Reason.FOREIGN)
+            with archive.open(member) as file:
+                yield from self._text(file, begins, where, _written(member), so_far)
+        except NotTaken as error:
+            if error.why.kind == Reason.FOREIGN:
+                self.passed_over += 1
+            else:
+                yield Missed(where, error.why, whole=True)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+            yield Missed(where, said(Reason.BROKEN_ZIP), whole=True)
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def _text(self, file: IO[bytes], head: bytes, where: str, at: float,
+              so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+        """`so_far`: how far it has come in all, from the octets that were read of this file. Raises NotTaken."""
+        begins = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\x1e")
+        if begins[:1] in ("[", "{"):
+            yield from self._json(file, where, at, so_far)
+            return
+        for format in formats():
+            if isinstance(format, TextFormat) and format.fits(begins):
+                text = file.read(4 * LONGEST + 4).decode("utf-8", "replace")
+                try:
+                    yield Found(format.read(text, PurePath(where).stem), format.title, at, where)
+                except NotTaken as error:
+                    yield Missed(where, error.why)
+                return
+        raise NotTaken(Reason.FOREIGN)
+
+    def _json(self, file: IO[bytes], where: str, at: float,
+              so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+        values = JsonValues(file)
+        missed: list[Statement] = []  # until it is known that there are conversations in the file at all
+        is_known = False
+        for value in _with_sessions(values):
+            self.progress.done = so_far(file.tell())
+            format = _format_of(value, values.header)
+            if format is None:
+                missed.append(value.why if isinstance(value, NotTaken) else said(Reason.NOT_ONE))
+                if not is_known and len(missed) >= UNKNOWN:
+                    raise NotTaken(Reason.FOREIGN)
+            is_known = is_known or format is not None
+            if is_known:
+                yield from (Missed(where, why) for why in missed)
+                missed.clear()
+            if format is not None and isinstance(value, dict):
+                try:
+                    yield Found(format.read(value), format.title, at, where)
+                except NotTaken as error:
+                    yield Missed(where, error.why)
+        if not is_known:
+            why = next((why for why in missed if why.kind != Reason.NOT_ONE), None)
+            if why is None:
+                raise NotTaken(Reason.FOREIGN)
+            yield Missed(where, why, whole=True)
+
+    # -- databases ----------------------------------------------------------------------------------------------------
+
+    def _database(self, path: Path, at: float, head: bytes) -> Iterator[Found | Missed]:
+        """Raises NotTaken."""
+        if head[OWN_AT:OWN_AT + len(OWN)] == OWN:
+            raise NotTaken(Reason.OWN_DATABASE)
+        base, size = self.progress.done, _size(path)
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True,
+                                         check_same_thread=False)) as db:
+                db.text_factory = lambda octets: octets.decode("utf-8", "replace")
+                tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+                format = next((one for one in formats() if isinstance(one, DatabaseFormat) and one.tables <= tables),
+                              None)
+                if format is None:
+                    raise NotTaken(Reason.FOREIGN)
+                whole = db.execute(format.count).fetchone()[0] or 1
+                for number, thread in enumerate(format.read(db), 1):
+                    self.progress.done = base + min(size, size * number // whole)
+                    yield Found(thread, format.title, at, str(path))
+        except sqlite3.Error as error:
+            raise NotTaken(Reason.BROKEN_DATABASE) from error
+
+
+def _format_of(value: object, header: dict[str, object]) -> JsonFormat | None:
+    """The format of a value; None: it is no conversation. Raises NotTaken for a header that says so."""
+    known = [one for one in formats() if isinstance(one, JsonFormat)]
+    for format in known:
+        if header:
+            format.check(header)
+    return next((one for one in known if isinstance(value, dict) and one.fits(value)), None)
+
+
+def _with_sessions(values: JsonValues) -> Iterator[object]:
+    """The values; the lines of a session trace as one, in the shape that the older files of llama.cpp have."""
+    session: dict[str, object] | None = None
+    messages: list[object] = []
+    length = 0
+    for value in values:
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(value, dict) and kind == "session":
+            if session is not None:
+                yield _session(session, messages, length)
+            session, messages, length = value, [], 0
+        elif session is not None and isinstance(value, dict) and kind == "message":
+            length += values.length
+            if length <= LONGEST:
+                messages.append(value.get("message"))
+        elif session is None or isinstance(value, NotTaken):
+            yield value
+    if session is not None:
+        yield _session(session, messages, length)
+
+
+def _session(about: dict[str, object], messages: list[object], length: int) -> object:
+    return {"conv": about, "messages": messages} if length <= LONGEST else NotTaken(Reason.TOO_LARGE, limit=LONGEST)
+
+
+def _scaled(before: int, share: float, base: int, octets: int) -> int:
+    """How far it has come, from octets of an archive's files as they are unpacked."""
+    return base + round(share * (before + octets))
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # there is no such user: nor such a file
+        return path
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    """The file, or the files of the folder."""
+    if path.is_dir():
+        yield from (file for file in sorted(path.rglob("*")) if file.is_file())
+    else:
+        yield path
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _length(file: IO[bytes]) -> int:
+    length = file.seek(0, 2)
+    file.seek(0)
+    return length
+
+
+def _written(member: zipfile.ZipInfo) -> float:
+    """When a file of an archive was written, as far as that knows: it has no zone."""
+    try:
+        return datetime(*member.date_time, tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0

@@ -1,0 +1,104 @@
+"""The web UI of llama.cpp: its older JSON, and the session traces (JSONL) that it writes now. The lines of a trace come
+as one value of the older shape. A trace of another program may name no ids: then it is one branch."""
+
+from __future__ import annotations
+
+import json
+
+from kvchat.prompt.message import Role
+from kvchat.transfer.importing.thread import (
+    JsonFormat,
+    Loss,
+    NotTaken,
+    Reason,
+    Said,
+    Thread,
+    dict_of,
+    id_of,
+    joined,
+    list_of,
+    placeholder,
+    seconds_of,
+    text_of,
+)
+
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.SYSTEM}
+_NO_PARENT = ("", "-1")
+_TEXTS = ("TEXT", "PDF", "TEXTFILE", "PDFFILE", "CONTEXT")
+
+
+def _fits(value: dict[str, object]) -> bool:
+    return isinstance(value.get("conv"), dict) and isinstance(value.get("messages"), list)
+
+
+def _read(value: dict[str, object]) -> Thread:
+    about = dict_of(value.get("conv"))
+    messages = [dict_of(one) for one in list_of(value.get("messages"))]
+    own_ids = bool(messages) and all(id_of(one.get("id")) for one in messages)
+    id = id_of(about.get("id"))
+    if not id:
+        raise NotTaken(Reason.NOT_ONE)
+    thread = Thread("llama_ui", id, text_of(about.get("name")), head=id_of(about.get("currNode")) or None,
+                    own_ids=own_ids)
+    ids = {id_of(one.get("id")) for one in messages}
+    before: str | None = None
+    for number, message in enumerate(messages):
+        role = _ROLES.get(text_of(message.get("role")))
+        if role is None:
+            thread.lost(Loss.BROKEN)
+            continue
+        id = id_of(message.get("id")) if own_ids else str(number)
+        parent = before
+        if own_ids and "parent" in message:
+            found = id_of(message.get("parent"))
+            # An export of the branch in use leaves out the root that all begins at.
+            parent = None if found in _NO_PARENT or (number == 0 and found not in ids) else found
+        thread.messages.append(_said(id, parent, role, message, thread))
+        before = id
+    return thread
+
+
+def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
+    texts, files = [_content(message.get("content"), thread)], list[tuple[str, str]]()
+    if message.get("role") == "tool":
+        thread.lost(Loss.TOOL_RESULTS)
+        texts = []
+    calls = message.get("toolCalls")
+    for call in list_of(_parsed(calls) if isinstance(calls, str) else calls):
+        thread.lost(Loss.TOOL_CALLS)
+        texts.append(placeholder("tool call", text_of(dict_of(dict_of(call).get("function")).get("name"))))
+    for extra in map(dict_of, list_of(message.get("extra"))):
+        kind, name, text = text_of(extra.get("type")).upper(), text_of(extra.get("name")), text_of(extra.get("content"))
+        if kind in _TEXTS and text:
+            files.append((name, text))
+        else:
+            is_image = kind.startswith("IMAGE")
+            thread.lost(Loss.IMAGES if is_image else Loss.FILES)
+            texts.append(placeholder("image not imported" if is_image else "file not imported", name))
+    assistant = role is Role.ASSISTANT
+    reasoning = text_of(message.get("reasoningContent")) or text_of(message.get("thinking"))
+    return Said(id, parent, role, joined(*texts), seconds_of(message.get("timestamp"), 0.001),
+                text_of(message.get("model")) if assistant else "", reasoning if assistant else "",
+                tuple(files) if role is Role.USER else ())
+
+
+def _content(content: object, thread: Thread) -> str:
+    if isinstance(content, str):
+        return content
+    texts = []
+    for part in map(dict_of, list_of(content)):
+        if part.get("type") == "text":
+            texts.append(text_of(part.get("text")))
+        else:
+            thread.lost(Loss.IMAGES if "image" in text_of(part.get("type")) else Loss.OTHER)
+    return joined(*texts)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+FORMAT = JsonFormat("llama.cpp", _fits, _read)

@@ -1,0 +1,105 @@
+"""LM Studio: a file for each conversation in `~/.lmstudio/conversations`. A message has versions, of which one is in
+use; there are no ids, and hardly any times."""
+
+from __future__ import annotations
+
+import re
+
+from kvchat.prompt.message import Role
+from kvchat.transfer.importing.thread import (
+    JsonFormat,
+    Loss,
+    Said,
+    Thread,
+    dict_of,
+    joined,
+    list_of,
+    placeholder,
+    seconds_of,
+    text_of,
+)
+
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+_MILLISECONDS = re.compile(r"\d{13}\b")
+_SYSTEM = "llm.prediction.systemPrompt"
+_QUIET = ("debugInfoBlock", "status", "toolStatus")
+"""Steps in which nothing is said."""
+
+
+def _fits(value: dict[str, object]) -> bool:
+    messages = value.get("messages")
+    return isinstance(messages, list) and any("versions" in dict_of(one) for one in messages)
+
+
+def _read(value: dict[str, object]) -> Thread:
+    fields = map(dict_of, list_of(dict_of(value.get("perChatPredictionConfig")).get("fields")))
+    system = next((text_of(one.get("value")) for one in fields if one.get("key") == _SYSTEM), "")
+    created = value.get("createdAt")
+    thread = Thread("lm_studio", "", text_of(value.get("name")), own_ids=False,
+                    created=seconds_of(created, 1.0 if isinstance(created, str) else 0.001),
+                    system=text_of(value.get("systemPrompt")) or system)
+    before: str | None = None
+    for number, one in enumerate(list_of(value.get("messages"))):
+        message = dict_of(one)
+        versions = list_of(message.get("versions"))
+        chosen, used = message.get("currentlySelected"), before
+        for index, version in enumerate(versions):
+            found = _said(f"{number}.{index}", before, dict_of(version), thread)
+            if found is not None:
+                thread.messages.append(found)
+                if index == chosen or used == before:
+                    used = found.id
+        if used == before:
+            thread.lost(Loss.BROKEN)
+        before = used
+    thread.head = before
+    first = next((one.text for one in thread.messages if one.role is Role.USER), "")
+    thread.id = f"{created}\n{first}"
+    return thread
+
+
+def _said(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> Said | None:
+    role = _ROLES.get(text_of(version.get("role")))
+    if role is None:
+        return None
+    texts, thoughts = _parts(version.get("content"), thread), list[str]()
+    created, model = None, text_of(dict_of(version.get("senderInfo")).get("senderName"))
+    for step in map(dict_of, list_of(version.get("steps"))):
+        if step.get("type") != "contentBlock":
+            if text_of(step.get("type")) not in _QUIET:
+                thread.lost(Loss.OTHER)
+            continue
+        thinks = dict_of(step.get("style")).get("type") == "thinking"
+        (thoughts if thinks else texts).extend(_parts(step.get("content"), thread))
+        model = text_of(dict_of(step.get("genInfo")).get("identifier")) or model
+        if created is None and (time := _MILLISECONDS.match(text_of(step.get("stepIdentifier")))):
+            created = seconds_of(int(time[0]), 0.001)
+    assistant = role is Role.ASSISTANT
+    return Said(id, parent, role, joined(*texts), created, model if assistant else "",
+                joined(*thoughts) if assistant else "")
+
+
+def _parts(content: object, thread: Thread) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    texts = []
+    for part in map(dict_of, list_of(content)):
+        match text_of(part.get("type")):
+            case "text":
+                texts.append(text_of(part.get("text")))
+            case "file":
+                is_image = part.get("fileType") == "image"
+                thread.lost(Loss.IMAGES if is_image else Loss.FILES)
+                texts.append(placeholder("image not imported" if is_image else "file not imported",
+                                         text_of(part.get("name")) or text_of(part.get("fileIdentifier"))))
+            case "toolCallRequest":
+                thread.lost(Loss.TOOL_CALLS)
+                texts.append(placeholder("tool call", text_of(part.get("name"))))
+            case "toolCallResult":
+                thread.lost(Loss.TOOL_RESULTS)
+            case _:
+                thread.lost(Loss.OTHER)
+    return texts
+
+
+FORMAT = JsonFormat("LM Studio", _fits, _read)

@@ -1,0 +1,105 @@
+"""Open WebUI: an export of chats. Each is a tree, `history`; what a model thought stands in its text, folded away."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from kvchat.prompt.message import Role
+from kvchat.transfer.importing.thread import (
+    JsonFormat,
+    Loss,
+    Said,
+    Thread,
+    dict_of,
+    id_of,
+    joined,
+    list_of,
+    placeholder,
+    seconds_of,
+    text_of,
+)
+
+_ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
+_FOLDED = re.compile(r'<details type="(\w+)"([^>]*)>\s*(?:<summary>[^<]*</summary>)?(.*?)</details>\s*', re.DOTALL)
+_NAME = re.compile(r'\bname="([^"]*)"')
+_QUOTE = re.compile("^> ?", re.MULTILINE)
+
+
+def _fits(value: dict[str, object]) -> bool:
+    chat = _chat(value)
+    return (isinstance(dict_of(chat.get("history")).get("messages"), dict)
+            or ("chat" in value and isinstance(chat.get("messages"), list)))
+
+
+def _chat(value: dict[str, object]) -> dict[str, object]:
+    return dict_of(value.get("chat")) if "chat" in value else value
+
+
+def _read(value: dict[str, object]) -> Thread:
+    chat = _chat(value)
+    history = dict_of(chat.get("history"))
+    messages = dict_of(history.get("messages"))
+    thread = Thread("open_webui", id_of(value.get("id")) or id_of(chat.get("id")) or next(iter(messages), ""),
+                    text_of(value.get("title")) or text_of(chat.get("title")),
+                    head=id_of(history.get("currentId")) or None,
+                    created=seconds_of(value.get("created_at")) or seconds_of(chat.get("timestamp"), 0.001),
+                    system=text_of(chat.get("system")) or text_of(dict_of(chat.get("params")).get("system")))
+    listed = messages.values() if messages else list_of(chat.get("messages"))
+    before: str | None = None
+    for number, one in enumerate(listed):
+        message = dict_of(one)
+        role = _ROLES.get(text_of(message.get("role")))
+        id = id_of(message.get("id")) or str(number)
+        if role is None:
+            thread.lost(Loss.BROKEN)
+            continue
+        parent = (id_of(message.get("parentId")) or None) if messages or "parentId" in message else before
+        thread.messages.append(_said(id, parent, role, message, thread))
+        before = id
+    return thread
+
+
+def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
+    thoughts, files = list[str](), list[tuple[str, str]]()
+
+    def unfolded(found: re.Match[str]) -> str:
+        if found[1] == "reasoning":
+            thoughts.append(unescape(_QUOTE.sub("", found[3].strip())))
+            return ""
+        thread.lost(Loss.TOOL_CALLS if found[1] == "tool_calls" else Loss.OTHER)
+        name = _NAME.search(found[2])
+        return f"{placeholder('tool call', unescape(name[1]) if name else '')}\n\n"
+
+    content = message.get("content")
+    texts = [content] if isinstance(content, str) else [_part(part, thread) for part in list_of(content)]
+    if role is Role.ASSISTANT:
+        texts = [_FOLDED.sub(unfolded, text).strip() for text in texts]
+    for file in map(dict_of, list_of(message.get("files"))):
+        name, inner = text_of(file.get("name")), dict_of(file.get("file"))
+        text = text_of(dict_of(inner.get("data")).get("content"))
+        if file.get("type") == "image":
+            thread.lost(Loss.IMAGES)
+            texts.append(placeholder("image not imported", name))
+        elif text:
+            files.append((name or text_of(inner.get("filename")), text))
+        else:
+            thread.lost(Loss.FILES)
+            texts.append(placeholder("file not imported", name))
+    return Said(id, parent, role, joined(*texts), seconds_of(message.get("timestamp")),
+                text_of(message.get("model")) if role is Role.ASSISTANT else "", joined(*thoughts),
+                tuple(files) if role is Role.USER else ())
+
+
+def _part(part: object, thread: Thread) -> str:
+    found = dict_of(part)
+    if found.get("type") == "text":
+        return text_of(found.get("text"))
+    if found.get("type") == "image_url":
+        thread.lost(Loss.IMAGES)
+        return placeholder("image not imported")
+    thread.lost(Loss.OTHER)
+    return ""
+
+
+FORMAT = JsonFormat("Open WebUI", _fits, _read)

@@ -1,0 +1,45 @@
+"""oterm: its database `store.db`. One branch for each chat; there are no times."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+from kvchat.prompt.message import Role
+from kvchat.transfer.importing.thread import DatabaseFormat, Loss, Said, Thread, joined, placeholder, text_of
+
+_ROLES = {"user": Role.USER, "me": Role.USER, "system": Role.SYSTEM}
+
+
+def _read(db: sqlite3.Connection) -> Iterator[Thread]:
+    names = {row[1] for row in db.execute("PRAGMA table_info(message)")}
+    who = "role" if "role" in names else "author"
+    images = "images" if "images" in names else "'[]'"
+    for chat, name, model, system in db.execute("SELECT id, name, model, system FROM chat ORDER BY id").fetchall():
+        thread = Thread("oterm", "", text_of(name), system=text_of(system), own_ids=False)
+        before: str | None = None
+        for id, author, text, pictures in db.execute(
+                f"SELECT id, {who}, text, {images} FROM message WHERE chat_id = ? ORDER BY id", (chat,)):
+            role = _ROLES.get(text_of(author), Role.ASSISTANT)
+            number = _count(pictures)
+            thread.lost(Loss.IMAGES, number)
+            said = joined(text_of(text), *[placeholder("image not imported")] * number)
+            thread.messages.append(Said(str(id), before, role, said, None,
+                                        text_of(model) if role is Role.ASSISTANT else ""))
+            before = str(id)
+        thread.head = before
+        # Chats are numbered in each database anew.
+        thread.id = f"{chat}\n{thread.messages[0].text if thread.messages else ''}"
+        yield thread
+
+
+def _count(pictures: object) -> int:
+    try:
+        found = json.loads(text_of(pictures) or "[]")
+    except (ValueError, RecursionError):
+        return 0
+    return len(found) if isinstance(found, list) else 0
+
+
+FORMAT = DatabaseFormat("oterm", frozenset({"chat", "message"}), _read, "SELECT count(*) FROM chat")

@@ -1,0 +1,206 @@
+"""A conversation as another program had it, and what could not be taken of it. Values only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum, auto
+from typing import TYPE_CHECKING, TypeAlias
+
+from kvchat.cache.causes.cause import Argument, Statement, said
+from kvchat.prompt.message import Role
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from kvchat.transfer.formats import Source
+
+LONGEST = 32 * 2**20
+"""Characters that one conversation has at most in its file."""
+DEEPEST = 200
+"""Levels of nesting that one has at most."""
+
+
+class Reason(StrEnum):
+    """Why a file or a conversation was not taken. The comment names the arguments."""
+
+    # a file
+    MISSING = auto()
+    UNREADABLE = auto()  # why
+    FOREIGN = auto()
+    NO_FILES = auto()
+    ENCRYPTED = auto()
+    BROKEN_ZIP = auto()
+    BOMB = auto()  # times: how many times as large it is unpacked
+    BROKEN_DATABASE = auto()
+    OWN_DATABASE = auto()
+    CUT_OFF = auto()
+    NEWER = auto()  # version, known
+    # a conversation
+    NOT_JSON = auto()
+    TOO_LARGE = auto()  # limit: characters
+    TOO_DEEP = auto()  # limit: levels
+    NOT_ONE = auto()
+    EMPTY = auto()
+    INVALID = auto()  # why: a sentence
+    DIFFERS = auto()
+    IN_TRASH = auto()
+
+
+class Loss(StrEnum):
+    """What was left out of conversations that were taken, or came otherwise than it was."""
+
+    IMAGES = auto()
+    FILES = auto()
+    TOOL_CALLS = auto()
+    TOOL_RESULTS = auto()
+    OTHER = auto()
+    """Parts of a message of a kind that kvchat does not know."""
+    BROKEN = auto()
+    """Messages that could not be read."""
+    LOOSE = auto()
+    """Messages that hang on one that is missing: they begin a branch."""
+    NO_QUESTION = auto()
+    """Replies that no question stands before."""
+    LATE_SYSTEM = auto()
+    """System messages behind a question."""
+    EDITED = auto()
+    """Messages that are stored already and read otherwise in the file now."""
+
+
+class NotTaken(Exception):  # noqa: N818 - it is named after the fact
+    """A file or a conversation that is skipped."""
+
+    def __init__(self, reason: Reason, **arguments: Argument) -> None:
+        super().__init__(reason.value)
+        self.why: Statement = said(reason, **arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message as the other program had it."""
+
+    id: str
+    parent: str | None
+    role: Role
+    text: str
+    """Empty: it holds nothing to take, and what follows it follows the one before it."""
+    created: float | None = None
+    """Seconds since the epoch."""
+    model: str = ""
+    reasoning: str = ""
+    files: tuple[tuple[str, str], ...] = ()
+    """The names and texts of what was attached."""
+
+
+@dataclass(slots=True)
+class Thread:
+    """One conversation: its messages, in any order, and where it stood."""
+
+    source: str
+    """The format's name: an id is one of it."""
+    id: str
+    title: str = ""
+    messages: list[Said] = field(default_factory=list)
+    head: str | None = None
+    """The message that the branch in use ends at; None: the one that was made last."""
+    created: float | None = None
+    system: str = ""
+    """Its system prompt, where that is no message."""
+    own_ids: bool = True
+    """Whether the messages' ids are the program's own, the same in every file; else they count in this one only."""
+    losses: Counter[Loss] = field(default_factory=Counter)
+
+    def lost(self, kind: Loss, number: int = 1) -> None:
+        self.losses[kind] += number
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """A format of JSON values, one for each conversation."""
+
+    title: str
+    """The program's name."""
+    fits: Callable[[dict[str, object]], bool]
+    read: Callable[[dict[str, object]], Thread | Source]
+    """Raises NotTaken."""
+    check: Callable[[dict[str, object]], None] = lambda header: None
+    """Looks at what stands in front of the conversations in the file. Raises NotTaken."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFormat:
+    """A program's SQLite database."""
+
+    title: str
+    tables: frozenset[str]
+    """Tables that it has."""
+    read: Callable[[sqlite3.Connection], Iterator[Thread]]
+    count: str
+    """SQL for how many conversations there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """A text file that holds one conversation."""
+
+    title: str
+    fits: Callable[[str], bool]
+    """Whether a file that begins so is one."""
+    read: Callable[[str, str], Thread]
+    """Of the text and the file's name without its suffix. Raises NotTaken."""
+
+
+ImportFormat: TypeAlias = JsonFormat | DatabaseFormat | TextFormat
+
+
+# -- fields of a foreign object, where anything may stand -------------------------------------------------------------
+
+
+def text_of(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def dict_of(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def id_of(value: object) -> str:
+    """An id as text; empty: there is none."""
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+
+
+EARLIEST, LATEST = 0.0, 4_102_444_800.0
+"""Between 1970 and 2100: what is not is no time."""
+
+
+def seconds_of(value: object, scale: float = 1.0) -> float | None:
+    """A number, or an ISO 8601 text, as seconds since the epoch; None where there is no usable time."""
+    found: float | None = None
+    if isinstance(value, str):
+        try:
+            time = datetime.fromisoformat(value)
+            # A time without a zone is one of the world's, as all of these programs write it.
+            found = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError, OSError):
+            return None
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        found = value * scale
+    return found if found is not None and EARLIEST < found < LATEST else None
+
+
+def placeholder(what: str, name: str = "") -> str:
+    """The line that stands where something was: `[image not imported: lamp.png]`."""
+    name = " ".join(name.replace("[", "(").replace("]", ")").split())[:120]
+    return f"[{what}: {name}]" if name else f"[{what}]"
+
+
+def joined(*texts: str) -> str:
+    """Texts one under the other, a blank line between; without those that are blank."""
+    return "\n\n".join(text for text in texts if text.strip())

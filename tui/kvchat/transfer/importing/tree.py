@@ -1,0 +1,239 @@
+"""The one way from another program's messages to a tree of ours, with all their branches.
+
+The rule: what a message becomes depends on it and what stands above it, and on nothing else. So a second import finds
+what the first one made, by its id, and goes on below it; nothing that is stored is made again.
+
+A question and its reply take turns here, and a system message stands first alone. Messages of one role that follow each
+other become one, what holds nothing is passed over, and a question without a reply gets an empty one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
+from kvchat.prompt.message import Message, Node, Role, State, node, system_message
+from kvchat.prompt.tree import Tree
+from kvchat.prompt.wire import whole_characters
+from kvchat.transfer.formats import Source
+from kvchat.transfer.importing.thread import Loss, NotTaken, Reason, Said, Thread, joined, placeholder
+
+_IDS = uuid.UUID("6f0b1f0e-5a3c-5c0a-9d0e-6b7663686174")
+"""What the ids of all that was imported are made from."""
+STEP_S = 0.001
+"""Between two messages of which the second one's time is not known."""
+LONGEST_TITLE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A conversation as it is after an import."""
+
+    source: Source
+    """All of it: what is stored already, and what is new."""
+    new: tuple[Node, ...]
+    """Each after its parent."""
+    losses: Counter[Loss]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a message goes."""
+
+    base: Node | None
+    """The message it follows; None: the system message."""
+    system: str = ""
+    """The text of the system messages above it."""
+    above: Said | None = None
+    """One of its own role above it, which it goes on with."""
+
+
+def conversation_id(thread: Thread) -> str:
+    """The id of what a thread becomes: the same for the same conversation, whichever file it is in."""
+    return _space(thread).hex
+
+
+def _space(thread: Thread) -> uuid.UUID:
+    return uuid.uuid5(_IDS, f"{thread.source}\n{whole_characters(thread.id)}")
+
+
+def grown(thread: Thread, known: Tree | None, instructions: str, now: float) -> Grown:
+    """What a thread becomes. `known`: the messages that are stored of it already. `instructions`: of the system message
+    where the thread has none. `now`: its time where it has none. Raises NotTaken."""
+    return _Growth(thread, known, instructions, now).grown()
+
+
+class _Growth:
+    def __init__(self, thread: Thread, known: Tree | None, instructions: str, now: float) -> None:
+        self._thread = thread
+        self._known = known if known is not None else Tree()
+        self._instructions = instructions
+        self._ids = _space(thread)
+        self._began = thread.created or min((one.created for one in thread.messages if one.created), default=now)
+        self._tree = Tree(self._known)
+        self._roots: dict[str, Node] = {}
+        self._new: list[Node] = []
+        self._losses = Counter(thread.losses)
+        self._messages: dict[str, Said] = {}
+        self._below: dict[str | None, list[Said]] = {}
+        self._made: dict[str, Node] = {}
+        """By the id of the message as the program has it."""
+        for one in thread.messages:
+            if one.id in self._messages:
+                self._losses[Loss.BROKEN] += 1
+            else:
+                self._messages[one.id] = one
+        for one in self._messages.values():
+            if one.parent is not None and one.parent not in self._messages:
+                self._losses[Loss.LOOSE] += 1
+                one = replace(one, parent=None)
+            self._below.setdefault(one.parent, []).append(one)
+        self._head = self._last_with_words(thread.head)
+
+    def grown(self) -> Grown:
+        seen = self._walk()
+        self._losses[Loss.LOOSE] += len(self._messages) - seen  # they follow each other in a ring
+        questions = sum(one.role is Role.USER for one in self._tree)
+        if not self._made or not questions:
+            raise NotTaken(Reason.EMPTY)
+        self._answer_all()
+        made = {one.id for one in self._made.values()}
+        said = [one for one in self._tree if one.role is not Role.SYSTEM]
+        head = self._made.get(self._head or "") or max(self._made.values(), key=lambda one: (one.created, one.id))
+        record = Conversation(
+            id=self._ids.hex, head=self._tree.tip(head.id) if head.role is Role.USER else head.id,
+            created=min(self._began, *(one.created for one in said)),
+            updated=max(one.created for one in said if one.id in made), title=self._title(), turns=questions)
+        return Grown(Source(record, self._tree), tuple(self._new), +self._losses)
+
+    def _title(self) -> str:
+        title = " ".join(whole_characters(self._thread.title).split())[:LONGEST_TITLE].strip()
+        if title:
+            return title
+        first = min((one for one in self._tree if one.role is Role.USER), key=lambda one: (one.created, one.id))
+        return title_of(first.text, first.message.blocks) or NEW_TITLE
+
+    # -- walking down -------------------------------------------------------------------------------------------------
+
+    def _walk(self) -> int:
+        """Make a node of each message that becomes one; how many messages were seen."""
+        seen = 0
+        waiting = [(one, _Place(None)) for one in reversed(self._below.get(None, ()))]
+        while waiting:
+            one, place = waiting.pop()
+            seen += 1
+            for below in self._placed(one, place):
+                waiting.extend((child, below) for child in reversed(self._below.get(one.id, ())))
+        return seen
+
+    def _placed(self, one: Said, place: _Place) -> Iterator[_Place]:
+        """Make of a message what it becomes; where what follows it goes."""
+        if not _has_words(one):
+            yield place
+        elif one.role is Role.SYSTEM:
+            if place.base is None and place.above is None:
+                yield replace(place, system=joined(place.system, one.text))
+            else:
+                self._losses[Loss.LATE_SYSTEM] += 1
+                yield place
+        else:
+            yield self._said(one, place)
+
+    def _said(self, one: Said, place: _Place) -> _Place:
+        above = place.above
+        if above is not None and above.role is one.role:
+            one = replace(one, text=joined(above.text, one.text), reasoning=joined(above.reasoning, one.reasoning),
+                          files=(*above.files, *one.files), created=above.created or one.created,
+                          model=one.model or above.model)
+        elif above is not None:
+            place = _Place(self._made[above.id], place.system)
+        next_ones = self._followers(one.id)
+        goes_on = bool(next_ones) and one.id != self._head and all(child.role is one.role for child in next_ones)
+        if not goes_on:
+            self._make(one, place)
+        return replace(place, above=one)
+
+    def _followers(self, id: str) -> list[Said]:
+        """The next messages below that hold something to take."""
+        found, waiting = [], list(self._below.get(id, ()))
+        while waiting:
+            one = waiting.pop()
+            if _has_words(one) and one.role is not Role.SYSTEM:
+                found.append(one)
+            else:
+                waiting.extend(self._below.get(one.id, ()))
+        return found
+
+    def _last_with_words(self, head: str | None) -> str | None:
+        steps = 0
+        while head is not None and head in self._messages and steps <= len(self._messages):
+            one = self._messages[head]
+            if _has_words(one) and one.role is not Role.SYSTEM:
+                return head
+            head, steps = one.parent, steps + 1
+        return None
+
+    # -- making nodes -------------------------------------------------------------------------------------------------
+
+    def _make(self, one: Said, place: _Place) -> None:
+        parent = place.base or self._root(place.system)
+        if one.role is Role.ASSISTANT and parent.role is Role.SYSTEM:
+            self._losses[Loss.NO_QUESTION] += 1
+            asked = Message(Role.USER, placeholder("the conversation begins with a reply"))
+            parent = self._put(parent, f"{one.id}\nquestion", asked, one.created)
+        blocks = tuple(ContextBlock(FILE, whole_characters(name) or "file", whole_characters(text))
+                       for name, text in one.files)
+        message = Message(one.role, whole_characters(one.text), blocks, whole_characters(one.reasoning))
+        self._made[one.id] = self._put(parent, one.id, message, one.created, whole_characters(one.model))
+
+    def _put(self, parent: Node, id: str, message: Message, created: float | None, model: str = "",
+             state: State = State.DONE) -> Node:
+        if not self._thread.own_ids:
+            id = f"{parent.digest.hex()}\n{message.role}\n{message.text}\n{message.blocks}"
+        id = uuid.uuid5(self._ids, whole_characters(id)).hex
+        if id in self._tree:
+            stored = self._tree[id]
+            if id in self._known and stored.message != message:
+                self._losses[Loss.EDITED] += 1
+            return stored
+        if created is None:
+            created = parent.created + STEP_S * (1 + len(self._tree.children(parent.id)))
+        if parent.id not in self._tree:  # a system message is made with the first question below it
+            self._add(parent)
+        made = node(parent, message, created, id=id, state=state, model=model)
+        self._add(made)
+        return made
+
+    def _add(self, made: Node) -> None:
+        self._tree.put(made)
+        self._new.append(made)
+
+    def _root(self, system: str) -> Node:
+        system = joined(self._thread.system, system)
+        if system not in self._roots:
+            self._roots[system] = self._stored_root(system) or node(
+                None, system_message(system or self._instructions), self._began)
+        return self._roots[system]
+
+    def _stored_root(self, system: str) -> Node | None:
+        """The system message that the conversation has already."""
+        roots, wanted = self._known.children(None), system_message(system or self._instructions).wire()
+        found = next((root for root in roots if root.wire == wanted), None)
+        if found is not None or system:
+            return found
+        # The instructions that it was given when it was imported first.
+        own = {system_message(one.text).wire() for one in self._thread.messages if one.role is Role.SYSTEM}
+        return next((root for root in roots if root.wire not in own), None)
+
+    def _answer_all(self) -> None:
+        """Put an empty reply to each question that has none."""
+        for one in [one for one in self._new if one.role is Role.USER and not self._tree.children(one.id)]:
+            self._put(one, f"{one.id}\nno reply", Message(Role.ASSISTANT, ""), None, state=State.EMPTY)
+
+
+def _has_words(one: Said) -> bool:
+    return bool(one.text.strip() or one.files or one.reasoning.strip())
