@@ -77,6 +77,7 @@ _OF: Mapping[tuple[str, str], str] = {
     ("", "conversation"): "conversations", ("", "profile"): "profiles", ("", "theme"): "themes",
     ("", "persona"): "personas",
     ("show", "id"): "conversations", ("cache", "id"): "conversations", ("export", "id"): "conversations",
+    ("rename", "id"): "conversations", ("delete", "id"): "conversations", ("tag", "id"): "conversations",
     ("config get", "name"): "settings", ("config set", "name"): "settings", ("config unset", "name"): "settings",
 }
 """The names that an argument of a command takes; those of the first are options of every command."""
