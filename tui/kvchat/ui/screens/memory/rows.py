@@ -35,7 +35,7 @@ ACTS: Mapping[Act, str] = {
 STATES: Mapping[str, tuple[str, str]] = {
     "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "paused": ("!", BAD),
 }
-TASKS: Mapping[str, str] = {"consolidation": "tidying the memory"}
+TASKS: Mapping[str, str] = {"consolidation": "tidying the memory", "embedding": "vectors for the search"}
 """Work that is about no conversation."""
 WIDE = 90
 """Cells of a row from which on the conversation stands in it too."""
