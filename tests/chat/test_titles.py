@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from remembering_kit import is_extraction, passed_over, remembering, said, until
 
 from kvchat.chat.background.titles import TITLE
@@ -238,3 +239,24 @@ async def test_what_waited_is_done_by_the_next_run_and_switching_it_off_takes_it
             service.jobs.stir()
             await until(service, lambda: not service.jobs.all())
             assert model.asked == 1 and title(service, other) == QUESTION
+
+
+@pytest.mark.parametrize("on_cloud", [False, True])
+async def test_a_server_on_the_internet_is_asked_only_where_it_may_do_background_work(tmp_path, monkeypatch, on_cloud):
+    model = Model()
+    async with ToyServer(slots=2) as server, remembering(
+            server.url, tmp_path, settings=ON, enabled=False, on_cloud=on_cloud) as service:
+        monkeypatch.setattr(service.servers, "is_on_the_internet", lambda link: True)
+        server.on_chat(model)
+        id = await begun(service)
+        await passed_over(service)
+        await until(service, lambda: not service.jobs.all() and model.asked == on_cloud)
+        assert (title(service, id) == "Bees in Winter", model.asked) == (on_cloud, on_cloud)
+
+
+async def test_a_model_that_reasons_first_is_asked_by_extractions_alone(tmp_path):
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, settings=ON, enabled=False) as service:
+        server.on_chat(tokens("Sugar.", reasoning=["Bees ", "eat."]))
+        await begun(service)
+        await passed_over(service)
+        assert titled(server) == [] and not service.jobs.all()

@@ -115,11 +115,11 @@ def test_a_conversation_is_renamed_deleted_and_restored(ids, said) -> None:
 
 @pytest.mark.parametrize(("arguments", "status", "sentence"), [
     (("tag", "LAMP", "two words"), 2, "“two words” cannot be a tag: give one word of up to 40 characters"),
-    (("tag", "ffffffff", "work"), 1, "There is no conversation ffffffff."),
+    (("tag", "ffffffff", "work"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
     (("tag", "--remove", "work"), 2, "Say which conversation loses the tag"),
     (("rename", "LAMP", "  "), 2, "The title is empty."),
-    (("rename", "ffffffff", "x"), 1, "There is no conversation ffffffff."),
-    (("delete", "LAMP", "ffffffff"), 1, "There is no conversation ffffffff."),
+    (("rename", "ffffffff", "x"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
+    (("delete", "LAMP", "ffffffff"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
     (("restore", "LAMP"), 1, "“Lamp” is not in the trash."),
 ])
 def test_what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_changed(

@@ -324,7 +324,7 @@ async def test_find_walks_through_the_matches_of_this_conversation(drive: Drive,
     ("left", "This message has one version only"),
     ("right", "This message has one version only"),
     ("f8", "This is the first conversation of the list"),
-    ("o", "No passage or file was sent with this question."),
+    ("o", "This question was sent without sources"),
 ])
 async def test_a_key_that_does_nothing_here_says_so(drive: Drive, key: str, words: str) -> None:
     async with drive() as app:

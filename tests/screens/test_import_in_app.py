@@ -37,7 +37,7 @@ async def test_the_dialog_asks_for_a_file_and_says_what_is_wrong_with_it(drive: 
         await app.command("/import")
         await app.opens("ImportScreen")
         await app.press("enter")
-        assert "Write the name of a file or folder." in app.prose
+        await app.until(lambda: "Write the name of a file or folder." in app.prose)
         await app.type(str(tmp_path / "x"))
         await app.press("enter")
         await app.until(lambda: "It holds no conversations in a format that kvchat knows." in app.prose)

@@ -92,8 +92,8 @@ def test_a_conversation_is_found_by_the_beginning_of_its_id(store):
         store.create(Conversation(id, root.id, 0.0, 0.0), root)
     assert store.conversation("ABCD").id == "abcd" + "0" * 28
     assert store.conversation("abce1").id == "abce" + "1" * 28
-    for unknown, part in (("abce", "More than one"), ("abc", "at least"), ("ffff", "no conversation"), ("%", "not a"),
-                          ("", "at least"), ("zzzz", "not a")):
+    for unknown, part in (("abce", "Several conversations begin with"), *(
+            (unknown, f'No conversation "{unknown}"') for unknown in ("abc", "ffff", "%", "", "zzzz"))):
         with pytest.raises(UnknownConversation, match=part):
             store.conversation(unknown)
     with pytest.raises(UnknownConversation):

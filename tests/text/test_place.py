@@ -40,7 +40,7 @@ def test_the_command_line_names_its_options_and_nothing_of_the_app() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "what"), [
-    (["ask"], "kvchat ask: TEXT|- is missing"), (["show"], "kvchat show: ID is missing"),
+    (["show"], "kvchat show: ID is missing"),
     (["list", "--nosuch"], "kvchat: unknown here: --nosuch"),
     (["nosuch"], "kvchat: nosuch is unknown; choose from ask"),
     (["config", "nosuch"], "kvchat config: nosuch is unknown; choose from path"),

@@ -175,8 +175,8 @@ def test_a_cut_answer_names_its_limit_and_the_key_that_goes_on() -> None:
 
     figures = TurnFigures(predicted_tokens=160)
     assert foot(State.LENGTH, figures=figures) == "▲ Cut at max tokens (160) · c continue · r retry\n"
-    assert foot(State.CANCELLED) == "■ stopped · c continue\n"
-    assert foot(State.INTERRUPTED) == "▲ interrupted · c continue · r retry\n"
+    assert foot(State.CANCELLED) == "■ Stopped · c continue\n"
+    assert foot(State.INTERRUPTED) == "▲ Interrupted · c continue · r retry\n"
     assert "c continue   r retry   y copy" in foot(State.ERROR, note="out of memory")
     assert "c continue" in foot(State.CANCELLED, "", reasoning="I th")
     for state in (State.CANCELLED, State.INTERRUPTED, State.ERROR):

@@ -59,9 +59,9 @@ async def test_a_mentioned_file_is_not_left_out_here() -> None:
 
 async def test_a_file_from_outside_is_seen_with_its_place_and_sent_by_a_y() -> None:
     async with showing(ContextScreen([SECRET, NOTES], 0, {"s1"}, price, agreed.append)) as shown:
-        assert "/home/.ssh/id_rsa" in shown.text and "needs your y" in shown.text and "y send it" in shown.text
+        assert "/home/.ssh/id_rsa" in shown.text and "needs your y" in shown.prose and "y send it" in shown.text
         await shown.press("space", "right", "y", "left")
-        assert agreed == [] and "needs your y" in shown.text
+        assert agreed == [] and "needs your y" in shown.prose
         await shown.press("y")
         assert agreed == ["/home/.ssh/id_rsa"] and "as long as it is mentioned" in shown.text
         await shown.press("escape")

@@ -56,7 +56,7 @@ async def looked(shown: Shown) -> None:
 
 async def test_a_source_has_its_number_title_headings_file_and_numbered_lines(book: Library) -> None:
     async with source(book, block(3), number=3) as shown:
-        assert "[3] handbook/guide/setup.md:3-5" in shown.lines[1] and "setup.md > Lamp" in shown.text
+        assert "[3] handbook/guide/setup.md:3-5" in shown.line("╭") and "setup.md > Lamp" in shown.text
         assert "3 │ Trim the wick before dusk." in shown.text and "5 │ Light the lamp" in shown.text
         assert str(file_in(book))[-30:] in shown.text
         assert AS_READ not in shown.prose

@@ -317,6 +317,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         manager,
         modal,
         options,
+        queue,
         settings,
         sources,
     )
@@ -332,7 +333,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
         "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
         "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen, "findbar": FindBar,
-        "settings": settings.SettingsScreen,
+        "settings": settings.SettingsScreen, "queue": queue.QueueScreen,
     }
     assert export.ExportScreen.action_apply
     for action in DIALOG_ACTIONS:

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from kvchat.cli.session import CommandError, Session
 
 SHELLS = ("bash", "zsh", "fish")
-PLACES = ("kvchat completion bash > ~/.local/share/bash-completion/completions/kvchat; kvchat completion zsh > "
-          "~/.zfunc/_kvchat (with fpath+=~/.zfunc before compinit in ~/.zshrc); kvchat completion fish > "
-          "~/.config/fish/completions/kvchat.fish")
+PLACES = """
+kvchat completion bash > ~/.local/share/bash-completion/completions/kvchat
+kvchat completion zsh > ~/.zfunc/_kvchat    (fpath+=~/.zfunc before compinit in ~/.zshrc)
+kvchat completion fish > ~/.config/fish/completions/kvchat.fish"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS, help="your shell")
     parser.add_argument("--names", choices=tuple(NAMES), help=argparse.SUPPRESS)
-    parser.epilog = PLACES
+    parser.epilog = f"{parser.epilog or ''}{PLACES}"
 
 
 def run(session: Session) -> int:
@@ -77,6 +78,7 @@ _OF: Mapping[tuple[str, str], str] = {
     ("", "conversation"): "conversations", ("", "profile"): "profiles", ("", "theme"): "themes",
     ("", "persona"): "personas",
     ("show", "id"): "conversations", ("cache", "id"): "conversations", ("export", "id"): "conversations",
+    ("rename", "id"): "conversations", ("delete", "id"): "conversations", ("tag", "id"): "conversations",
     ("config get", "name"): "settings", ("config set", "name"): "settings", ("config unset", "name"): "settings",
 }
 """The names that an argument of a command takes; those of the first are options of every command."""

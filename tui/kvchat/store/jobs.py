@@ -36,6 +36,8 @@ class JobReason(StrEnum):
     ASKED = auto()
     """The person asked for it."""
     NEW_MEMORIES = auto()
+    NEW_TEXTS = auto()
+    """Texts without a vector."""
 
 
 @dataclass(frozen=True, slots=True)

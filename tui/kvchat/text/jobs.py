@@ -9,6 +9,7 @@ _REASONS: dict[str, str] = {
     "rests": "the conversation rests",
     "asked": "you asked for it",
     "new_memories": "new memories",
+    "new_texts": "new texts",
 }
 
 

@@ -99,9 +99,12 @@ class Titles:
         self._jobs.changed()
 
     def _asks_itself(self, conversation: OpenConversation) -> bool:
-        """Whether no extraction will ask. A model that reasons first would use up all its tokens for that."""
-        return (self._ground.settings.titles.by_model and not self._memory.is_on(conversation.id)
-                and self.wanted(conversation) and not any(node.message.reasoning for node in conversation.path()))
+        """Whether no extraction will ask, and a request of its own may. A model that reasons first would use up all its
+        tokens for that."""
+        settings, link = self._ground.settings, self._servers.link(conversation.id)
+        return (settings.titles.by_model and not self._memory.is_on(conversation.id) and self.wanted(conversation)
+                and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
+                and not any(node.message.reasoning for node in conversation.path()))
 
     async def place_of(self, job: Job) -> Place | None:
         id = job.subject
@@ -116,7 +119,6 @@ class Titles:
         """Whether the server could answer now for its instruction alone."""
         id = conversation.id
         return (link.info is not None and link.connector.connection.phase == "ready"
-                and (self._ground.settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
                 and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
                 and self._side_requests.extends(conversation, in_slot=True))
 

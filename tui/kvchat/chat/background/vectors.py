@@ -22,7 +22,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.servers import Servers
 from kvchat.config import ConfigError, ServerSettings, api_key
-from kvchat.store.jobs import Job
+from kvchat.store.jobs import Job, JobReason
 
 if TYPE_CHECKING:
     from kvchat.backends.embeddings import ChatServer, Embeddings
@@ -117,7 +117,8 @@ class Vectors:
             self._ground.in_background(self._embed_soon())
 
     async def _embed_soon(self) -> None:
-        await self._ground.keeper.call(lambda: self._ground.store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
+        jobs = self._ground.store.jobs
+        await self._ground.keeper.call(lambda: jobs.put(EMBEDDING, "", time.time(), JobReason.NEW_TEXTS))
         self._jobs.changed()
 
     async def retried(self, subject: str) -> None:

@@ -129,7 +129,7 @@ class ConversationView:
         words = ""
         if offer := self._compaction.offer_words():
             words = offer
-        elif (tokens := to_read(warmth)) and tokens > NOISE:
+        elif conversation.live is None and (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
             words = f"{warmth.heat}: {to_prefill(cost_words(tokens, seconds))}"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:

@@ -31,6 +31,9 @@ from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, MARKS
 
+WIDE = 90
+"""Cells of a row from which on the time stands in it too."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
@@ -128,7 +131,7 @@ class BranchTreeScreen(ListModal[Branching]):
             (f"  {state}", BAD if node.state in (State.ERROR, State.INTERRUPTED) else MUTED) if state else "",
             (f"  {row.number}/{row.siblings}", ACCENT if row.current else MUTED) if row.siblings > 1 else "",
             (f"{count(tokens) + ' tok' if tokens is not None else '':>11}", MUTED),
-            (f"{moment(node.created, self._now):>17}" if width >= 70 else "", MUTED),
+            (f"{moment(node.created, self._now):>17}" if width >= WIDE else "", MUTED),
         )
         lanes = row.lanes
         if len(lanes) > width // 3:

@@ -138,7 +138,7 @@ class AttachScreen(ListModal[ContextBlock]):
     """Asks for a path; the result is the file that was captured."""
 
     DEFAULT_CSS = """
-    AttachScreen #frame { height: 60%; max-height: 24; }
+    AttachScreen #frame { height: 60vh; max-height: 24; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("attach")]
 

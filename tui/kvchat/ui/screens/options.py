@@ -284,7 +284,7 @@ class SystemPromptScreen(Modal[str]):
     """Edits the instructions. Result: the new text, None when nothing was changed."""
 
     DEFAULT_CSS = """
-    SystemPromptScreen #frame { height: 88%; max-height: 34; max-width: 112; }
+    SystemPromptScreen #frame { height: 88vh; max-height: 34; max-width: 112; }
     SystemPromptScreen {
         & #both { height: 1fr; }
         & TextArea {
