@@ -12,6 +12,7 @@ import pytest
 
 import chat_templates
 from engine_fixture import small_model
+from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.warmth import Heat
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
@@ -116,6 +117,16 @@ async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str)
     await service.conversations.wait(conversation.id)
     await service.servers.link().cache.settled()
     assert conversation.path()[-1].figures.evaluated_tokens == price.tokens
+    first = conversation.path()[1]
+    price = await service.prices.exact(conversation.id, "edit", first.id)  # before anything is written
+    await service.turns.edit(conversation.id, first.id, first.text)
+    await service.conversations.wait(conversation.id)
+    await service.servers.link().cache.settled()
+    figures = conversation.path()[-1].figures
+    system = service.tracker.turn_after(conversation, conversation.path()[:1])
+    stays = len(service.servers.link().cache.prompts.known_prefix(system))
+    assert abs(price.tokens - (figures.prompt_tokens - stays)) <= 1
+    assert service.prices.estimate(conversation.id, "edit", first.id).tokens < figures.prompt_tokens
     everything = (await service.prices.exact(conversation.id, "system", text=instructions)).tokens
     await service.branches.set_instructions(conversation.id, instructions)
     figures = await say(service, conversation.id, "Again?")
@@ -239,3 +250,21 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     await service.turns.send(one.id, Question("Another secret"))
     await service.conversations.wait(one.id)
     assert asked == [] and one.path()[-1].state.value == "error"
+
+
+async def test_what_stands_in_the_host_cache_is_not_priced_as_gone(make: Maker, dense: Path) -> None:
+    with tiny_server(dense, n_parallel=1, n_ctx=4096, cache_ram_mib=1024) as url:
+        service = make(url)
+        one = await service.new_conversations.create(WORDS * 20)
+        await say(service, one.id, WORDS * 40)
+        other = await service.new_conversations.create("Another one. " * 30, reuse=False)
+        await say(service, other.id, WORDS * 60)
+        answer = one.path()[-1]
+        price = await service.prices.exact(one.id, "regenerate", answer.id)
+        await service.turns.regenerate(one.id, answer.id)
+        await service.conversations.wait(one.id)
+        await service.servers.link().cache.settled()
+        figures = one.path()[-1].figures
+        assert price.tokens is not None and figures is not None
+        assert price.tokens - figures.evaluated_tokens in (0, len(DETOUR)), "the detour is part of the price"
+        assert price.tokens < figures.prompt_tokens // 2

@@ -119,7 +119,7 @@ class ChatService:
     def prices(self) -> Prices:
         from kvchat.chat.cache.prices import Prices
 
-        return Prices(self.conversations, self.servers, self.tracker, self.questions, self.sizes)
+        return Prices(self.conversations, self.servers, self.tracker, self.routes, self.questions, self.sizes)
 
     @cached_property
     def chooser(self) -> ServerChooser:

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat
+from kvchat.chat.cache.extents import extents
+from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
@@ -18,6 +20,7 @@ from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.message import Node, Role, system_message, tag_of
+from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
 """A price waits no longer than this for the server's tokens."""
@@ -27,10 +30,11 @@ class Prices:
     """The prices of acts."""
 
     def __init__(self, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 questions: QuestionBuilder, sizes: PromptSizes) -> None:
+                 routes: Routes, questions: QuestionBuilder, sizes: PromptSizes) -> None:
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
+        self._routes = routes
         self._questions = questions
         self._sizes = sizes
 
@@ -51,6 +55,8 @@ class Prices:
         if span is None:
             return Price(None)
         start = span.start
+        if act == "edit" and turn == 0:  # the system message stays
+            start = extents(path)[1][0] or 0
         if act != "model":  # what stands before the act is read too, as far as the server does not hold it
             warmth = self._tracker.warmth(id)
             if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
@@ -62,8 +68,9 @@ class Prices:
 
     async def exact(self, id: str, act: Act, node_id: str | None = None, text: str = "",
                     options: Mapping[str, object] | None = None) -> Price:
-        """As `estimate`, counted on the server's own tokens where it gives them. `text`: the new question of an edit,
-        or the new instructions; `options`: the new options of the template."""
+        """As `estimate`, counted on the server's own tokens where it gives them, in the way in which it would be sent.
+        `text`: the new question of an edit (empty: one as long as the old), or the new instructions; `options`: the new
+        options of the template."""
         estimate, link = self.estimate(id, act, node_id, text), self._servers.link(id)
         conversation = self._conversations.loaded[id]
         path, cache = await self._path_after(conversation, act, node_id, text), link.cache
@@ -83,12 +90,15 @@ class Prices:
             return estimate
         if not tokens:
             return estimate
-        cached = cache.simulator.best.predict(tokens).cached
-        start, end = cached, len(tokens)
+        speed = self._tracker.speed_fit(id)
+        end = len(tokens)
+        start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)
+        if act == "edit" and not text:
+            return replace(price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start),
+                           alternative=estimate.alternative)
         used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
         if not asks and now is not None and used is not None:
             end = max(start, end - (len(now) - used) - 1)  # the next question's own beginning is not the act's
-        speed = self._tracker.speed_fit(id)
         return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
 
     async def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
@@ -107,7 +117,9 @@ class Prices:
         question, _ = tree.turn_of(node_id)
         if act == "regenerate":
             return tree.path(question.id)
-        if act == "edit" and text:
+        if act == "edit" and not text:
+            return tree.path(question.parent)
+        if act == "edit":
             try:
                 branch = await self._questions.built(conversation, question.parent or "",
                                                      Question(text, again=question))
@@ -130,3 +142,10 @@ class Prices:
         """What another server would prefill of a conversation, at the speed that was measured there."""
         speed = self._tracker.speed_of(self._servers.links.at(name))
         return price(self._conversations.loaded[id].context_used, speed)
+
+
+def _asked_with(tree: Tree, node_id: str | None) -> int:
+    """Tokens of the prompt that ended with this question, or with that of this answer; 0: nobody counted them."""
+    question, _ = tree.turn_of(node_id or "")
+    figures = (answer.figures for answer in tree.children(question.id))
+    return max((found.prompt_tokens or 0 for found in figures if found is not None), default=0)

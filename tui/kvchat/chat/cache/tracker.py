@@ -381,10 +381,14 @@ class CacheTracker:
         conversation = self._conversations.loaded.get(id)
         if record is None or record.head is None:
             return UNKNOWN
+        live = conversation.live if conversation is not None else None
+        if live is not None and live.first_token_at is not None:  # a server answers from a slot
+            return Warmth(Heat.WARM, live.progress.total if live.progress else record.context_used, 0,
+                          self._ground.timestamp())
         cache = self._servers.link(id).cache
         if cache is None or not cache.prompts.works:
             return self.branch_warmth(id, record.head)
-        if conversation is not None and conversation.live is None:
+        if conversation is not None and live is None:
             found = self.branch_warmth(id, record.head)
             if found is not UNKNOWN:
                 return found

@@ -237,17 +237,25 @@ def message_row(report: CacheReport, index: int, scale: int, width: int) -> Cont
     start += content((shown(message.text, words), MUTED)).truncate(words, pad=True) + content("  ")
     room -= words + 2
     if message.cached is None:
-        reply = index == len(report.messages) - 1 and message.role == "assistant"
-        return joined(start + content(("the reply" if reply else "not known", MUTED)), right, width)
+        unsent = "the reply" if _is_reply(report, index) else "not known"
+        return joined(start + content((unsent, MUTED)), right, width)
     again = message.wasted if message.wasted and message.wasted > NOISE else 0
     read = max(0, (message.tokens or 0) - message.cached - again)
     cached, new, wasted = split_cells((message.cached, read, again), scale, room)
     return joined(start + bar(cached, new, wasted), right, width)
 
 
+def _is_reply(report: CacheReport, index: int) -> bool:
+    """Whether it is the reply to the last request, which no request has sent yet."""
+    message = report.messages[index]
+    return message.cached is None and index == len(report.messages) - 1 and message.role == "assistant"
+
+
 def message_words(report: CacheReport, index: int) -> list[Content]:
     """What is worth saying about a message: whether the prompt parts from what the server held here, else where."""
     parted = divergence(report)
+    if _is_reply(report, index):
+        return [content(("Written by the model.", MUTED))]
     if parted is None:
         figures = report.turns[-1].figures if report.turns else None
         if figures is None or figures.cached_tokens is None:
