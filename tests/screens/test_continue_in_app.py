@@ -27,7 +27,7 @@ async def test_the_key_goes_on_and_the_cut_one_is_a_version_beside_it(drive: Dri
         await app.until(lambda: app.path[-1].state is State.CANCELLED)
         await app.settled()
         assert app.shown == ["a story", "Once upon a time"]
-        assert "■ stopped · c continue" in app.text
+        assert "■ Stopped · c continue" in app.text
         server.on_chat(tokens(" there was."))
         await app.select(-1)
         await app.press("c")

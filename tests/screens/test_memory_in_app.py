@@ -225,7 +225,7 @@ async def test_half_a_word_never_deletes(drive: Drive) -> None:
         await app.begin("one")
         await remembered(app, "The teapot is blue.")
         await app.command("/forget tea")
-        await app.until(lambda: app.front == "ManagerScreen" or app.noticed("Nothing"))
+        await app.until(lambda: app.front == "ManagerScreen" or app.noticed("No memory has these words"))
         assert await texts(app) == ["The teapot is blue."]
 
 

@@ -294,7 +294,7 @@ async def test_a_changed_file_is_told_once_and_its_change_can_be_attached(drive:
         await app.begin()
         await app.open(home)
         await app.rest()
-        assert len([one for one in app.notices if "has changed since" in one]) == 1
+        assert len([one for one in app.notices if "lamp.md has changed" in one]) == 1
         await app.command(f"/attach {lamp}")
         await app.until(lambda: app.draft.startswith("[change of lamp.md: "))
         await app.press("ctrl+n")
@@ -329,4 +329,4 @@ async def test_the_line_the_list_and_the_screens_are_drawn_in_other_themes(
 
 def test_of_several_changed_files_the_first_is_named() -> None:
     assert changed_words(["/there/a.md", "/there/\x1b[2Jb.md"]) == (
-        "a.md and 1 other file have changed since they were attached; /attach /there/a.md appends the change.")
+        "a.md and 1 other file have changed · /attach /there/a.md sends the change")

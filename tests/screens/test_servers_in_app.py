@@ -182,7 +182,7 @@ async def test_a_server_on_the_internet_is_marked_and_asked_about_for_a_conversa
         await app.write("and this")
         await app.press("enter")
         await app.opens("ConfirmScreen")
-        assert "a server on the internet" in app.prose and "what was said there goes along" in app.prose
+        assert "a server on the internet" in app.prose and "what was said on the server before" in app.prose
         await app.press("n")
         await app.closes()
         assert cloud.posts == 0 and app.draft == "and this"

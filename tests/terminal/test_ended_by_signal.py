@@ -33,7 +33,7 @@ async def refuse(terminal: Terminal, server: ToyServer, data: Path) -> None:
     data.rename(data.with_name("elsewhere"))
     server.on_chat(tokens("Only in memory."))
     await terminal.shows("Only in memory.", "second", "\r")
-    await terminal.shows("tried again every 10 s")
+    await terminal.shows("retries every 10 s")
     await terminal.shows("and a draft", "and a draft")
 
 
