@@ -66,6 +66,11 @@ EXAMPLES: Mapping[str, str] = {
 class Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in two lines: what, and where the help is."""
 
+    @property
+    def arguments(self) -> Sequence[argparse.Action]:
+        """Its options and arguments; argparse itself shows them to nobody."""
+        return self._actions
+
     def error(self, message: str) -> NoReturn:
         if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
             message = f"{missing[1]} is missing"
@@ -76,7 +81,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
 
-def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
+def parser(arguments: Sequence[str] | None = None) -> Parser:
     """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
     top = Parser(
         prog="kvchat", parents=[common_options()],
@@ -122,7 +127,7 @@ def common_options(*, of_command: bool = False) -> Parser:
     group.add_argument("--theme", metavar="NAME", help="the theme of the app")
     group.add_argument("--incognito", action="store_true", help="write nothing: conversations end with the program")
     group.add_argument("--log", metavar="FILE", type=Path, help="log sizes and timings to FILE, never contents")
-    for option in parser._actions if of_command else ():
+    for option in parser.arguments if of_command else ():
         option.help = argparse.SUPPRESS
     return parser
 

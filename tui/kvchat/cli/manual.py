@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from kvchat import __version__
 
+if TYPE_CHECKING:
+    from kvchat.cli import Parser
 
-def manual(parser: argparse.ArgumentParser) -> str:
+
+def manual(parser: Parser) -> str:
     """The page as man reads it."""
     lines = [f'.TH KVCHAT 1 "" "kvchat {__version__}" "User Commands"', ".SH NAME",
              f"kvchat \\- {_text((parser.description or '').rstrip('.'))}", ".SH SYNOPSIS",
@@ -18,20 +22,20 @@ def manual(parser: argparse.ArgumentParser) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commands(parser: argparse.ArgumentParser, above: str) -> Iterator[str]:
-    for action in parser._actions:
+def _commands(parser: Parser, above: str) -> Iterator[str]:
+    for action in parser.arguments:
         if isinstance(action, argparse._SubParsersAction):
             words = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, inner in action.choices.items():
                 yield f".SS {_text(above)} {_text(name)}"
                 yield _text(f"{words[name][:1].upper()}{words[name][1:]}.")
-                yield from _options(inner, without={action.dest for action in parser._actions})
+                yield from _options(inner, without={action.dest for action in parser.arguments})
                 yield from _commands(inner, f"{above} {name}")
 
 
-def _options(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> Iterator[str]:
+def _options(parser: Parser, without: Collection[str] = ()) -> Iterator[str]:
     """The arguments of a command; those that every command has are told once, above."""
-    for action in parser._actions:
+    for action in parser.arguments:
         if (isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS
                 or action.dest in without):
             continue
