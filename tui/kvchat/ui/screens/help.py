@@ -25,14 +25,14 @@ RAIL = (
     ("┃", CACHED, "cached in a slot: the next request takes these tokens as they are"),
     ("╎", CACHED, "in the server's host cache or in a snapshot: brought back first"),
     ("░", EVALUATED, "cached nowhere: the next request prefills them"),
-    (" ", MUTED, "no mark: the server does not tell"),
+    (" ", MUTED, "no mark: the server does not tell, or nothing of the answer has come yet"),
 )
 """The marks left of the messages."""
 FIGURES = (
     ("hit ratio", "cached tokens / prompt tokens: how much of the prompt came from the cache"),
     ("reuse", "cached tokens / (prompt tokens − new tokens): 100 % is the physical limit"),
     ("wasted", "evaluated tokens − new tokens: work that need not have been done"),
-    ("time saved", "cached tokens / measured prefill speed"),
+    ("saved", "time saved: cached tokens / measured prefill speed"),
     ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "tokens of the prompt that the server evaluates in a second"),
     ("decode", "tokens of an answer in a second"),
@@ -43,7 +43,10 @@ FIGURES = (
     ("parked", "in the server's host cache: in memory, in no slot"),
     ("warm-up", "what was prefilled before you sent"),
     ("misses", "the causes of wasted tokens"),
-    ("planner", "how the last request was sent, and what other ways would have prefilled"),
+    ("planner", "how the last request was sent and what it prefilled, then what other ways would have"),
+    ("speed", "prefill in tokens a second, at an empty cache and behind so many tokens"),
+    ("exact", "requests of which kvchat knew the cached tokens to the token before it sent them"),
+    ("sent with", "what kvchat put in front of your text, once: the time, memories, passages, files"),
 )
 KEYS_CELLS = 23
 SLASH_CELLS = 17
@@ -142,6 +145,7 @@ def _legend() -> Iterable[Line]:
         yield Line("Cache", content((glyph * 3, GLYPHS[glyph])), "", "", words)
     for mark, glyph in sidebar_rows.GLYPHS.items():
         yield Line("Marks of conversations", content((glyph, MARK_TONES[mark])), "", "", sidebar_rows.WORDS[mark])
+    yield Line("Marks of conversations", content(("•", ACCENT)), "", "", "an answer that you have not seen")
     for glyph, tone, words in RAIL:
         yield Line("Marks beside messages", content((glyph, tone)), "", "", words)
     for name, words in FIGURES:
