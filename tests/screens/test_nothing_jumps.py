@@ -9,6 +9,7 @@ from app_kit import Drive, Driven
 
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, tokens
 
+pytestmark = pytest.mark.slow
 FRAMES = 200
 
 

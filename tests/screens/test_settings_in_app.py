@@ -30,6 +30,7 @@ async def found(app: Driven, name: str) -> None:
     await app.until(lambda: any("▌" in line and f" {name} " in line for line in app.lines))
 
 
+@pytest.mark.slow
 async def test_every_setting_is_there_with_its_words(drive: Drive, file: Path) -> None:
     async with drive(size=(128, 40)) as app:
         for option in OPTIONS:
