@@ -21,6 +21,7 @@ from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import clean
 from kvchat.ui.screens.sources import SourceScreen, SourcesScreen, TextRows, at_line
+from still import until
 
 FILE_TEXT = f"# Setup\n\n{SETUP}\n\nThe end.\n"
 PDF = "guide/tides.pdf"
@@ -164,14 +165,14 @@ async def test_a_long_text_wraps_scrolls_and_survives_a_resize(book: Library) ->
     async with source(book, block(3, where="1-400", text=text)) as shown:
         assert "  1 │ line 0 word" in shown.text
         await shown.press("end")
-        assert "400 │ line 399 word" in shown.text
+        await until(shown.app, lambda: "400 │ line 399 word" in shown.text)
         await shown.pilot.resize_terminal(120, 40)
         await shown.pilot.pause()
         await shown.press("end")
-        assert "400 │ line 399 word" in shown.text
+        await until(shown.app, lambda: "400 │ line 399 word" in shown.text)
         rows = shown.app.screen.query_one(TextRows)
         await shown.press("home", "space")
-        assert rows.scroll_offset.y > 0
+        await until(shown.app, lambda: rows.scroll_offset.y > 0)
 
 
 async def test_a_megabyte_on_one_line_opens() -> None:
