@@ -149,7 +149,7 @@ async def talk(app: Driven, server: LlamaServer, clock: Clock, folder: Path) -> 
     await person.ask("And how high is one?")
     await person.remembers()
     await app.press("f9")
-    await person.shows("context: ")
+    await person.shows("sent with: ")
 
     for number in range(6, 10):
         await person.ask(f"Question {number} about the tower. " + MORE)
