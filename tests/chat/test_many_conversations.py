@@ -76,11 +76,11 @@ def test_a_server_that_cannot_be_followed_is_not_thought_to_hold_all_that_was_ev
     for number in range(200):
         root = node(None, system_message(f"{number}"), 0.0)
         path = [root, node(root, Message(Role.USER, f"{number} " + "word " * 4000), 0.0)]
-        shared.sent(path, f"conversation {number}", 1.0)
+        shared.sent(path, 1.0)
         shared.answered(node(path[-1], Message(Role.ASSISTANT, "Yes."), 0.0), 1.0)
         paths.append(path)
-    assert shared.warmth(paths[-1], "conversation 199", 2.0).heat is Heat.WARM
-    assert shared.warmth(paths[0], "conversation 0", 2.0).heat is Heat.COLD
+    assert shared.warmth(paths[-1], 2.0).heat is Heat.WARM
+    assert shared.warmth(paths[0], 2.0).heat is Heat.COLD
 
 
 @pytest.mark.engine

@@ -382,7 +382,7 @@ class Turns:
             cache.sent(tracked, turn.slot)
         elif link.shared:
             asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
-            link.shared.sent(asked, record.id, self._ground.timestamp())
+            link.shared.sent(asked, self._ground.timestamp())
         watched = self._tracker.watched(tracked, emit)
 
         def noting(event: StreamEvent) -> None:

@@ -104,7 +104,7 @@ class SideRequests:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
             cache.sent(tracked, turn.slot)
         elif (shared := self._servers.links.of(backend).shared) is not None:
-            shared.sent(path, turn.session_id, self._ground.timestamp())
+            shared.sent(path, self._ground.timestamp())
         return await backend.chat(turn, emit)
 
     async def settled(self, kind: str, link: Link, conversation: OpenConversation,

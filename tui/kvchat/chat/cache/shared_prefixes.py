@@ -1,24 +1,28 @@
 """What is warm on a server that shares prefixes among all conversations and does not let its cache be tracked.
 
-The rule: prompts are stood for by their messages' digests and estimated lengths, so what is told here is an estimate.
+The rule: a message's digest stands for the whole prefix up to it, and its length is estimated. Finer than a message
+nothing can be told here: an estimate is off by more than the blocks that such servers keep, and none of them takes a
+state to hold from a client.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import kind_of
-from kvchat.cache.prefix_trie import PrefixTrie, TrieRules, estimated
-from kvchat.cache.tokens import Tokens
-from kvchat.cache.warmth import UNKNOWN, Warmth
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.prompt.message import Node
 
 BYTES_PER_TOKEN = 4
 ROOM = 500_000
-"""Tokens that are remembered, 4 bytes each: about what a large server's cache holds."""
+"""Tokens that are remembered: about what a large server's cache holds."""
 HELD_S = 300.0
 """After so long without use such servers may have unloaded the model (Ollama: 5 min): what is held is unknown."""
+PARTLY = 0.5
+"""A conversation of which less than this share is held is called cold."""
 
 
 class SharedPrefixes:
@@ -26,38 +30,61 @@ class SharedPrefixes:
 
     def __init__(self, server: ServerInfo) -> None:
         self.server = server
-        self._trie = PrefixTrie(TrieRules(room=ROOM, exact=False))
+        self._held: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
+        """By digest: the message's tokens, and when it was used; used last at the end."""
+        self._tokens = 0
+        """In all of them."""
         self._last = 0.0
-        self._path: Sequence[Node] = ()
-        self._owner = ""
+        self._sent: Sequence[Node] = ()
 
-    def sent(self, path: Sequence[Node], owner: str, at: float) -> None:
+    def sent(self, path: Sequence[Node], at: float) -> None:
         """A request with the messages of `path` was sent at `at` (seconds since the epoch)."""
         if kind_of(self.server.kind).keeps_one:
-            self._trie.forget()
-        self._trie.begin(_stand_in(path), owner, at)
-        self._path, self._owner, self._last = path, owner, at
+            self._forget()
+        self._sent, self._last = path, at
 
-    def read(self, path: Sequence[Node], owner: str, at: float) -> None:
+    def read(self, path: Sequence[Node], at: float) -> None:
         """The messages of `path` were read ahead."""
-        self.sent(path, owner, at)
-        self._trie.end(_stand_in(()))
+        self.sent(path, at)
+        self._hold(path, at)
 
     def answered(self, answer: Node, at: float) -> None:
         """It was answered. A report of much less reuse than was expected says that nothing else is held any more."""
         figures = answer.figures
         if figures is not None and (figures.wasted_tokens or 0) > (figures.prompt_tokens or 0) // 4:
-            self._trie.forget()
-            self._trie.begin(_stand_in(self._path), self._owner, at)
-        self._trie.end(_stand_in([answer]))
+            self._forget()
+        self._hold([*self._sent, answer], at)
         self._last = at
 
-    def warmth(self, path: Sequence[Node], owner: str, now: float) -> Warmth:
+    def warmth(self, path: Sequence[Node], now: float) -> Warmth:
         """What the server holds of a branch, as far as can be told."""
         if now - self._last > HELD_S or len(path) < 2:
             return UNKNOWN
-        return self._trie.warmth(_stand_in(path), owner)
+        held, since = 0, None
+        for node in path:
+            if (found := self._held.get(node.digest)) is None:
+                break
+            held, since = held + found[0], found[1]
+        whole = sum(map(_tokens, path))
+        if held >= whole - NOISE:
+            heat = Heat.WARM
+        else:
+            heat = Heat.PARKED if held >= PARTLY * whole else Heat.COLD
+        return Warmth(heat, held, whole - held, since)
+
+    def _forget(self) -> None:
+        self._held.clear()
+        self._tokens = 0
+
+    def _hold(self, path: Sequence[Node], at: float) -> None:
+        """The server has these messages: what was not used for longest goes, the ends of branches first."""
+        for node in reversed(path):
+            before, _ = self._held.pop(node.digest, (0, 0.0))
+            self._held[node.digest] = size, _ = _tokens(node), at
+            self._tokens += size - before
+        while self._tokens > ROOM:
+            self._tokens -= self._held.popitem(last=False)[1][0]
 
 
-def _stand_in(path: Sequence[Node]) -> Tokens:
-    return estimated((node.digest, len(node.wire) // BYTES_PER_TOKEN + 1) for node in path)
+def _tokens(node: Node) -> int:
+    return len(node.wire) // BYTES_PER_TOKEN + 1

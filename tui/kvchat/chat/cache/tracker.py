@@ -412,7 +412,7 @@ class CacheTracker:
         cache, shared = link.cache, link.shared
         path = conversation.tree.path(node_id)
         if cache is None or not cache.prompts.works:
-            return shared.warmth(path, id, self._ground.timestamp()) if shared else UNKNOWN
+            return shared.warmth(path, self._ground.timestamp()) if shared else UNKNOWN
         prefix = cache.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN

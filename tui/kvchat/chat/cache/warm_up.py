@@ -167,7 +167,7 @@ class WarmUp(ConversationObserver):
             self._ground.events.tell(WarmthChanged())
         now = self._ground.timestamp()
         if link.shared is not None and link.shared.server is info:
-            link.shared.read(path, id, now)
+            link.shared.read(path, now)
         prompt, cached = figures.prompt_tokens, figures.cached_tokens
         if prompt is not None and cached is not None and not figures.estimated:
             self._count(id, info, SpeedSample(cached, prompt, time.monotonic() - started))
