@@ -90,8 +90,7 @@ class _Model:
         self.file.add_layer_norm_rms_eps(1e-6)
         self.file.add_rope_freq_base(10000.0)
         self.file.add_file_type(1)
-        self._tokenizer(tokenizer)
-        self.file.add_chat_template(template or tokenizer.template)
+        self.tokenizer, self.template = tokenizer, template
         self.weights("token_embd.weight", len(tokenizer.tokens), WIDTH, scale=0.5, half=True)
 
     def _tokenizer(self, tokenizer: Tokenizer) -> None:
@@ -138,6 +137,9 @@ class _Model:
         self.weights(f"blk.{block}.ffn_down.weight", WIDTH, INNER)
 
     def close(self) -> None:
+        """Write it. The tokenizer comes behind the facts of the model, as in every file that llama.cpp converts."""
+        self._tokenizer(self.tokenizer)
+        self.file.add_chat_template(self.template or self.tokenizer.template)
         self.file.write_header_to_file()
         self.file.write_kv_data_to_file()
         self.file.write_tensors_to_file()

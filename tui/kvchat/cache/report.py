@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
+from kvchat.cache.kept import KeptRoom
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import Day
@@ -102,6 +103,8 @@ class CacheReport:
     """The server's cache rules as they are known, one sentence."""
     here: Ledger = field(default_factory=Ledger)
     week: Ledger = field(default_factory=Ledger)
+    kept: KeptRoom = field(default_factory=KeptRoom)
+    """The states that the person keeps, of all conversations."""
     days: tuple[Day, ...] = ()
     """The days of that week, oldest first; none without an answer in it."""
     warnings: tuple[PrefixWarning, ...] = ()

@@ -22,6 +22,7 @@ from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.branches import Branches
+from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
@@ -92,6 +93,8 @@ class ChatService:
         self.queue = MessageQueue(ground, shared)
         self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes,
                            self.queue)
+        self.kept = KeptStates(ground, shared, servers, tracker, self.routes, self.warm_up)
+        self.turns.observers.append(self.kept)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
@@ -131,7 +134,7 @@ class ChatService:
     def cache_reports(self) -> CacheReports:
         from kvchat.chat.cache.reports import CacheReports
 
-        return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
+        return CacheReports(self.ground, self.conversations, self.servers, self.tracker, self.kept)
 
     @cached_property
     def rail(self) -> Rail:
@@ -188,7 +191,7 @@ class ChatService:
 
     async def _rest(self) -> None:
         """End what is done beside the conversations, and wait until what the last answers left is known."""
-        tasks = self.warm_up.rest() | self.routes.rest()
+        tasks = self.warm_up.rest() | self.routes.rest() | self.kept.rest()
         await self.servers.rest()
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)

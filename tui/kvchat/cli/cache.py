@@ -39,6 +39,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import duration, speed
+from kvchat.text.kept import kept_words, room_words
 from kvchat.text.prompt_warnings import warning_sentence
 
 LABEL = 14
@@ -131,4 +132,8 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))
     if not report.states:
         yield "slots", "contents unknown"
+    if report.kept.states:
+        yield "kept", room_words(report.kept)
+    for kept in report.kept.states:
+        yield f"  {kept.kept.conversation[:8]}", f"{one_line(kept.title, 40)} {kept_words(kept)}"
     yield "rules", report.rules or "unknown for this server"

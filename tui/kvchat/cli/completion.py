@@ -79,6 +79,7 @@ _OF: Mapping[tuple[str, str], str] = {
     ("", "persona"): "personas",
     ("show", "id"): "conversations", ("cache", "id"): "conversations", ("export", "id"): "conversations",
     ("rename", "id"): "conversations", ("delete", "id"): "conversations", ("tag", "id"): "conversations",
+    ("keep", "id"): "conversations",
     ("config get", "name"): "settings", ("config set", "name"): "settings", ("config unset", "name"): "settings",
 }
 """The names that an argument of a command takes; those of the first are options of every command."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from kvchat.cache.kept import KEPT_MARK
 from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, tag
 from kvchat.prompt.conversation import Conversation
@@ -24,25 +25,28 @@ def run(session: Session) -> int:
     """Print them. Raises CommandError."""
     session.print_problems()
     tags, trash = session.args.tag, session.args.trash
-    found = session.look(lambda store: [c for c in store.conversations(trashed=trash) if c.turns])
+    found, kept = session.look(lambda store: (
+        [c for c in store.conversations(trashed=trash) if c.turns],
+        {kept.conversation for kept in store.kept.all()}))
     shown = having(found, tags) if tags or trash else [c for c in found if ARCHIVE not in c.tags]
     rows = [{"id": c.id, "title": c.title, "created": c.created, "updated": c.updated, "turns": c.turns,
-             "context_used": c.context_used, "tags": c.tags} for c in shown]
+             "context_used": c.context_used, "tags": c.tags, "kept": c.id in kept} for c in shown]
 
     def words() -> None:
         if not shown:
             print(_none(tags, trash, len(found)))
         else:
             print_table([(c.id[:8], day_time(c.updated), f"{c.turns} turns" if c.turns != 1 else "1 turn",
-                          _title(c)) for c in shown])
+                          _title(c, c.id in kept)) for c in shown])
 
     session.tell(rows, words)
     return 0
 
 
-def _title(conversation: Conversation) -> str:
+def _title(conversation: Conversation, kept: bool) -> str:
     mark = FAVOURITE_MARK if FAVOURITE in conversation.tags else ""
-    return " ".join(filter(None, (mark, one_line(conversation.title), in_words(conversation.tags))))
+    marks = (mark, KEPT_MARK if kept else "")
+    return " ".join(filter(None, (*marks, one_line(conversation.title), in_words(conversation.tags))))
 
 
 def _none(tags: Sequence[str], trash: bool, archived: int) -> str:

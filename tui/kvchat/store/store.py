@@ -26,6 +26,7 @@ from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
 from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
+from kvchat.store.kept import KeptRows
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
 from kvchat.store.queue import Queue
@@ -50,6 +51,7 @@ class Store:
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
         self._imports = Imports(db, self._conversations)
+        self._kept = KeptRows(db)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -94,6 +96,11 @@ class Store:
     def jobs(self) -> Jobs:
         """Work that waits."""
         return self._jobs
+
+    @property
+    def kept(self) -> KeptRows:
+        """The conversations whose state the person keeps."""
+        return self._kept
 
     @property
     def side_requests(self) -> SideRequests:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from enum import StrEnum, auto
 
 from kvchat.cache.causes.cause import Argument, Statement
+from kvchat.text.format import size
 
 
 class SnapshotProblem(StrEnum):
     """The comment names the arguments; with `given_up`, snapshots are no longer used for that model and build."""
 
     NOT_KEPT = auto()
+    OTHER_SERVER = auto()
     NO_SERVER = auto()
     NO_FOLDER = auto()
     FOLDER_UNUSABLE = auto()  # reason
@@ -22,6 +24,7 @@ class SnapshotProblem(StrEnum):
     DISK_FULL = auto()  # least: bytes that stay free
     SHORT = auto()  # size, whole: bytes, folder
     NO_ROOM = auto()
+    KEPT_FULL = auto()  # title; room: bytes; release: the title of another kept one, or empty; frees: its bytes
     # restoring
     NO_SLOT = auto()  # slot
     UNREADABLE = auto()
@@ -43,6 +46,7 @@ _INSTEAD = "the conversation is read by the server instead."
 
 _SENTENCES: dict[str, str] = {
     SnapshotProblem.NOT_KEPT: "No snapshots are kept.",
+    SnapshotProblem.OTHER_SERVER: "This server cannot save states; the built-in engine can.",
     SnapshotProblem.NO_SERVER: "No server is in use whose slots can be saved.",
     SnapshotProblem.NO_FOLDER: "The server was started without a folder for slots.",
     SnapshotProblem.FOLDER_UNUSABLE: "The folder of snapshots cannot be used: {reason}.",
@@ -52,6 +56,7 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.DISK_FULL: "No snapshot is saved: less than {least} would stay free on the disk.",
     SnapshotProblem.SHORT: "The server wrote {size:,} of {whole:,} bytes of a snapshot into {folder}: it was not kept.",
     SnapshotProblem.NO_ROOM: "The snapshot is too large to be kept.",
+    SnapshotProblem.KEPT_FULL: "Not saved anew: “{title}”. Kept states may take {room}. {remedy}",
     SnapshotProblem.NO_SLOT: "The server has no slot {slot}.",
     SnapshotProblem.UNREADABLE: f"{_OF_CONVERSATION} cannot be read; {_INSTEAD}",
     SnapshotProblem.CANNOT_READ: f"{_OF_CONVERSATION} cannot be read ({{reason}}); {_INSTEAD}",
@@ -76,6 +81,8 @@ def snapshot_sentence(problem: Statement | str | None) -> str:
     if problem is None or isinstance(problem, str):
         return problem or ""
     words = _with_sizes(dict(problem.arguments))
+    if problem.kind == SnapshotProblem.KEPT_FULL:
+        words["remedy"] = room_remedy(str(words.get("release", "")), words.get("frees"))
     try:
         sentence = _SENTENCES[problem.kind].format_map(words)
     except (KeyError, TypeError, ValueError):  # it was in a file
@@ -84,8 +91,16 @@ def snapshot_sentence(problem: Statement | str | None) -> str:
 
 
 def _with_sizes(arguments: Mapping[str, Argument]) -> dict[str, Argument]:
+    words = {name: size(value) if name in ("room", "frees") and isinstance(value, int) else value
+             for name, value in arguments.items()}
     return {name: _size(value) if name in ("needed", "most", "least") and isinstance(value, int) else value
-            for name, value in arguments.items()}
+            for name, value in words.items()}
+
+
+def room_remedy(release: str, frees: object) -> str:
+    """What makes room for a kept state: a title to release, with what it frees, and the setting."""
+    first = f"Release “{release}” ({frees}) or raise" if release else "Raise"
+    return f"{first} cache.kept_gb."
 
 
 def _size(octets: int) -> str:

@@ -100,6 +100,9 @@ ACTIONS: tuple[Action, ...] = (
            method="findbar.open"),
     Action("tree", "", "Tree of branches", "Show every branch of this conversation and go to one.", "This conversation",
            "tree", method="messages.tree"),
+    Action("keep", "", "Keep", "Keep this conversation's state on the disk, so that it is warm after every restart; a "
+           "second time releases it. With an answer selected: the state up to there.", "This conversation", "keep",
+           "off", method="conversations.keep"),
     Action("compact", "", "Compact conversation", "Replace the older turns by a summary, on a new branch. Shows the "
            "cost first.", "This conversation", "compact", method="compaction.compact"),
     Action("parameters", "ctrl+o", "Parameters", "Change temperature, max tokens and the like; nothing is prefilled "
@@ -330,7 +333,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),
              ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash."),
              ("menu", "tab", "Menu", "Show what else can be done with the conversation under the cursor: favourite, "
-              "archive, tags, export.")),
+              "keep, archive, tags, export.")),
     *_dialog("search_dialog", "In other dialogs",
              ("rank", "ctrl+r", "Order", "Order what was found by how well it fits, or newest first.")),
     *_dialog("prompt", "In other dialogs",

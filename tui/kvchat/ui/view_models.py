@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -68,9 +68,11 @@ def _is_plain(note: Statement | str) -> bool:
     return isinstance(note, Statement) and note.kind == NoteKind.LONGEST
 
 
-def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
-    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags)
+def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str],
+                 kept: Collection[str] = ()) -> list[SidebarRow]:
+    """The rows of the sidebar, in the given order. `streaming`, `kept`: the ids of conversations that are being
+    answered, and whose state the person keeps."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, c.id in kept)
             for c in conversations]
 
 

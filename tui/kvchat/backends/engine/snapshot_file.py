@@ -10,7 +10,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -74,6 +74,20 @@ class Snapshot:
                 break
             count += 1
         return count
+
+
+def kept_among(snapshots: Iterable[Snapshot], paths: Mapping[str, Sequence[str]]) -> dict[str, Snapshot]:
+    """By conversation: the snapshot with most of the messages of its path in `paths` (digests, root first) and no
+    others; of equals the one saved last."""
+    found: dict[str, Snapshot] = {}
+    for snapshot in snapshots:
+        path = paths.get(snapshot.conversation, ())
+        if not snapshot.path or snapshot.path != tuple(path[:len(snapshot.path)]):
+            continue
+        best = found.get(snapshot.conversation)
+        if best is None or (len(snapshot.path), snapshot.saved) >= (len(best.path), best.saved):
+            found[snapshot.conversation] = snapshot
+    return found
 
 
 def read_card(card: Path) -> Snapshot | None:

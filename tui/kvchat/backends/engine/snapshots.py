@@ -5,7 +5,8 @@ flipped bit for the conversation, ends on a file that is cut short, and empties 
 
 Each snapshot is two files of one random name: the server writes `.bin`, then `.json` says what is in it. Without
 the second the first counts for nothing, so a process killed in between leaves a leftover and no half snapshot, and
-several processes can share a folder. A snapshot holds what was said: the files are private, and bounded.
+several processes can share a folder. A snapshot holds what was said: the files are private, and bounded. Those that
+the person keeps have a bound of their own, and only a newer one of the same conversation takes their place.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
-from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, read_card, token_ids
+from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, kept_among, read_card, token_ids
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
@@ -52,6 +54,38 @@ class SnapshotError(Exception):
         return snapshot_sentence(self.problem)
 
 
+class Claims(Protocol):
+    """What the shelf cannot know of its snapshots. Asked in its thread, each time: another process may have changed
+    it."""
+
+    def paths(self) -> Mapping[str, Sequence[str]]:
+        """By conversation that the person keeps: the digests of the messages whose state stays, root first."""
+
+    def most_bytes(self) -> int:
+        """Bytes that the kept ones may take."""
+
+    def exists(self, conversation: str) -> bool:
+        """Whether there is such a conversation, the trash included."""
+
+    def title(self, conversation: str) -> str: ...
+
+
+class NoClaims:
+    """Nothing is kept, and nothing is known of conversations."""
+
+    def paths(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def most_bytes(self) -> int:
+        return 0
+
+    def exists(self, conversation: str) -> bool:
+        return True
+
+    def title(self, conversation: str) -> str:
+        return ""
+
+
 class SnapshotShelf:
     """The snapshots in a folder. Every method but the properties works on the disk: call it in a thread."""
 
@@ -63,6 +97,7 @@ class SnapshotShelf:
         self._least_free = least_free
         self._lock = threading.RLock()
         self._snapshots: tuple[Snapshot, ...] = ()
+        self.claims: Claims = NoClaims()
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -85,18 +120,32 @@ class SnapshotShelf:
                     card.unlink(missing_ok=True)
             self._hold(found)
             self._clear({snapshot.name for snapshot in found})
-            self._trim()
+            self._trim(self.kept())
 
     def fresh(self) -> str:
         """The name of a file for the server to write: no other will ever have it."""
         return f"kvchat-{os.urandom(8).hex()}"
 
-    def make_room(self, needed: int) -> None:
-        """Drop old snapshots until `needed` more bytes fit. Raises SnapshotError when they cannot."""
+    def kept(self) -> dict[str, Snapshot]:
+        """The snapshots that stay, by conversation."""
         with self._lock:
-            if needed > self._most_bytes:
+            return kept_among(self._snapshots, self.claims.paths())
+
+    def make_room(self, needed: int, conversation: str = "", path: Sequence[str] = ()) -> None:
+        """Drop old snapshots until `needed` more bytes fit, for a state of these messages (digests, root first). Raises
+        SnapshotError when they cannot."""
+        with self._lock:
+            paths = self.claims.paths()
+            kept = kept_among(self._snapshots, paths)
+            stays = paths.get(conversation, ())
+            if path and tuple(stays[:len(path)]) == tuple(path) and (
+                    conversation not in kept or len(path) >= len(kept[conversation].path)):
+                self._must_fit(needed, conversation, kept)
+                self._trim(kept, free=needed)
+            elif needed > self._most_bytes:
                 raise SnapshotError(said(SnapshotProblem.ABOVE_BOUND, needed=needed, most=self._most_bytes))
-            self._trim(needed)
+            else:
+                self._trim(kept, needed, free=needed)
             if self._free() - needed < self._least_free:
                 raise SnapshotError(said(SnapshotProblem.DISK_FULL, least=self._least_free))
 
@@ -112,15 +161,18 @@ class SnapshotShelf:
         now = time.time()
         snapshot = replace(snapshot, checksum=checksum(file), saved=now, used=now)
         with self._lock:
+            kept = kept_among([*self._snapshots, snapshot], self.claims.paths())
+            if kept.get(snapshot.conversation) is snapshot:
+                self._must_fit(snapshot.size, snapshot.conversation, kept)
             self._write(snapshot)
             own = [other for other in self._snapshots if other.conversation == snapshot.conversation
-                   and other.kind == snapshot.kind]
+                   and other.kind == snapshot.kind and kept.get(other.conversation) is not other]
             stale = [other for other in own if _replaces(snapshot, other)]
             branches = [other for other in own if other.conversation and other not in stale]
             for other in (*stale, *branches[MOST_BRANCHES - 1:]):
                 self._remove(other)
             self._hold([*self._snapshots, snapshot])
-            self._trim()
+            self._trim(kept)
             if snapshot not in self._snapshots:
                 raise SnapshotError(said(SnapshotProblem.NO_ROOM))
         return snapshot
@@ -169,9 +221,11 @@ class SnapshotShelf:
         _unlink(self.folder / f"{name}.bin")
 
     def tidy(self) -> None:
-        """Keep the bounds and clear leftovers away. Raises PathError and OSError."""
+        """Keep the bounds, and clear away leftovers and what conversations left that are gone. Raises PathError and
+        OSError."""
         if self.folder.is_dir():
             self.load()
+            self.drop(*(s for s in self._snapshots if s.conversation and not self.claims.exists(s.conversation)))
 
     def remove(self, conversations: Collection[str]) -> None:
         """Remove the snapshots of these conversations, and those of which it is not known whose they are: also
@@ -191,21 +245,31 @@ class SnapshotShelf:
         _unlink(self.folder / snapshot.file)
         self._hold(other for other in self._snapshots if other.name != snapshot.name)
 
-    def _trim(self, needed: int = 0) -> None:
-        """Drop the oldest until number, bytes and free disk are within bounds; none for a disk that is full of
-        other things."""
-        spare = len(self._snapshots) - self._most + bool(needed)
-        for snapshot in self._snapshots[::-1][:max(0, spare)]:
-            self._remove(snapshot)
-        while self._snapshots and self._bytes() + needed > self._most_bytes:
-            self._remove(self._snapshots[-1])
-        if self._free() + self._bytes() - needed < self._least_free:
-            return
-        while self._snapshots and self._free() - needed < self._least_free:
-            self._remove(self._snapshots[-1])
+    def _must_fit(self, size: int, conversation: str, kept: Mapping[str, Snapshot]) -> None:
+        """Raises SnapshotError where a kept state of so many bytes is too much beside the other ones."""
+        others = [snapshot for other, snapshot in kept.items() if other != conversation]
+        room = self.claims.most_bytes()
+        if sum(snapshot.size for snapshot in others) + size > room:
+            oldest = min(others, key=lambda snapshot: snapshot.used, default=None)
+            raise SnapshotError(said(
+                SnapshotProblem.KEPT_FULL, title=self.claims.title(conversation), room=room,
+                release=self.claims.title(oldest.conversation) if oldest else "", frees=oldest.size if oldest else 0))
 
-    def _bytes(self) -> int:
-        return sum(snapshot.size for snapshot in self._snapshots)
+    def _trim(self, kept: Mapping[str, Snapshot], needed: int = 0, free: int = 0) -> None:
+        """Drop the oldest that are not kept until their number and bytes are within bounds with one of `needed` bytes
+        more, and the disk with `free` more; none for a disk that is full of other things."""
+        stay = {snapshot.name for snapshot in kept.values()}
+        loose = [snapshot for snapshot in self._snapshots if snapshot.name not in stay]
+
+        def total() -> int:
+            return sum(snapshot.size for snapshot in loose)
+
+        while loose and (len(loose) + bool(needed) > self._most or total() + needed > self._most_bytes):
+            self._remove(loose.pop())
+        if self._free() + total() - free < self._least_free:
+            return
+        while loose and self._free() - free < self._least_free:
+            self._remove(loose.pop())
 
     def _free(self) -> int:
         return shutil.disk_usage(self.folder).free

@@ -73,7 +73,7 @@ class Rail:
             return _by_messages(cache, conversation.id, path)
         chosen = self._routes.options(cache, path, prefix).chosen
         if chosen.way is Way.RESTORE:
-            return Cached(self._routes.kept_tokens(cache, path), Where.STORED)
+            return Cached(self._routes.saved_tokens(cache, path), Where.STORED)
         if chosen.way is Way.DETOUR:
             return Cached(len(prefix) - chosen.tokens + len(DETOUR), Where.STORED)
         found = cache.simulator.best.predict(prefix, chosen.slot)

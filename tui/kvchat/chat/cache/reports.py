@@ -15,6 +15,7 @@ from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
+from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
@@ -28,11 +29,13 @@ from kvchat.store.stats import cache_stats
 class CacheReports:
     """Reports on the cache."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker) -> None:
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 kept: KeptStates) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
+        self._kept = kept
 
     async def report(self, id: str) -> CacheReport:
         """All that is known of the cache, seen from a conversation. Raises ChatError."""
@@ -57,7 +60,7 @@ class CacheReports:
             here=Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
-            week=week, days=days,
+            week=week, days=days, kept=await self._kept.room(),
             warnings=lint(instructions_of(path[0].text)) if path else (),
         )
 

@@ -1,24 +1,25 @@
 """The way to a prefix: how a request finds in the cache what it needs, and the snapshots that keep it there.
 
-The rule: saving happens while nobody waits; a snapshot is restored only where the simulator of the server's cache says
-that it is quicker than to prefill.
+The rule: saving happens while nobody waits (but see `kept_states`); a snapshot is restored only where the simulator of
+the server's cache says that it is quicker than to prefill.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import said
 from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.snapshots import Refused, SlotContent
+from kvchat.chat.cache.snapshots import NO_SERVER, Problem, Refused, SlotContent
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import Noticed
@@ -26,7 +27,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node
-from kvchat.text.snapshots import snapshot_sentence
+from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
@@ -46,6 +47,7 @@ class Routes(ConversationObserver):
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker) -> None:
         self._ground = ground
         self._conversations = conversations
+        self._servers = servers
         self._links = servers.links
         self._tracker = tracker
         self._saving: asyncio.Task[None] | None = None
@@ -53,7 +55,11 @@ class Routes(ConversationObserver):
         """Tokens in the last snapshot of a conversation."""
         self._unchecked: dict[str, Snapshot] = {}
         """Restored snapshots, by conversation, until a turn has shown that they work."""
-        self._links.snapshots.held = self._held
+        self.overwriting: Callable[[Backend, ServerCache, str], Awaitable[None]] = _nothing
+        """Called before a request of a conversation, which may overwrite what slots hold of others."""
+        self.keeps: Callable[[str], bool] = lambda _: False
+        """Whether the person keeps the state of a conversation."""
+        self._links.snapshots.held = self.held
         self._links.snapshots.notice = lambda problem: ground.events.tell(
             Noticed(snapshot_sentence(problem), "warning"))
         conversations.observers.append(self)
@@ -64,6 +70,7 @@ class Routes(ConversationObserver):
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
         turn, path = tracked.turn, tracked.extended
         before = turn.extended
+        await self.overwriting(backend, cache, turn.session_id)
         prefix = cache.prompts.known_prefix(before)
         if prefix is None and self._snapshot(cache, path) is not None:
             try:
@@ -106,16 +113,15 @@ class Routes(ConversationObserver):
             cache.simulator.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=cache.busy,
             restorable=self._restorable(cache, path))
 
-    def kept_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
+    def saved_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
         """Tokens of a branch that its best snapshot holds."""
         found = self._restorable(cache, path)
         return found.tokens if found is not None else 0
 
-
     def _snapshot(self, cache: ServerCache, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""
         whole = cache.simulator.best.shape.rewind is not Rewind.ANYWHERE
-        return self._links.snapshots.best_for(_digests(path), whole=whole)
+        return self._links.snapshots.best_for(digests(path), whole=whole)
 
     def _restorable(self, cache: ServerCache, path: Sequence[Node]) -> Restorable | None:
         snapshots = self._links.snapshots
@@ -126,8 +132,10 @@ class Routes(ConversationObserver):
         if found is None:
             return None
         speed = self._tracker.speed_fit() or FAST
-        kept = found.tokens if found.shared(_digests(path)) == len(found.path) else 0
-        return Restorable(kept, int(snapshots.seconds(found) / speed.alpha)) if kept else None
+        kept = found.tokens if found.shared(digests(path)) == len(found.path) else 0
+        # What the person keeps comes back wherever it holds more: a restore takes a moment whatever its size.
+        cost = 0 if self.keeps(found.conversation) else int(snapshots.seconds(found) / speed.alpha)
+        return Restorable(kept, cost) if kept else None
 
     async def prepare(self, backend: Backend, cache: ServerCache, option: Option, id: str,
                       path: Sequence[Node], prefix: Tokens) -> None:
@@ -162,12 +170,13 @@ class Routes(ConversationObserver):
             await self._links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
 
     async def deleting(self, id: str) -> None:
-        """The snapshots of a conversation go with it."""
-        await self._links.snapshots.forget([id])
+        """The snapshots of a conversation go with it; those of one that is kept when it is gone for good."""
+        if not self.keeps(id):
+            await self._links.snapshots.forget([id])
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
-    def _held(self) -> list[SlotContent]:
+    def held(self) -> list[SlotContent]:
         """What the slots hold of our conversations, for saving."""
         engine = self._links.engine
         cache, info = (engine.cache, engine.info) if engine is not None else (None, None)
@@ -176,13 +185,20 @@ class Routes(ConversationObserver):
         found = []
         for slot, state in enumerate(cache.simulator.best.slots):
             path = cache.heads.get(state.owner, ()) if state is not None else ()
-            if state is not None and path and self._is_kept(state.owner):
+            if state is not None and path and self._is_listed(state.owner):
                 found.append(SlotContent(slot, state.owner, path[-1], len(state.tokens), path))
         return found
 
-    def _is_kept(self, id: str) -> bool:
+    def _is_listed(self, id: str) -> bool:
         """Whether the conversation exists, outside the trash."""
         return self._conversations.listed(id) is not None
+
+    def why_not(self, id: str) -> Problem | None:
+        """Why the states of a conversation cannot be saved; None where they can, or its server is not known yet."""
+        link, snapshots = self._servers.link(id), self._links.snapshots
+        if link.info is None:
+            return snapshots.why_not if snapshots.why_not != NO_SERVER else None
+        return snapshots.why_not if link.connector.runs_engine else said(SnapshotProblem.OTHER_SERVER)
 
     def save_soon(self) -> None:
         """Save the conversation used last, when nothing has been asked for a while."""
@@ -201,17 +217,24 @@ class Routes(ConversationObserver):
     async def _save_when_idle(self) -> None:
         await asyncio.sleep(IDLE_S)
         engine = self._links.engine
-        for held in self._held() if engine is not None else ():
+        for held in self.held() if engine is not None else ():
             if engine is not None and held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
                 await engine.lane.in_spare_time(self._save(engine, held))
 
     async def _save(self, engine: Link, held: SlotContent) -> None:
-        backend = await engine.connector.ready()
+        await self.save(await engine.connector.ready(), held)
+
+    async def save(self, backend: Backend, held: SlotContent) -> None:
+        """Save what a slot holds. The caller has the lane."""
         saved = await self._links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
                                                  path=held.path)
         if saved is not None:
             self._saved[held.conversation] = saved.snapshot.tokens
 
 
-def _digests(path: Sequence[Node]) -> tuple[str, ...]:
+async def _nothing(_backend: Backend, _cache: ServerCache, _id: str) -> None:
+    return
+
+
+def digests(path: Sequence[Node]) -> tuple[str, ...]:
     return tuple(node.digest.hex() for node in path)

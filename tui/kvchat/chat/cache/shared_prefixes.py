@@ -66,10 +66,7 @@ class SharedPrefixes:
                 break
             held, since = held + found[0], found[1]
         whole = sum(map(_tokens, path))
-        if held >= whole - NOISE:
-            heat = Heat.WARM
-        else:
-            heat = Heat.PARKED if held >= PARTLY * whole else Heat.COLD
+        heat = Heat.WARM if held >= whole - NOISE else Heat.PARKED if held >= PARTLY * whole else Heat.COLD
         return Warmth(heat, held, whole - held, since)
 
     def _forget(self) -> None:

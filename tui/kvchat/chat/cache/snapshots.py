@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 from kvchat.backends.dialect import NOT_SUPPORTED, Backend, ServerInfo, SlotFile
 from kvchat.backends.engine.cache_kind import CacheKind, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
+from kvchat.backends.engine.snapshots import Claims, SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdict, Verdicts
 from kvchat.backends.transport import unskippable
 from kvchat.cache.causes.cause import Argument, Statement, said
@@ -185,6 +185,25 @@ class Snapshots:
                 best, rank = snapshot, (shared, -others)
         return best
 
+    def claim(self, claims: Claims) -> None:
+        """What the person keeps, and which conversations there are, is asked of `claims`."""
+        if self._shelf is not None:
+            self._shelf.claims = claims
+
+    async def kept(self) -> dict[str, Snapshot]:
+        """The snapshots that the person keeps, by conversation, for whatever server they are."""
+        shelf = self._shelf
+        if shelf is None:
+            return {}
+        async with self._busy:
+            await self._filed(shelf.tidy, None)
+            return await self._filed(shelf.kept, dict[str, Snapshot]())
+
+    def has(self, held: SlotContent) -> bool:
+        """Whether this is saved for the server in use."""
+        return any(snapshot.digest == held.digest and snapshot.tokens >= held.tokens
+                   for snapshot in self.known(held.conversation))
+
     def seconds(self, snapshot: Snapshot) -> float:
         """What restoring it takes, by the restore before; a guess before the first."""
         return snapshot.size / self._speed
@@ -225,7 +244,7 @@ class Snapshots:
                 if touched is not None:
                     return Saved(touched, 0.0)
             needed = int(held.tokens * max((s.size / s.tokens for s in self.usable() if s.tokens), default=0.0))
-            if await self._filed(lambda: shelf.make_room(needed), False) is False:
+            if await self._filed(lambda: shelf.make_room(needed, held.conversation, held.path), False) is False:
                 return None
             return await self._written(shelf, kind, backend, held, seconds)
 

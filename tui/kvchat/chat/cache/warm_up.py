@@ -144,6 +144,13 @@ class WarmUp(ConversationObserver):
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
             await link.lane.in_spare_time(self._prefill(backend, cache, id, path, prefix, chosen))
 
+    async def prefill_now(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
+                          ) -> None:
+        """Have a slot hold just this branch of a conversation, `prefix` as the server has it, however little of it is
+        missing. Whoever calls has the lane. Raises BackendError."""
+        await self._prefill(backend, cache, id, path, prefix,
+                            self._routes.plan(cache, path, prefix, idle=True).chosen)
+
     async def _warm_untracked(self, link: Link, backend: PrefillAccess, conversation: OpenConversation) -> None:
         """Have a server read a conversation whose cache cannot be tracked: where it holds it already, that costs a
         token."""
@@ -190,6 +197,7 @@ class WarmUp(ConversationObserver):
     async def _prefill(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
                        chosen: Option) -> None:
         """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
+        await self._routes.overwriting(backend, cache, id)
         await self._routes.prepare(backend, cache, chosen, id, path, prefix)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())

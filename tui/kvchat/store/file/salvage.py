@@ -170,6 +170,7 @@ _LATER = ("", 0, 1, "", "off")
 _REAL = ("created", "updated", "trashed")
 _SHAPES = {
     (3, True): ("tag", "itt"),
+    (4, True): ("kept", "ittr"),
     (5, True): ("collection", "ittrR"),
     (7, True): ("queued", "ittttrr"),
     (9, True): ("cell", "ittrtttit"),
@@ -273,6 +274,8 @@ def _is_ours(table: str, values: Sequence[Value]) -> bool:
             return all(_ID.fullmatch(str(value)) for value in values[1:3])
         case "tag":
             return bool(_ID.fullmatch(str(values[1])))
+        case "kept":
+            return all(_ID.fullmatch(str(value)) for value in (values[1], values[2] or values[1]))
         case "entry":
             return bool(_ENTRY_ID.fullmatch(str(values[1])))
         case "collection":
@@ -341,7 +344,8 @@ def _mend(connection: sqlite3.Connection) -> int:
     connection.execute(_ENTRIES_OF_CHANGES)
     missing = _mend_tree(connection)
     missing += _restore_conversations(connection)
-    connection.execute("DELETE FROM tag WHERE conversation NOT IN (SELECT id FROM conversation)")
+    for table in ("tag", "kept"):
+        connection.execute(f"DELETE FROM {table} WHERE conversation NOT IN (SELECT id FROM conversation)")
     return missing
 
 

@@ -250,8 +250,18 @@ def _queue(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX queued_conversation ON queued(conversation)")
 
 
+def _kept(db: sqlite3.Connection) -> None:
+    """The conversations whose state the person keeps, and up to which message; empty: the last."""
+    db.execute("""CREATE TABLE kept(
+        seq INTEGER PRIMARY KEY,
+        conversation TEXT NOT NULL UNIQUE REFERENCES conversation(id)
+            ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+        node TEXT NOT NULL,
+        created REAL NOT NULL)""")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _kept]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -264,6 +274,7 @@ _NEW_TABLES = (
     set[str](),
     {"tag"},
     {"queued"},
+    {"kept"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
+from kvchat.text.kept import KEPT, KEPT_HERE, RELEASED, kept_short
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
@@ -111,9 +112,10 @@ class ConversationController:
 
         query, at, row = "", self.workspace.open_id, 0
         while True:
+            kept = {state.kept.conversation: kept_short(state) for state in (await self._service.kept.room()).states}
             picker = ConversationPicker(
                 self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, query=query, at=at,
-                row=row, now=self.workspace.now())
+                row=row, now=self.workspace.now(), kept=kept)
             match await self.workspace.ask(picker):
                 case ("open", str(id)):
                     return await self.open(id)
@@ -153,6 +155,15 @@ class ConversationController:
     async def favourite(self, id: str = "") -> None:
         """Have a conversation, else the open one, stand first in the list, or no longer."""
         await self._toggle(id, FAVOURITE, "Favourite: first in the list.", "No longer a favourite.")
+
+    async def keep(self, argument: str = "", id: str = "") -> None:
+        """Keep the state of a conversation, else that of the open one, up to the selected answer if there is one; or
+        keep it no longer, for `off` and the second time."""
+        node = "" if id else self._transcript.selected or ""
+        id, states = id or self.workspace.conversation.id, self._service.kept
+        if await self.workspace.attempt(states.release(id) if argument == "off" else states.switch(id, node)):
+            now = states.all().get(id)
+            self.workspace.say(RELEASED if now is None else KEPT_HERE if now.node else KEPT)
 
     async def archive(self, id: str = "") -> None:
         """Take a conversation, else the open one, out of the list, or back into it."""
@@ -296,6 +307,7 @@ class ConversationController:
         favourite, archived = FAVOURITE in record.tags, ARCHIVE in record.tags
         choices = [("o", "Open", "open"), ("r", "Rename", "rename"),
                    ("f", "No longer a favourite" if favourite else "Favourite", "favourite"),
+                   ("k", "No longer kept" if id in self._service.kept.all() else "Keep", "keep"),
                    ("a", "Back into the list" if archived else "Archive", "archive"), ("t", "Tags", "tags"),
                    ("e", "Export", "export"), ("d", "Delete", "delete")]
         match await self.workspace.ask(ConfirmScreen(record.title, [], choices)):
@@ -306,6 +318,8 @@ class ConversationController:
                 await self._rename(id)
             case "favourite":
                 await self.favourite(id)
+            case "keep":
+                await self.keep(id=id)
             case "archive":
                 await self.archive(id)
             case "tags":

@@ -77,7 +77,8 @@ class ConversationView:
     # -- the list
 
     def show_list(self) -> None:
-        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming()))
+        self._sidebar.set_rows(sidebar_rows(
+            self._conversations.shown(), self._conversations.streaming(), self._service.kept.all()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 

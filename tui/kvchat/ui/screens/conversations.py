@@ -7,8 +7,9 @@ answer to an older query is never shown.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from textual import on, work
@@ -18,6 +19,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from kvchat.cache.kept import KEPT_MARK
 from kvchat.prompt.conversation import Conversation, SearchHit
 from kvchat.prompt.message import Role
 from kvchat.prompt.tags import (
@@ -55,9 +57,9 @@ class ConversationPicker(ListModal[Picked]):
 
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
                  mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "", at: str | None = None,
-                 row: int = 0, now: datetime | None = None) -> None:
-        """`mark` tells the mark of the conversation with this id. The cursor begins on `at` (None: the open one), else
-        in this `row`."""
+                 row: int = 0, now: datetime | None = None, kept: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`mark` tells the mark of the conversation with this id. `kept`: by id, what is saved of those that are kept.
+        The cursor begins on `at` (None: the open one), else in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
         self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.rename", "rename"),
@@ -75,6 +77,7 @@ class ConversationPicker(ListModal[Picked]):
         self.row = row
         """Where the cursor begins, and where it stood when it was said what to do."""
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
+        self._states = kept
         self._kept: list[int] = []
 
     def body(self) -> Iterable[Widget]:
@@ -117,12 +120,14 @@ class ConversationPicker(ListModal[Picked]):
         turns = counted(conversation.turns, "turn") if conversation.turns else "empty"
         right = content((f"{turns:>11}" if width >= 60 else "", MUTED),
                         (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
+        kept = self._states.get(conversation.id, "")
         star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in conversation.tags else "")
         title = star + highlighted(content(shown(conversation.title, width)), self._words)
         state = "open" if conversation.id == self._current else "new answer" if conversation.unread else ""
         archived = "  archived" if ARCHIVE in conversation.tags else ""
         tags = fit(in_words(conversation.tags), width // 4)
-        tail = content((f"  {state}" if state else "", ACCENT), (archived, MUTED), (f"  {tags}" if tags else "", MUTED))
+        tail = content((f"  {state}" if state else "", ACCENT), (archived, MUTED),
+                       (f"  {KEPT_MARK} {kept}" if kept else "", MUTED), (f"  {tags}" if tags else "", MUTED))
         room = max(0, width - right.cell_length - 4 - tail.cell_length)
         left = content((GLYPHS[mark], MARK_TONES[mark]), " ") + title.truncate(room, ellipsis=True) + tail
         return joined(left, right, width)

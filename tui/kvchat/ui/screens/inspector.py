@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE, Totals, TurnFigures
 from kvchat.cache.causes.cause import Divergence
+from kvchat.cache.kept import KEPT_MARK, KeptRoom
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.errors import ChatError
@@ -45,6 +46,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import UNKNOWN, count, counted, duration, percent, short_day
+from kvchat.text.kept import kept_words, room_words
 from kvchat.text.prompt_warnings import warning_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
@@ -326,6 +328,7 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
+    lines += _kept(report.kept, width)
     lines += _told("rules", report.rules or "unknown for this server", width)
     for name, words in _about(servers):
         lines += _told(name, words, width)
@@ -368,6 +371,15 @@ def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Con
         glyph = content(("◐ ", WASTED) if parked else ("● ", CACHED))
         words = held_words(state, now, shown(state.owner, TITLE))
         yield content((f"{one_line(state.where, LABEL - 2):<{LABEL}}", MUTED)) + glyph + content(words)
+
+
+def _kept(room: KeptRoom, width: int) -> Iterable[Content]:
+    """The states that the person keeps, and the room that they take."""
+    if room.states:
+        yield from _told("kept", room_words(room), width)
+    for state in room.states:
+        yield content((" " * LABEL, MUTED), (f"{KEPT_MARK} ", CACHED),
+                      f"{shown(state.title, TITLE)} {kept_words(state)}{' · in the trash' if state.trashed else ''}")
 
 
 def _about(servers: Servers) -> list[tuple[str, str]]:

@@ -21,6 +21,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
 
+from kvchat.cache.kept import KEPT_MARK
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.ui import actions
@@ -235,14 +236,14 @@ class Sidebar(ScrollView, can_focus=True):
         mark = mark_of(row, warmth)
         glyph = FRAMES[self._frame % len(FRAMES)] if row.streaming else GLYPHS[mark]
         number = number_of(row, warmth)
-        tail = (" •" if row.unread else "")
-        room = width - 4 - len(tail) - (cell_len(number) + 1 if number else 0)
+        kept, tail = f" {KEPT_MARK}" if row.kept else "", " •" if row.unread else ""
+        room = width - 4 - len(kept) - len(tail) - (cell_len(number) + 1 if number else 0)
         title = fit(one_line(row.title, 4 * max(width, 1)), room)
         gap = " " * (room - cell_len(title) + (1 if number else 0))
         over = self._overlay(index)
         strip = self._strip([
             (" ", over), (glyph, mark), (" ", over),
-            (title, "unread" if row.unread else "title"), (tail, "dot"),
+            (title, "unread" if row.unread else "title"), (kept, "number"), (tail, "dot"),
             (gap, over), (number, "number"),
         ], width, over)
         letters = [letter] if (letter := self._letters.get(row.id)) is not None else []

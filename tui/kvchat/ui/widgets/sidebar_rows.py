@@ -39,6 +39,7 @@ class SidebarRow:
     streaming: bool = False
     unread: bool = False
     favourite: bool = False
+    kept: bool = False
 
 
 def mark_of(row: SidebarRow, warmth: Warmth) -> Mark:
@@ -55,7 +56,8 @@ def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
     """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and whether it is unread."""
     known = not row.streaming and warmth.heat is not Heat.UNKNOWN
     words = warmth_words(warmth, now) if known else WORDS[mark_of(row, warmth)]
-    return words + ("; there is an unread answer" if row.unread else "")
+    return words + (
+        "; kept" if row.kept else "") + ("; there is an unread answer" if row.unread else "")
 
 
 FAVOURITES = "★ Favourites"

@@ -1,0 +1,332 @@
+"""Kept states: conversations, or branches of them, whose state the person wants to stay.
+
+The rule: what is kept is a row of the store, and its snapshot is protected by that row alone. It is saved while the
+server is idle, again after every turn where it follows the conversation, and never dropped to make room: where there is
+none, the person is told what to release. Only a request that would overwrite it before it is saved waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from kvchat.backends.dialect import Backend, BackendError
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.kept import Kept, KeptRoom, KeptState
+from kvchat.cache.llamacpp.cache_config import Rewind
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.cache.routes import Routes, digests
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.snapshots import SlotContent
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import REST_S, WarmUp
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ConversationChanged, ConversationsChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node, Role, State
+from kvchat.store import StoreError
+from kvchat.text.kept import (
+    INCOGNITO,
+    NO_ANSWER,
+    NOT_SAVED_HERE,
+    NOTHING_SAID,
+    room_problem,
+)
+from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+
+GB = 1_000_000_000
+SPARE_S = 2.0
+"""Saving kept states in front of a request takes no longer than this."""
+SPARE_TOKENS = 64
+"""So many may be prefilled for it."""
+
+log = logging.getLogger(__name__)
+
+
+class KeptStates(ConversationObserver):
+    """Keeps and releases them, saves them, and tells the shelf of snapshots which ones they are."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 routes: Routes, warm_up: WarmUp) -> None:
+        self._ground = ground
+        self._store = ground.store
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
+        self._warm_up = warm_up
+        self._snapshots = servers.links.snapshots
+        self._saving: dict[str, asyncio.Task[None]] = {}
+        """By conversation."""
+        self._paths: Mapping[str, Sequence[str]] = {}
+        self._snapshots.claim(self)
+        routes.overwriting, routes.keeps = self._spare, lambda id: id in self.all()
+        conversations.observers.append(self)
+
+    # -- what is kept -------------------------------------------------------------------------------------------------
+
+    def all(self) -> dict[str, Kept]:
+        """What is kept, by conversation, the oldest first."""
+        try:
+            return {kept.conversation: kept for kept in self._store.kept.all()}
+        except StoreError:
+            return {}
+
+    async def room(self) -> KeptRoom:
+        """What is kept, with what is saved of it and the room that it takes."""
+        rows, saved, paths = self.all(), await self._snapshots.kept(), self.paths()
+        found = []
+        for id, kept in rows.items():
+            record, snapshot, path = self._store.known(id), saved.get(id), paths.get(id, ())
+            found.append(KeptState(
+                kept, record.title if record is not None else "", record is not None and record.trashed is not None,
+                snapshot.tokens if snapshot else None, snapshot.size if snapshot else None,
+                snapshot is not None and len(snapshot.path) == len(path)))
+        return KeptRoom(tuple(found), self.most_bytes())
+
+    async def keep(self, id: str, node: str = "") -> None:
+        """Keep the state of a conversation, as it goes on; or that up to the turn of the message `node`, unless that is
+        the last one. Raises ChatError."""
+        conversation = self._conversations.load(id)
+        if self._ground.incognito:
+            raise ChatError(INCOGNITO)
+        if conversation.record.turns == 0:
+            raise ChatError(NOTHING_SAID)
+        if why := self._routes.why_not(id):
+            known = isinstance(why, str) or why.kind != SnapshotProblem.NOT_KEPT
+            raise ChatError(snapshot_sentence(why) if known else NOT_SAVED_HERE)
+        node = _end_of_turn(conversation, node) if node else ""
+        await self._must_fit(conversation)
+        kept = Kept(id, node, self._ground.timestamp())
+        try:
+            await self._ground.keeper.call(lambda: self._store.kept.put(kept))
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+        self._changed(id)
+        self._save_soon(id, prefills=True)
+
+    async def switch(self, id: str, node: str = "") -> None:
+        """Keep it, or no longer where just that is kept. Raises ChatError."""
+        now = self.all().get(id)
+        if now is not None and (not node or _end_of_turn(self._conversations.load(id), node) == now.node):
+            await self.release(id)
+        else:
+            await self.keep(id, node)
+
+    async def release(self, id: str) -> None:
+        """Keep it no longer: its state is a snapshot like any other again. Raises ChatError."""
+        if (task := self._saving.pop(id, None)) is not None:
+            task.cancel()
+        try:
+            await self._ground.keeper.call(lambda: self._store.kept.remove(id))
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+        await self._snapshots.tidy()
+        if (record := self._store.known(id)) is None or record.trashed is not None:
+            await self._snapshots.forget([id])
+        self._changed(id)
+
+    async def _must_fit(self, conversation: OpenConversation) -> None:
+        """Raises ChatError where the kept states have no room for one of this conversation, by what the others take
+        for a token."""
+        room, id = await self.room(), conversation.id
+        known = self._snapshots.usable()
+        each = max((snapshot.size / snapshot.tokens for snapshot in known if snapshot.tokens), default=0.0)
+        own = max((snapshot.size for snapshot in known if snapshot.conversation == id), default=0)
+        needed = max(own, int(each * (conversation.record.context_used or 0)), 1)
+        others = [state for state in room.states if state.kept.conversation != id]
+        if sum(state.size or 0 for state in others) + needed > room.most:
+            raise ChatError(room_problem(room.most, max(others, key=lambda state: state.size or 0, default=None)))
+
+    def _changed(self, id: str) -> None:
+        self._ground.events.tell(ConversationsChanged())
+        self._ground.events.tell(ConversationChanged(id))
+
+    # -- as the claims on the shelf, whose thread asks -----------------------------------------------------------------
+
+    def paths(self) -> Mapping[str, Sequence[str]]:
+        """By conversation: the digests of the messages whose state stays, root first; the last known ones where the
+        store cannot be read."""
+        try:
+            self._paths = self._store.kept.paths()
+        except StoreError:
+            pass
+        return self._paths
+
+    def most_bytes(self) -> int:
+        return GB * self._ground.settings.cache.kept_gb
+
+    def exists(self, conversation: str) -> bool:
+        try:
+            return self._store.known(conversation) is not None
+        except StoreError:
+            return True
+
+    def title(self, conversation: str) -> str:
+        try:
+            record = self._store.known(conversation)
+        except StoreError:
+            record = None
+        return record.title if record is not None else ""
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
+        """A kept conversation goes on: so does its state."""
+        self._follow(conversation.id)
+
+    def opened(self, id: str, before: str) -> None:
+        """What is kept and was not saved yet is saved when the server has it: it may be warmed up now."""
+        self._follow(id, looked_at=True)
+
+    def _follow(self, id: str, *, looked_at: bool = False) -> None:
+        if id not in self._saving and (kept := self.all().get(id)) is not None:
+            self._save_soon(id, prefills=looked_at and bool(kept.node), rests=looked_at)
+
+    def _save_soon(self, id: str, *, prefills: bool, rests: bool = False) -> None:
+        """Save it when its server is idle. `prefills`: also where no slot holds it; else only what its settled form
+        lacks there. `rests`: when it was looked at for a while, and is warmed up."""
+        if (task := self._saving.pop(id, None)) is not None:
+            task.cancel()
+        self._saving[id] = task = asyncio.create_task(self._save(id, prefills, rests))
+        task.add_done_callback(lambda task: self._done(id, task))
+
+    def _done(self, id: str, task: asyncio.Task[None]) -> None:
+        if self._saving.get(id) is task:
+            del self._saving[id]
+
+    def rest(self) -> set[asyncio.Task[None]]:
+        """Save no more; the tasks that are ended by that."""
+        tasks = {*self._saving.values()}
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    async def settled(self) -> None:
+        """Return when nothing waits to be saved."""
+        while self._saving:
+            await asyncio.wait(self._saving.values())
+
+    async def _save(self, id: str, prefills: bool, rests: bool) -> None:
+        try:
+            if rests:
+                await asyncio.sleep(REST_S)
+                await self._warm_up.ended()
+            while not await self._saved(id, prefills):
+                pass
+        except (BackendError, StoreError) as error:
+            log.info("a kept state was not saved: %s", error)
+        except Exception:
+            log.exception("a kept state was not saved")
+
+    async def _saved(self, id: str, prefills: bool) -> bool:
+        """Try once; whether there is nothing to do any more."""
+        link = self._servers.link(id)
+        await link.lane.freed()
+        kept, connector = self.all().get(id), link.connector
+        if kept is None or connector.connection.phase != "ready" or self._routes.why_not(id):
+            return True
+        conversation = self._conversations.load(id)
+        path = conversation.path()
+        if kept.node:
+            if kept.node not in conversation.tree:
+                return True
+            path = conversation.tree.path(kept.node)
+        if path[-1].state is State.STREAMING or self._snapshots.has(SlotContent(0, id, path[-1].digest.hex())):
+            return True
+        backend = await connector.ready()
+        cache = await self._tracker.cache_of(backend)
+        if cache is None:
+            return True
+        await cache.settled()
+        prefix = await cache.prompts.prefix(self._tracker.turn_after(conversation, path))
+        if not prefix:
+            return True
+        held = self._held(cache, id, path, prefix)
+        if held is None:
+            owns = any(state is not None and state.owner == id for state in cache.simulator.best.slots)
+            if not prefills and (kept.node or not owns):
+                return True
+            if kept.node and not await self._save_head(link, backend, id):
+                return False
+            if not await link.lane.in_spare_time(self._warm_up.prefill_now(backend, cache, id, path, prefix)):
+                return False
+            held = self._held(cache, id, path, prefix)
+        if held is None or self._snapshots.has(held):
+            return True
+        done = await link.lane.in_spare_time(self._routes.save(backend, held))
+        if done:
+            self._changed(id)
+            looked_at = self._conversations.looked_at
+            if looked_at and (kept.node or looked_at != id):
+                self._warm_up.soon(looked_at)  # another branch has the slot now
+        return done
+
+    def _held(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens) -> SlotContent | None:
+        """The slot that holds just this branch of a conversation, of which every prompt begins with `prefix`, in a form
+        from which it can go on after it was restored."""
+        simulator, branch = cache.simulator.best, digests(path)
+        found = simulator.predict(prefix)
+        state = simulator.slots[found.slot]
+        if found.source != "slot" or len(prefix) - 1 - found.cached > NOISE or state is None or state.owner != id or (
+                cache.heads.get(id) != branch):
+            return None
+        if simulator.shape.rewind is Rewind.WINDOW and len(state.tokens) < len(prefix):
+            return None  # a file has the window alone: the server goes on from a checkpoint, made by a prefill
+        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch)
+
+    async def _spare(self, backend: Backend, cache: ServerCache, id: str) -> None:
+        """Save the kept states of other conversations than `id` that its request may overwrite."""
+        engine = self._servers.links.engine
+        if engine is None or engine.cache is not cache or self._snapshots.why_not:
+            return
+        others = [held for held in self._routes.held() if held.conversation not in ("", id)]
+        kept = self.all() if others else {}
+        for held in others:
+            if held.conversation in kept and not kept[held.conversation].node and not self._snapshots.has(held):
+                try:
+                    async with asyncio.timeout(SPARE_S):
+                        await self._save_now(backend, cache, held.conversation)
+                except TimeoutError:
+                    return
+
+    async def _save_now(self, backend: Backend, cache: ServerCache, id: str) -> None:
+        """Save what a slot holds of a conversation where little is missing of its settled form. Whoever calls has the
+        lane."""
+        conversation = self._conversations.load(id)
+        path = conversation.path()
+        prefix = cache.prompts.known_prefix(self._tracker.turn_after(conversation, path))
+        if not prefix or digests(path) != cache.heads.get(id):
+            return
+        if self._held(cache, id, path, prefix) is None:
+            found = cache.simulator.best.predict(prefix)
+            if found.source != "slot" or len(prefix) - found.cached > SPARE_TOKENS:
+                return
+            await self._warm_up.prefill_now(backend, cache, id, path, prefix)
+        if (held := self._held(cache, id, path, prefix)) is not None:
+            await self._routes.save(backend, held)
+
+    async def _save_head(self, link: Link, backend: Backend, id: str) -> bool:
+        """Save what a slot holds of a conversation before another branch of it is prefilled there; whether that came
+        to its end."""
+        held = next((held for held in self._routes.held() if held.conversation == id), None)
+        if held is None or self._snapshots.has(held):
+            return True
+        return await link.lane.in_spare_time(self._routes.save(backend, held))
+
+
+def _end_of_turn(conversation: OpenConversation, node: str) -> str:
+    """The answer of the turn that a message belongs to; empty for the last one. Raises ChatError."""
+    tree, path = conversation.tree, {one.id for one in conversation.path()}
+    question, answer = tree.turn_of(node)
+    if answer is None:
+        answers = [child for child in tree.children(question.id) if child.role is Role.ASSISTANT]
+        answer = next((one for one in answers if one.id in path), answers[-1] if answers else None)
+    if answer is None or answer.state is State.STREAMING:
+        raise ChatError(NO_ANSWER)
+    return "" if answer.id == conversation.record.head else answer.id
