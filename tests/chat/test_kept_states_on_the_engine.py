@@ -12,6 +12,7 @@ import pytest
 from service_play import Play, text
 
 from engine_fixture import small_model
+from kvchat.cache.kept import Kept
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.engine
 
 FULL = bool(os.environ.get("KVCHAT_FULL"))
 SWITCHES, RESTARTS, CONVERSATIONS = (200, 2, 20) if FULL else (24, 1, 6)
-KEPT = 3
+MARKED = 3
 NOISE = 8
 
 
@@ -69,7 +70,7 @@ async def test_kept_conversations_begin_with_what_is_new_after_switches_and_rest
     try:
         ids = [(await play.service.new_conversations.create(text(chance, [120]), reuse=False)).id
                for _ in range(CONVERSATIONS)]
-        kept = ids[1:1 + KEPT]
+        kept = ids[1:1 + MARKED]
         for id in ids:
             await play.service.conversations.open(id)
             await play.say(id, text(chance, [60, 200]))
@@ -91,7 +92,7 @@ async def test_kept_conversations_begin_with_what_is_new_after_switches_and_rest
             (beyond if here in kept else others).append(over)
             room = await play.service.kept.room()
             largest = max(largest, on_disk(tmp_path / "snapshots"))
-            assert len(room.states) == KEPT and room.size <= room.most
+            assert len(room.states) == MARKED and room.size <= room.most
         await play.service.kept.settled()
         room = await play.service.kept.room()
         assert all(state.complete for state in room.states), room
@@ -100,5 +101,84 @@ async def test_kept_conversations_begin_with_what_is_new_after_switches_and_rest
               f"exact {play.cache.exact}/{play.cache.predictions}")
         assert max(beyond) <= NOISE, beyond
         assert {file.stat().st_mode & 0o777 for file in (tmp_path / "snapshots").iterdir()} == {0o600}
+    finally:
+        await play.service.aclose()
+
+
+async def said(play: Play, id: str, *texts: str) -> list[int]:
+    """Ask these; the tokens that each turn evaluated beyond what was new."""
+    await play.service.conversations.open(id)
+    found = [await play.say(id, one) for one in texts]
+    return [(one.evaluated_tokens or 0) - (one.new_tokens or 0) for one in found]
+
+
+LONG = " ".join(f"river {number}" for number in range(120))
+
+
+@pytest.mark.parametrize("model", ["sliding", "hybrid"], indirect=True)
+async def test_a_kept_answer_stays_while_the_conversation_goes_on_and_a_branch_begins_there(begin) -> None:
+    play = await begin()
+    try:
+        id = (await play.service.new_conversations.create("Answer.", reuse=False)).id
+        other = (await play.service.new_conversations.create("Do not answer.", reuse=False)).id
+        await said(play, id, LONG)
+        at = play.service.conversations.load(id).record.head
+        await said(play, id, "and then?")
+        await play.service.kept.keep(id, at)
+        await play.service.kept.settled()
+        (state,) = (await play.service.kept.room()).states
+        assert state.kept.node == at and state.complete
+        await said(play, id, "and after that?", "and then?")
+        await said(play, other, LONG)
+        assert (await play.service.kept.room()).states == (state,)
+        fork = await play.service.branches.fork(id, at)
+        play.service.conversations.looked_at = fork.id
+        assert (await said(play, fork.id, "another way?"))[0] <= NOISE
+    finally:
+        await play.service.aclose()
+
+
+@pytest.mark.parametrize("model", ["dense"], indirect=True)
+async def test_it_is_kept_before_the_next_request_overwrites_it_and_gone_when_it_is_gone_for_good(
+        begin, tmp_path: Path) -> None:
+    play = await begin()
+    service = play.service
+    try:
+        id = (await service.new_conversations.create("Answer.", reuse=False)).id
+        other = (await service.new_conversations.create("Do not answer.", reuse=False)).id
+        await said(play, id, LONG)
+        await service.kept.keep(id)
+        await service.kept.settled()
+        service.kept._follow = lambda *_, **__: None  # nothing is saved in spare time
+        await said(play, id, "and then?")
+        assert not (await service.kept.room()).states[0].complete
+        await said(play, other, LONG)
+        (state,) = (await service.kept.room()).states
+        assert state.complete and state.size == on_disk(tmp_path / "snapshots")
+        assert (await said(play, id, "and after that?"))[0] <= NOISE
+        await service.conversations.delete(id)
+        await service.housekeeping()
+        assert (await service.kept.room()).states and on_disk(tmp_path / "snapshots")
+        service.store.purge_trash(service.ground.timestamp() + 1)
+        await service.housekeeping()
+        assert not (await service.kept.room()).states and not on_disk(tmp_path / "snapshots")
+    finally:
+        await service.aclose()
+
+
+@pytest.mark.parametrize("model", ["dense"], indirect=True)
+async def test_what_was_kept_from_the_command_line_is_saved_when_it_was_warmed_up(begin) -> None:
+    play = await begin()
+    try:
+        id = (await play.service.new_conversations.create("Answer.", reuse=False)).id
+        other = (await play.service.new_conversations.create("Do not answer.", reuse=False)).id
+        await said(play, id, LONG)
+        await said(play, other, LONG)
+        play.service.store.kept.put(Kept(id, "", 1.0))
+        assert not (await play.service.kept.room()).states[0].complete
+        play.service.warm_up.enabled = True
+        await play.service.conversations.open(id)
+        await play.service.kept.settled()
+        assert (await play.service.kept.room()).states[0].complete
     finally:
         await play.service.aclose()

@@ -1,0 +1,80 @@
+"""Which states are kept: one row for a conversation, that goes with it, survives an upgrade and a damaged file."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from damaging import check_sound, open_damaged
+from test_store_collections import OLD, old_database
+
+from kvchat.cache.kept import Kept
+from kvchat.store import Store
+
+
+def digests(store, talk, tip):
+    return tuple(node.digest.hex() for node in store.tree(talk.id).path(tip))
+
+
+def test_the_last_word_counts_and_nothing_is_kept_of_what_is_not_there(store, talk) -> None:
+    answer = talk.say("one")
+    store.kept.put(Kept("0" * 32, "", 1.0))
+    assert store.kept.all() == [] and store.kept.paths() == {}
+    store.kept.put(Kept(talk.id, "", 1.0))
+    store.kept.put(Kept(talk.id, answer.id, 2.0))
+    assert store.kept.all() == [Kept(talk.id, answer.id, 2.0)]
+    store.kept.remove(talk.id)
+    store.kept.remove(talk.id)
+    assert store.kept.all() == []
+
+
+def test_the_path_follows_the_conversation_or_stays_with_its_message(store, talk, new_talk) -> None:
+    first, other = talk.say("one"), new_talk(store, "Other")
+    other.say("two")
+    store.kept.put(Kept(talk.id, "", 1.0))
+    store.kept.put(Kept(other.id, "", 1.0))
+    assert store.kept.paths()[talk.id] == digests(store, talk, first.id)
+    second = talk.say("three")
+    assert store.kept.paths() == {talk.id: digests(store, talk, second.id),
+                                  other.id: digests(store, other, other.tip.id)}
+    store.kept.put(Kept(talk.id, first.id, 2.0))
+    assert store.kept.paths()[talk.id] == digests(store, talk, first.id)
+
+
+def test_it_outlives_the_trash_and_goes_when_that_is_emptied(store, talk) -> None:
+    talk.say("one")
+    store.kept.put(Kept(talk.id, "", 1.0))
+    store.change(store.conversation(talk.id), lambda row: replace(row, trashed=5.0))
+    store.purge_trash(5.0)
+    assert [kept.conversation for kept in store.kept.all()] == [talk.id]
+    store.purge_trash(6.0)
+    assert store.kept.all() == []
+
+
+def test_an_older_database_keeps_from_now_on(folder) -> None:
+    old_database(folder, 9)
+    store = Store.open(folder)
+    store.kept.put(Kept(OLD, "", 1.0))
+    store.close()
+    store = Store.open(folder)
+    assert store.kept.all() == [Kept(OLD, "", 1.0)] and store.kept.paths()[OLD]
+    store.close()
+    check_sound(folder)
+
+
+@pytest.mark.parametrize("at_message", [False, True])
+def test_it_is_saved_from_a_damaged_database(folder, new_talk, at_message) -> None:
+    store = Store.open(folder)
+    talk, other = new_talk(store), new_talk(store, "Other")
+    answer = talk.say("one")
+    other.say("two")
+    kept = Kept(talk.id, answer.id if at_message else "", 1.5)
+    store.kept.put(kept)
+    store.close()
+    path = folder / "kvchat.db"
+    path.write_bytes(random.Random(1).randbytes(4096) + path.read_bytes()[4096:])
+    store, _ = open_damaged(path)
+    assert store.kept.all() == [kept]
+    store.close()
+    check_sound(folder)
