@@ -155,6 +155,17 @@ async def _(app: Driven, do: Do) -> None:
         app.notices.clear()
 
 
+@case("keep")
+async def _(app: Driven, do: Do) -> None:
+    await app.begin()
+    app.service.routes.why_not = lambda id: None
+    for words, kept in (("Kept · saved", True), ("No longer kept", False)):
+        await do()
+        await app.until(lambda words=words: app.noticed(words))
+        assert (app.conversation.id in app.service.kept.all()) is kept
+        app.notices.clear()
+
+
 @case("stop")
 async def _(app: Driven, do: Do) -> None:
     await app.begin()

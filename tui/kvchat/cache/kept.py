@@ -30,6 +30,8 @@ class KeptState:
     """None: nothing is saved yet."""
     size: int | None = None
     """Bytes on the disk."""
+    fits: bool = True
+    """Whether the server in use can take it; so where none is in use."""
     complete: bool = False
     """Whether all that is to stay is saved: not so while the last turns wait for the server to be idle."""
 

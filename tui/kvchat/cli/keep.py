@@ -48,7 +48,7 @@ def _plain(room: KeptRoom) -> dict[str, object]:
     return {"bytes": room.size, "most_bytes": room.most, "kept": [
         {"id": state.kept.conversation, "title": state.title, "node": state.kept.node or None,
          "since": state.kept.since, "trashed": state.trashed, "tokens": state.tokens, "bytes": state.size,
-         "complete": state.complete} for state in room.states]}
+         "fits": state.fits, "complete": state.complete} for state in room.states]}
 
 
 def _print(room: KeptRoom, found: list[KeptState], one: bool) -> None:

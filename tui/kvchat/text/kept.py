@@ -20,6 +20,8 @@ def kept_words(state: KeptState) -> str:
     if state.tokens is None:
         return "not saved yet"
     words = f"{counted(state.tokens, 'token')}, {size(state.size)}"
+    if not state.fits:
+        return f"{words}, of another model, window or engine"
     return words if state.complete else f"{words}, without the last turns"
 
 

@@ -80,12 +80,14 @@ class KeptStates(ConversationObserver):
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
         rows, saved, paths = self.all(), await self._snapshots.kept(), self.paths()
+        usable = None if self._snapshots.why_not else self._snapshots.usable()
         found = []
         for id, kept in rows.items():
             record, snapshot, path = self._store.known(id), saved.get(id), paths.get(id, ())
             found.append(KeptState(
                 kept, record.title if record is not None else "", record is not None and record.trashed is not None,
                 snapshot.tokens if snapshot else None, snapshot.size if snapshot else None,
+                snapshot is None or usable is None or snapshot in usable,
                 snapshot is not None and len(snapshot.path) == len(path)))
         return KeptRoom(tuple(found), self.most_bytes())
 
