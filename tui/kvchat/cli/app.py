@@ -51,8 +51,7 @@ def run(session: Session) -> int:
 
     app = KvchatApp(late(settings, begin, incognito=args.incognito), session.places,
                     notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
-                    layers=layers,
-                    persona=args.persona)
+                    layers=layers, persona=args.persona, trunk=args.trunk)
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:
