@@ -71,7 +71,7 @@ class Busy:
 
     def refuse(self, id: str) -> None:
         if id in self.ids:
-            raise ChatError("It is busy.")
+            raise ChatError.of("It is busy.")
 
     async def stop(self, id: str) -> None:
         self.ids.discard(id)

@@ -84,7 +84,7 @@ async def test_what_comes_when_the_screen_is_being_closed_ends_nothing(trouble: 
     async def slow(query: str = "") -> Any:
         await go_on.wait()
         if trouble:
-            raise ChatError(trouble)
+            raise ChatError.of(trouble)
         return await look(query)
 
     async with memory(source) as shown:

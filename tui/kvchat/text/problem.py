@@ -12,7 +12,7 @@ from enum import StrEnum
 class ProblemError(Exception):
     """A kind of problem and its arguments; `str` is the sentence: what happened, where, and what to do."""
 
-    def __init__(self, problem: StrEnum, **arguments: object) -> None:
+    def __init__(self, problem: StrEnum, /, **arguments: object) -> None:
         super().__init__(problem.name)
         self.problem = problem
         self.arguments = arguments

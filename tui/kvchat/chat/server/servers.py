@@ -169,9 +169,9 @@ class Servers(ConversationObserver):
                 await looking
                 backend = await self.link(id).connector.ready()
         except BackendError as error:
-            raise ChatError(error.sentence) from None
+            raise ChatError.of(error) from None
         if not self.consent.agreed_to(backend.info, id):
-            raise ChatError(note_sentence(not_agreed(backend.info)))
+            raise ChatError.of(note_sentence(not_agreed(backend.info)))
         return backend.info
 
     async def restart(self) -> None:
