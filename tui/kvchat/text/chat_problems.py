@@ -60,4 +60,5 @@ class ChatProblem(StrEnum):
     NOTHING_NEW = "There is nothing new in this conversation: all of it was gone through already."
     NO_MEMORY = "There is no memory in an incognito run."
     NO_DOCUMENTS = "There are no documents in an incognito run."
+    NOT_INDEXED = "It could not be indexed ({error})."
     NO_INDEX_WRITTEN = "The search index cannot be written; its folder is read-only or full."

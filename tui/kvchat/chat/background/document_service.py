@@ -219,7 +219,7 @@ class DocumentService:
             self._reports[name] = Report(name, trouble=str(error))
         except Exception as error:
             log.exception("indexing failed")
-            self._reports[name] = Report(name, trouble=f"It could not be indexed ({type(error).__name__}).")
+            self._reports[name] = Report(name, trouble=ChatProblem.NOT_INDEXED.format(error=type(error).__name__))
         finally:
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)

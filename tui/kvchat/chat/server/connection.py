@@ -290,8 +290,9 @@ class Connector:
 
     async def _started(self, model: Path) -> Backend:
         from kvchat.backends.engine.gguf import read_header
+        from kvchat.backends.engine.log import EngineError
         from kvchat.backends.engine.options import EngineOptions
-        from kvchat.backends.engine.process import Engine, EngineError
+        from kvchat.backends.engine.process import Engine
         from kvchat.backends.identify import connect
 
         async with self._engine_turn():
