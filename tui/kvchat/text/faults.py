@@ -107,6 +107,39 @@ class Fault(StrEnum):
     ENDING = auto()
 
 
+class Unread(StrEnum):
+    """What a server sent that cannot be read: the end of "The server at ... sent ..." (`Fault.PROTOCOL`)."""
+
+    NO_JSON = "something that is not JSON"
+    NO_HTTP = "something that is not HTTP"
+    WEB_PAGE = "a web page"
+    OTHER = "something else"
+    NO_OBJECT = "{what} that is not an object"
+    NO_LIST = "{what} that is not a list"
+    NO_TEXT = '"{key}" that is not text'
+    NO_TOKENS = "tokens that are not numbers"
+    TOO_MANY_TOKENS = "a slot with more tokens than any window has"
+    TOO_LARGE = "an answer in which {what} is larger than {mib} MiB"
+    # vectors
+    VECTORS_TOO_LARGE = "more than {mib} MiB of vectors"
+    VECTOR_ERROR = "an error instead of vectors ({said})"
+    VECTORS_MISSING = "{count} vectors for {texts} texts"
+    VECTOR_LENGTHS = "vectors of several lengths"
+    NO_VECTOR = "a vector that is not a list of numbers"
+    VECTOR_INFINITE = "a vector with a number that is too large"
+
+
+class Unreached(StrEnum):
+    """Why no connection was made, where the system has no words for it (`Fault.NOT_CONNECTED`)."""
+
+    SILENT = "no answer to the connection"
+    PROXY = "the proxy refused the connection"
+    REFUSED = "connection refused"
+    NO_ADDRESS = "it has no address"
+    TLS = "the encrypted connection failed: {error}"
+    FAILED = "the connection failed"
+
+
 _PARAMETERS = "the conversation's parameters and "
 _IN_APP = {
     "address": "(/model)", "model_setting": "(/model)", "key": "(server.api_key_env in the settings)",
