@@ -44,8 +44,8 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.findings import dropped_text_notice
-from kvchat.text.format import count, duration
 from kvchat.text.notes import note_sentence
+from kvchat.text.prices import COMPACTION_STOPPED, compacted_words
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
@@ -170,7 +170,7 @@ class Compactor:
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
-        self._ground.events.tell(Noticed(_told(done) if done else "Compaction stopped. Nothing has changed."))
+        self._ground.events.tell(Noticed(_outcome(done)))
         if done and self._conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)
         return done
@@ -309,8 +309,7 @@ def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:
     return sum(n for n, _ in timed) / sum(ms for _, ms in timed) * 1000 if timed else None
 
 
-def _told(done: Compacted) -> str:
-    """`Compacted: 7,120 → 1,240 tokens in 4.1 s`, and where the old version is."""
-    ms = (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0)
-    took = f" in {duration(ms / 1000)}" if ms else ""
-    return f"Compacted: {count(done.before)} → {count(done.after)} tokens{took} · /tree has the old version"
+def _outcome(done: Compacted | None) -> str:
+    if done is None:
+        return COMPACTION_STOPPED
+    return compacted_words(done.before, done.after, (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0))

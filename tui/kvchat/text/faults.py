@@ -24,6 +24,7 @@ class Fault(StrEnum):
     # no answer
     NOT_CONNECTED = auto()
     NO_ANSWER = auto()
+    NO_PROFILE = auto()  # name
     NO_SERVER = auto()  # asked, unusable: where it was looked, embedded: whether there is an engine
     BAD_CERTIFICATE = auto()
     CERTIFICATE_FILE = auto()
@@ -310,6 +311,12 @@ def _room(words: Mapping[str, Value]) -> str:
     return room_sentence(str(words.get("room") or ROOM))
 
 
+def _no_profile(words: Mapping[str, Value]) -> str:
+    way = here("Choose a server (/model)", "Name a server (--base-url)")
+    return (f"There is no profile {words['name']} in the settings, which this conversation uses. {way}, or write the "
+            "profile.")
+
+
 def _no_server(words: Mapping[str, Value]) -> str:
     asked = f" (asked: {words['asked']})" if words.get("asked") else ""
     if words.get("unusable"):
@@ -345,6 +352,7 @@ def _own_window_full(words: Mapping[str, Value]) -> str:
 
 
 _SPECIAL: dict[Fault, Callable[[Mapping[str, Value]], str]] = {
+    Fault.NO_PROFILE: _no_profile,
     Fault.NO_SERVER: _no_server,
     Fault.ROLES: _roles,
     Fault.TOO_LONG: _too_long,
