@@ -404,9 +404,10 @@ class Turns:
             return
         if link.connector.home and conversation.record.server == DEFAULT:
             await self.conversations.update(conversation, server=link.connector.home)
-        if info.preserves_reasoning and "preserve_reasoning" not in options:
+        if info.reasoning_option is not None and info.reasoning_option[0] not in options:
+            kept = dict([info.reasoning_option])
             await self.conversations.change(conversation, lambda row: replace(
-                row, template_options={**row.template_options, "preserve_reasoning": True}))
+                row, template_options={**row.template_options, **kept}))
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
             await self.conversations.update(conversation, system_in_user=True)

@@ -23,6 +23,7 @@ from kvchat.backends.answer import progress_of
 from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
 from kvchat.backends.dialect import (
     MOST_TOKENS,
+    PRESERVED,
     BackendError,
     ChatTurn,
     Emit,
@@ -402,7 +403,8 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
         build=whole_characters(text_at(props, "build_info") or ""),
         takes_local_extras=True,
-        preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
+        reasoning_option=PRESERVED if object_at(props, "chat_template_caps").get(
+            "supports_preserve_reasoning") is True else None,
         figures=Figures.BEFORE,
     )
 
