@@ -31,6 +31,7 @@ from kvchat.prompt.message import (
 )
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
 
 TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""
@@ -76,8 +77,8 @@ class NewConversations:
         if persona.profile in profiles:
             return persona.profile
         near = nearest(persona.profile, profiles)
-        raise ChatError(f"The persona {persona.name} asks for the profile {one_line(persona.profile, 40)}, which the "
-                        f"settings do not have{f'; did you mean {near}?' if near else '.'}")
+        raise ChatError(ChatProblem.NO_PROFILE_BUT if near else ChatProblem.NO_PROFILE, persona=persona.name,
+                        profile=one_line(persona.profile, 40), near=near)
 
     async def _used_again(self, message: Message, server: str, model: str,
                           parameters: Parameters) -> OpenConversation | None:
@@ -123,6 +124,6 @@ def _must_have(link: Link, persona: Persona) -> None:
     """Raises ChatError where the server is known not to have the model of a persona."""
     info = link.info
     if persona.model and info is not None and info.listing and not info.known(persona.model):
-        where = "the built-in engine" if info.embedded else info.base_url
-        raise ChatError(f"The persona {persona.name} asks for the model {one_line(persona.model, 60)}, which {where} "
-                        f"does not have. It has: {', '.join(one_line(model, 60) for model in info.models[:6])}.")
+        raise ChatError(ChatProblem.ENGINE_HAS_NO_MODEL if info.embedded else ChatProblem.NO_MODEL, url=info.base_url,
+                        persona=persona.name, model=one_line(persona.model, 60),
+                        models=", ".join(one_line(model, 60) for model in info.models[:6]))

@@ -39,7 +39,7 @@ def run(session: Session) -> int:
         try:
             service, _ = session.opened()
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
         return service
 

@@ -163,7 +163,7 @@ class LlamaSwapBackend(HttpBackend):
         try:
             is_ready = _is_ready(await self._running(), model)
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
         if not is_ready:
             raise failure(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
         if self._known is False:
