@@ -40,3 +40,18 @@ def server_facts(model: str, window: int | None, slots: int | None, speed: Speed
 def fallback_words(off: str, used: str) -> str:
     """That a conversation begins elsewhere: `192.168.1.5:8080 is off · using the built-in engine`."""
     return f"{place_words(off)} is off · using {place_words(used)}"
+
+
+_HOSTS = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
+          "cloud": "a server on the internet"}
+
+
+def leaving_lines(base_url: str, goes_to: str, host_class: str, *, begun_nearer: bool) -> list[str]:
+    """What is to be known before a conversation leaves this machine. `goes_to`: where the server `base_url` sends it,
+    itself for most; `begun_nearer`: another server has answered in it before."""
+    lines = [f"{goes_to} is {_HOSTS[host_class]}." if goes_to == base_url else
+             f"{base_url} passes your messages on to {goes_to}.",
+             "Every message of this conversation, with its context, leaves this machine."]
+    if begun_nearer:
+        lines.append("That includes what was said on the server before.")
+    return lines
