@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ class Answers:
         self._id = ""
         """The conversation in which one is made; empty: in none."""
         self._is_stopped = False
+        self._given_up: asyncio.Event | None = None
+        """Ends what is waited for before an answer; None: nothing is."""
         self._text = self._reasoning = 0
         """Characters of the running answer that are printed."""
         self._section, self._answer = "", ""
@@ -64,8 +66,30 @@ class Answers:
             with suppress(asyncio.CancelledError):
                 await states
 
+    async def awaited(self, work: Coroutine[object, object, None], state: Callable[[], str]) -> bool:
+        """Whether `work` was waited for to its end; else the person gave that up, and it goes on by itself. `state`:
+        how it stands, which is said while it takes long."""
+        self._given_up = asyncio.Event()
+        given_up = asyncio.create_task(self._given_up.wait())
+        task, said = self._service.ground.in_background(work), ""
+        try:
+            while True:
+                done, _ = await asyncio.wait({task, given_up}, timeout=self._state_seconds,
+                                             return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    return task in done
+                if (words := state()) != said:
+                    self._speaker.say(words)
+                    said = words
+        finally:
+            given_up.cancel()
+            self._given_up = None
+
     def stop(self) -> bool:
-        """Stop what runs, and keep what came; whether something runs."""
+        """Stop what runs, and keep what came, or what is waited for; whether there is anything."""
+        if self._given_up is not None:
+            self._given_up.set()
+            return True
         if not self._id:
             return False
         if not self._is_stopped:

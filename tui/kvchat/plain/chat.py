@@ -24,7 +24,7 @@ from kvchat.chat.question.mentions import ALL, NOTHING, OutsideError
 from kvchat.config.personas import NOBODY, Persona, filled
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
-from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.context import NOTE, TIME, ContextBlock
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
@@ -116,7 +116,7 @@ class PlainChat:
             node = path[number]
             who = "You" if node.role is Role.USER else "Answer"
             self.speaker.output.line(f"{number + 1}. {who}:")
-            for block in node.message.blocks if node.role is Role.USER else ():
+            for block in (one for one in node.message.blocks if one.kind not in (TIME, NOTE)):
                 self.speaker.say(f"Sent with it: {one_line(block.source, 80)}.")
             self.speaker.output.write(node.text)
             self.speaker.output.end()
@@ -204,8 +204,10 @@ class PlainChat:
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""
         servers = self.service.servers
-        if servers.info is None:
-            await servers.connect()
+        if servers.info is None and not await self.answers.awaited(
+                servers.connect(), lambda: servers.connection.sentence or "Connecting."):
+            self.speaker.say("Not done.")
+            return False
         server, consent = servers.info, servers.consent
         if server is None or consent.may_send_to(server, self.id):
             return True

@@ -43,7 +43,6 @@ OWN: tuple[Action, ...] = (
            "read", "NUMBER"),
 )
 """What the app has no command for: there one goes to a row, and looks."""
-_KEYS = "it is a matter of keys and colours, which plain mode has none of"
 ELSEWHERE: Mapping[str, str] = {
     "import": "kvchat import FILE takes in conversations, from the command line.",
     "stop": "Nothing is running. Ctrl+C stops an answer.",
@@ -62,6 +61,26 @@ ELSEWHERE: Mapping[str, str] = {
     "settings": "kvchat config shows the settings and changes them, from the command line.",
 }
 """By action: what is said where its command has no place here."""
+
+
+HELP: Mapping[str, str] = {
+    "list": "Name the conversations; /list all names more than the first twenty.",
+    "export": "Write this conversation to a file; its ending is the format: md, json, jsonl or html.",
+    "memory": "Switch memory on or off in this conversation, or have notes taken now.",
+    "forget": "Delete the memory that has these words.",
+    "transcript.code": "Print the code block of this number of the last answer that has one.",
+    "transcript.source": "Name what questions were sent with, or read one of it.",
+    "transcript.branches": "Name the branches of this conversation.",
+    "tree": "Name the branches of this conversation.",
+    "system": "Read the system prompt, or change it. Shows the cost first.",
+    "model": "Name the models and servers, or go on with another one. Shows the cost first.",
+    "inspector": "Tell what the server had cached, turn by turn.",
+    "queue": "Name the messages that wait here, and send them.",
+    "persona": "Name the personas, or begin a conversation with one.",
+    "help": "Name the commands.",
+    "quit": "Leave.",
+}
+"""By action: what its command does here, where that is another thing than in the app."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +136,7 @@ class Commands:
         if action is None:
             await self._put_snippet(name, argument)
         elif action.id not in self._by_id:
-            self._say(ELSEWHERE.get(action.id, f"/{action.slash} has no place in plain mode: {_KEYS}."))
+            self._say(ELSEWHERE[action.id])
         elif action.argument or action.id == "list":
             await self._by_id[action.id](argument)
         else:
@@ -414,6 +433,7 @@ class Commands:
         question, _ = self._chat.conversation.tree.turn_of(node)
         if not await self._chat.agreed("edit", question.id):
             return
+        self._say("Change your message, and press Enter:")
         text = await self._chat.speaker.asked("Edit: ", self._unsent_edit.pop(question.id, question.text))
         if text is None or not text.strip():
             self._say("Not done.")
@@ -526,10 +546,12 @@ class Commands:
     # -- general
 
     async def _help(self) -> None:
-        for group, actions in help_groups(self.done_here).items():
-            self._say(f"{group}:")
-            self._say(*(f"  /{action.slash}{f' {action.argument}' if action.argument else ''}: {action.help}"
-                        for action in actions))
+        group = ""
+        for action, help in plain_help():
+            if action.group != group:
+                group = action.group
+                self._say(f"{group}:")
+            self._say(f"  /{action.slash}{f' {action.argument}' if action.argument else ''}: {help}")
         self._say('A line is a message. A backslash at its end goes on in the next line; """ begins and ends a text of '
                   "several lines. Ctrl+C stops an answer; at the prompt twice, and Ctrl+D, leave.")
 
@@ -537,20 +559,12 @@ class Commands:
         self.is_over = True
 
 
-def help_groups(done: frozenset[str]) -> dict[str, list[Action]]:
-    """The commands of plain mode by their groups, in the order of the table."""
-    groups: dict[str, list[Action]] = {}
-    for action in _all():
-        if action.slash and action.id in done:
-            groups.setdefault(action.group, []).append(action)
-    return groups
-
-
-def _all() -> Iterator[Action]:
-    """The actions of the app, each of plain mode's own before the first of its group's next."""
-    yield from (one for group in dict.fromkeys(action.group for action in ACTIONS)
-                for one in (*(action for action in OWN if action.group == group),
-                            *(action for action in ACTIONS if action.group == group)))
+def plain_help() -> Iterator[tuple[Action, str]]:
+    """The commands that are carried out here, each with what it does, by their groups."""
+    for group in dict.fromkeys(action.group for action in ACTIONS):
+        for action in (*OWN, *ACTIONS):
+            if action.group == group and action.slash and action.id not in ELSEWHERE:
+                yield action, HELP.get(action.id, action.help)
 
 
 def _who(node: Node) -> str:

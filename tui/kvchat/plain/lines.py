@@ -25,6 +25,10 @@ PASTE_S = 0.05
 once."""
 
 
+class Dropped(Exception):  # noqa: N818
+    """Ctrl+C, with something typed: that is not sent."""
+
+
 class Lines:
     """Reads what the person types. A stream that is no terminal gives its lines as they are."""
 
@@ -33,12 +37,16 @@ class Lines:
         self._stdin = cast(Any, stdin or sys.stdin)
         self._is_terminal = self._stdin.isatty() and sys.stdout.isatty()
         self._readline = _readline() if self._is_terminal else None
+        self._is_begun = False
+        """Whether a line of the message is there."""
         with suppress(AttributeError, ValueError):
             self._stdin.reconfigure(errors="replace")
 
     def message(self, text: str = "") -> Typed:
-        """A message or command, with `text` in it to begin with. Raises EOFError, and KeyboardInterrupt at Ctrl+C."""
+        """A message or command, with `text` in it to begin with. Raises EOFError, and what a signal raises."""
+        self._is_begun = False
         line = self._line(PROMPT, text)
+        self._is_begun = True
         if line.lstrip().startswith(QUOTES):
             return self._quoted(line.lstrip()[len(QUOTES):])
         lines = [line]
@@ -50,8 +58,14 @@ class Lines:
             lines[-1] = lines[-1][:-1]
             lines.append(self._line(MORE))
 
+    @property
+    def is_written_in(self) -> bool:
+        """Whether something of a message is typed; for a signal's handler."""
+        return self._is_begun or (self._readline is not None and bool(self._readline.get_line_buffer()))
+
     def answer(self, prompt: str, text: str = "") -> str:
-        """A line that answers a question; what was typed before it was asked does not. Raises as `message` does."""
+        """A line that answers a question; what was typed before it was asked does not. Raises as
+        `message` does."""
         if self._is_terminal:
             with suppress(ImportError, OSError):
                 import termios

@@ -26,7 +26,7 @@ from kvchat.paths import Paths
 from kvchat.plain.answers import STATE_S, Answers
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.plain.commands import Commands
-from kvchat.plain.lines import Lines
+from kvchat.plain.lines import Dropped, Lines
 from kvchat.plain.speaker import Output, Speaker
 from kvchat.store import StoreError
 from kvchat.text.unsaved import rescued_sentence
@@ -225,6 +225,10 @@ class _Desk:
                 interrupted = True
                 self.mode.speaker.say(LEAVES)
                 continue
+            except Dropped:
+                self.mode.speaker.say("", "Dropped.")
+                interrupted = False
+                continue
             except (EOFError, _Left, OSError):
                 self.mode.speaker.say("")
                 return
@@ -243,7 +247,7 @@ class _Desk:
         while (request := self._requests.get()) is not None:
             prompt, text, answer = request
             line: str | None = None
-            with suppress(KeyboardInterrupt, EOFError, _Left, OSError):
+            with suppress(KeyboardInterrupt, Dropped, EOFError, _Left, OSError):
                 line = self._read(lambda: self._lines.answer(prompt, text))  # noqa: B023
             self._loop.call_soon_threadsafe(answer.set_result, line)
         task.result()
@@ -269,7 +273,7 @@ class _Desk:
     def interrupted(self, number: int, frame: FrameType | None) -> None:
         """Ctrl+C: at a prompt it ends the reading, else what is done is stopped."""
         if self._is_reading:
-            raise KeyboardInterrupt
+            raise Dropped if self._lines.is_written_in else KeyboardInterrupt
         if self.mode is not None and not self.is_leaving:
             self._loop.call_soon_threadsafe(self.mode.stop)
 
