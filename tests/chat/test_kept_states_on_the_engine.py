@@ -62,6 +62,7 @@ def on_disk(folder: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600 if FULL else 900)
 @pytest.mark.parametrize("model", ["real", "sliding", "hybrid"], indirect=True)
 async def test_kept_conversations_begin_with_what_is_new_after_switches_and_restarts(
         begin: Callable[..., object], tmp_path: Path, request) -> None:
@@ -140,7 +141,7 @@ async def test_a_kept_answer_stays_while_the_conversation_goes_on_and_a_branch_b
 
 @pytest.mark.parametrize("model", ["dense"], indirect=True)
 async def test_it_is_kept_before_the_next_request_overwrites_it_and_gone_when_it_is_gone_for_good(
-        begin, tmp_path: Path) -> None:
+        begin, tmp_path: Path, monkeypatch) -> None:
     play = await begin()
     service = play.service
     try:
@@ -159,7 +160,7 @@ async def test_it_is_kept_before_the_next_request_overwrites_it_and_gone_when_it
         await service.conversations.delete(id)
         await service.housekeeping()
         assert (await service.kept.room()).states and on_disk(tmp_path / "snapshots")
-        service.store.purge_trash(service.ground.timestamp() + 1)
+        monkeypatch.setattr("kvchat.chat.service.TRASH_DAYS", -1)
         await service.housekeeping()
         assert not (await service.kept.room()).states and not on_disk(tmp_path / "snapshots")
     finally:

@@ -25,16 +25,12 @@ class Wanted:
 
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
     most: int = 10_000
-    gone: set[str] = field(default_factory=set)
 
     def paths(self) -> Mapping[str, Sequence[str]]:
         return self.kept
 
     def most_bytes(self) -> int:
         return self.most
-
-    def exists(self, conversation: str) -> bool:
-        return conversation not in self.gone
 
     def title(self, conversation: str) -> str:
         return conversation.upper()
@@ -134,15 +130,6 @@ def test_of_two_models_the_one_used_last_is_kept(tmp_path: Path, claims: Wanted)
     save(shelf, "c1", "ra")
     other = save(shelf, "c1", "ra", kind=CacheKind("model-b", KIND.shape, "b1"))
     assert shelf.kept() == {"c1": other} and len(shelf.snapshots) == 2
-
-
-def test_what_conversations_left_that_are_gone_for_good_is_removed(tmp_path: Path, claims: Wanted) -> None:
-    shelf = opened(tmp_path, claims)
-    save(shelf, "c1", "ra")
-    other = save(shelf, "c2", "ra")
-    claims.gone.add("c1")
-    shelf.tidy()
-    assert shelf.snapshots == (other,) and len(list(tmp_path.glob("kvchat-*"))) == 2
 
 
 ACTS = st.lists(st.tuples(st.sampled_from(["save", "grow", "branch", "keep", "release", "other window"]),

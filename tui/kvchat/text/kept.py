@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from kvchat.cache.kept import KeptRoom, KeptState
 from kvchat.text.format import counted, size
-from kvchat.text.snapshots import room_remedy
 
 KEPT = "Kept · saved while the server is idle"
 KEPT_HERE = "Kept up to this answer · saved while the server is idle"
 RELEASED = "No longer kept"
-INCOGNITO = "An incognito conversation writes nothing: its state cannot be kept."
-NOTHING_SAID = "This conversation is empty; there is nothing to keep."
-NO_ANSWER = "There is no answer here yet. Keep the conversation when it has one."
-NOT_SAVED_HERE = "States are not saved: the setting engine.snapshots is off."
 
 
 def kept_words(state: KeptState) -> str:
@@ -33,9 +28,3 @@ def kept_short(state: KeptState) -> str:
 def room_words(room: KeptRoom) -> str:
     """`3 kept, 354 MB of 4.0 GB`."""
     return f"{len(room.states)} kept, {size(room.size)} of {size(room.most)}" if room.states else "none"
-
-
-def room_problem(most: int, largest: KeptState | None) -> str:
-    """That one more state has no room. `largest`: of those that are kept."""
-    title, frees = (largest.title, size(largest.size or 0)) if largest is not None else ("", "")
-    return f"No room: kept states may take {size(most)}. {room_remedy(title, frees)}"

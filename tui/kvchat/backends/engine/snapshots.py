@@ -64,23 +64,17 @@ class Claims(Protocol):
     def most_bytes(self) -> int:
         """Bytes that the kept ones may take."""
 
-    def exists(self, conversation: str) -> bool:
-        """Whether there is such a conversation, the trash included."""
-
     def title(self, conversation: str) -> str: ...
 
 
 class NoClaims:
-    """Nothing is kept, and nothing is known of conversations."""
+    """Nothing is kept."""
 
     def paths(self) -> Mapping[str, Sequence[str]]:
         return {}
 
     def most_bytes(self) -> int:
         return 0
-
-    def exists(self, conversation: str) -> bool:
-        return True
 
     def title(self, conversation: str) -> str:
         return ""
@@ -221,11 +215,9 @@ class SnapshotShelf:
         _unlink(self.folder / f"{name}.bin")
 
     def tidy(self) -> None:
-        """Keep the bounds, and clear away leftovers and what conversations left that are gone. Raises PathError and
-        OSError."""
+        """Keep the bounds and clear leftovers away. Raises PathError and OSError."""
         if self.folder.is_dir():
             self.load()
-            self.drop(*(s for s in self._snapshots if s.conversation and not self.claims.exists(s.conversation)))
 
     def remove(self, conversations: Collection[str]) -> None:
         """Remove the snapshots of these conversations, and those of which it is not known whose they are: also

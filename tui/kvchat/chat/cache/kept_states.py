@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.cache.accounting import NOISE
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.kept import Kept, KeptRoom, KeptState
 from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.tokens import Tokens
@@ -30,13 +31,8 @@ from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import StoreError
-from kvchat.text.kept import (
-    INCOGNITO,
-    NO_ANSWER,
-    NOT_SAVED_HERE,
-    NOTHING_SAID,
-    room_problem,
-)
+from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.format import size
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 GB = 1_000_000_000
@@ -96,19 +92,19 @@ class KeptStates(ConversationObserver):
         the last one. Raises ChatError."""
         conversation = self._conversations.load(id)
         if self._ground.incognito:
-            raise ChatError(INCOGNITO)
+            raise ChatError(ChatProblem.KEEP_INCOGNITO)
         if conversation.record.turns == 0:
-            raise ChatError(NOTHING_SAID)
+            raise ChatError(ChatProblem.KEEP_EMPTY)
         if why := self._routes.why_not(id):
-            known = isinstance(why, str) or why.kind != SnapshotProblem.NOT_KEPT
-            raise ChatError(snapshot_sentence(why) if known else NOT_SAVED_HERE)
+            off = isinstance(why, Statement) and why.kind == SnapshotProblem.NOT_KEPT
+            raise ChatError(ChatProblem.KEEP_OFF) if off else ChatError.of(snapshot_sentence(why))
         node = _end_of_turn(conversation, node) if node else ""
         await self._must_fit(conversation)
         kept = Kept(id, node, self._ground.timestamp())
         try:
             await self._ground.keeper.call(lambda: self._store.kept.put(kept))
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         self._changed(id)
         self._save_soon(id, prefills=True)
 
@@ -127,7 +123,7 @@ class KeptStates(ConversationObserver):
         try:
             await self._ground.keeper.call(lambda: self._store.kept.remove(id))
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         await self._snapshots.tidy()
         if (record := self._store.known(id)) is None or record.trashed is not None:
             await self._snapshots.forget([id])
@@ -143,7 +139,11 @@ class KeptStates(ConversationObserver):
         needed = max(own, int(each * (conversation.record.context_used or 0)), 1)
         others = [state for state in room.states if state.kept.conversation != id]
         if sum(state.size or 0 for state in others) + needed > room.most:
-            raise ChatError(room_problem(room.most, max(others, key=lambda state: state.size or 0, default=None)))
+            largest = max(others, key=lambda state: state.size or 0, default=None)
+            if largest is None:
+                raise ChatError(ChatProblem.KEEP_NO_ROOM, room=size(room.most))
+            raise ChatError(ChatProblem.KEEP_NO_ROOM_BUT, room=size(room.most), title=largest.title,
+                            frees=size(largest.size or 0))
 
     def _changed(self, id: str) -> None:
         self._ground.events.tell(ConversationsChanged())
@@ -162,12 +162,6 @@ class KeptStates(ConversationObserver):
 
     def most_bytes(self) -> int:
         return GB * self._ground.settings.cache.kept_gb
-
-    def exists(self, conversation: str) -> bool:
-        try:
-            return self._store.known(conversation) is not None
-        except StoreError:
-            return True
 
     def title(self, conversation: str) -> str:
         try:
@@ -330,5 +324,5 @@ def _end_of_turn(conversation: OpenConversation, node: str) -> str:
         answers = [child for child in tree.children(question.id) if child.role is Role.ASSISTANT]
         answer = next((one for one in answers if one.id in path), answers[-1] if answers else None)
     if answer is None or answer.state is State.STREAMING:
-        raise ChatError(NO_ANSWER)
+        raise ChatError(ChatProblem.KEEP_NO_ANSWER)
     return "" if answer.id == conversation.record.head else answer.id
