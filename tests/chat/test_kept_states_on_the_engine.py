@@ -176,6 +176,7 @@ async def test_what_was_kept_from_the_command_line_is_saved_when_it_was_warmed_u
         await said(play, id, LONG)
         await said(play, other, LONG)
         play.service.store.kept.put(Kept(id, "", 1.0))
+        play.service.conversations.list_changed()  # as when another kvchat has written
         assert not (await play.service.kept.room()).states[0].complete
         play.service.warm_up.enabled = True
         await play.service.conversations.open(id)

@@ -201,6 +201,10 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         assert await run.type("/tag work -home") == "Tags: work.\n"
         assert await run.type("/favourite") == "Favourite: first in the list.\n"
         assert "Lamps, 1 turn" in await run.type("/list") and "favourite, open now, tagged work" in run.said
+        run.service.routes.why_not = lambda id: None
+        assert await run.type("/keep") == "Kept, saved while the server is idle.\n"
+        assert "favourite, kept, open now" in await run.type("/list")
+        assert await run.type("/keep") == await run.type("/keep off") == "No longer kept.\n"
         target = tmp_path / "lamps.md"
         assert await run.type(f"/export {target}") == f"Exported to {target}\n"
         assert await run.type(f"/export {target}", "n") and "What is a lamp?" in target.read_text()

@@ -75,6 +75,7 @@ HELP: Mapping[str, str] = {
     "tree": "Name the branches of this conversation.",
     "system": "Read the system prompt, or change it. Shows the cost first.",
     "model": "Name the models and servers, or go on with another one. Shows the cost first.",
+    "keep": "Keep this conversation's state on the disk, warm after every restart, or release it.",
     "inspector": "Tell what the server had cached, turn by turn.",
     "queue": "Name the messages that wait here, and send them.",
     "persona": "Name the personas, or begin a conversation with one.",

@@ -242,10 +242,11 @@ class SnapshotShelf:
         others = [snapshot for other, snapshot in kept.items() if other != conversation]
         room = self.claims.most_bytes()
         if sum(snapshot.size for snapshot in others) + size > room:
-            oldest = min(others, key=lambda snapshot: snapshot.used, default=None)
+            largest = max(others, key=lambda snapshot: snapshot.size, default=None)
             raise SnapshotError(said(
                 SnapshotProblem.KEPT_FULL, title=self.claims.title(conversation), room=room,
-                release=self.claims.title(oldest.conversation) if oldest else "", frees=oldest.size if oldest else 0))
+                release=self.claims.title(largest.conversation) if largest else "",
+                frees=largest.size if largest else 0))
 
     def _trim(self, kept: Mapping[str, Snapshot], needed: int = 0, free: int = 0) -> None:
         """Drop the oldest that are not kept until their number and bytes are within bounds with one of `needed` bytes

@@ -24,7 +24,7 @@ from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import ConversationChanged, ConversationsChanged
+from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
@@ -59,22 +59,33 @@ class KeptStates(ConversationObserver):
         self._snapshots = servers.links.snapshots
         self._saving: dict[str, asyncio.Task[None]] = {}
         """By conversation."""
+        self._known: Mapping[str, Kept] | None = None
+        """None: it is to be read."""
         self._paths: Mapping[str, Sequence[str]] = {}
         self._snapshots.claim(self)
         routes.overwriting, routes.keeps = self._spare, lambda id: id in self.all()
         conversations.observers.append(self)
+        servers.observers.append(self)
+        ground.events.subscribe(self._heard)
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
-    def all(self) -> dict[str, Kept]:
+    def all(self) -> Mapping[str, Kept]:
         """What is kept, by conversation, the oldest first."""
-        try:
-            return {kept.conversation: kept for kept in self._store.kept.all()}
-        except StoreError:
-            return {}
+        if self._known is None:
+            try:
+                self._known = {kept.conversation: kept for kept in self._store.kept.all()}
+            except StoreError:
+                return {}
+        return self._known
+
+    def _heard(self, event: ServiceEvent) -> None:
+        if isinstance(event, ConversationsChanged):
+            self._known = None
 
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
+        self._known = None  # the trash may have been emptied
         rows, saved, paths = self.all(), await self._snapshots.kept(), self.paths()
         usable = None if self._snapshots.why_not else self._snapshots.usable()
         found = []
@@ -179,6 +190,12 @@ class KeptStates(ConversationObserver):
     def opened(self, id: str, before: str) -> None:
         """What is kept and was not saved yet is saved when the server has it: it may be warmed up now."""
         self._follow(id, looked_at=True)
+
+    def link_changed(self, link: Link) -> None:
+        """A server is there: so for what is looked at."""
+        looked_at = self._conversations.looked_at
+        if link.connector.connection.phase == "ready" and looked_at and self._servers.link() is link:
+            self._follow(looked_at, looked_at=True)
 
     def _follow(self, id: str, *, looked_at: bool = False) -> None:
         if id not in self._saving and (kept := self.all().get(id)) is not None:
