@@ -175,6 +175,7 @@ class ChatService:
         before = self.ground.timestamp() - TRASH_DAYS * 86400
         try:
             await self.keeper.call(lambda: self.store.purge_trash(before))
+            await self.keeper.call(self.store.images.tidy)
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self.servers.links.snapshots.tidy()
         except StoreError as error:

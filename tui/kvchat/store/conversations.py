@@ -19,6 +19,7 @@ from kvchat.sanitize import one_line
 from kvchat.store import index, tips
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
 from kvchat.store.file.database import Database
+from kvchat.store.images import forget, held
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import (
     CONVERSATION_FIELDS,
@@ -261,6 +262,7 @@ class Conversations:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
         with self._db.write(durable=True) as connection:
+            images = held(connection)
             for table in ("draft", "queued"):
                 connection.execute(
                     f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
@@ -270,6 +272,7 @@ class Conversations:
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
             collect(connection, self._db.fts)
+            forget(connection, images)
 
 
 def put(connection: sqlite3.Connection, conversation: Conversation) -> None:

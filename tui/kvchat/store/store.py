@@ -24,6 +24,7 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
+from kvchat.store.images import Images
 from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.key_value import Library
@@ -50,6 +51,7 @@ class Store:
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
         self._imports = Imports(db, self._conversations)
+        self._images = Images(db, clock)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -109,6 +111,11 @@ class Store:
     def imports(self) -> Imports:
         """Conversations that came in from files."""
         return self._imports
+
+    @property
+    def images(self) -> Images:
+        """The images that messages carry."""
+        return self._images
 
     # Conversations
 

@@ -43,6 +43,7 @@ from kvchat.backends.payload import (
     as_object,
     count_at,
     figures_at,
+    flag_at,
     is_object,
     list_at,
     models_in,
@@ -403,6 +404,7 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         takes_local_extras=True,
         preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
         figures=Figures.BEFORE,
+        sees=flag_at(figures_at(props, "modalities"), "vision"),
     )
 
 

@@ -124,7 +124,7 @@ class ServerCache(SlotObserver):
         tracked.reading = asyncio.create_task(self._read(tracked, slot))
 
     async def _read(self, tracked: TrackedTurn, slot: int | None) -> None:
-        if not self.prompts.works:
+        if not self.prompts.works or tracked.turn.has_images:
             return
         try:
             tracked.rendered = await self.access.prompt_text(tracked.turn)

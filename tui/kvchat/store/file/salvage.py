@@ -320,7 +320,7 @@ def _is_message(wire: bytes, role: str) -> bool:
         found = json.loads(wire)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("role") == role and isinstance(found.get("content"), str)
+    return isinstance(found, dict) and found.get("role") == role and isinstance(found.get("content"), (str, list))
 
 
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
-from kvchat.prompt.context import FILE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
@@ -162,7 +162,7 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
     for block in blocks:
         if block.kind != NOTE:
             groups.setdefault(block.kind, []).append(block)
-    words, attached = [], ""
+    words, attached, images = [], "", ""
     for kind, members in groups.items():
         if kind == TIME:
             words.append("time")
@@ -181,8 +181,12 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
         if kind == FILE:
             attached = f"attached: {origin if len(members) == 1 else f'{len(members):,} files'}"
             continue
+        if kind == IMAGE:
+            named = ", ".join(one_line(f"{block.source} {block.text}", 60) for block in members)
+            images = f"image{'s' * (len(members) > 1)}: {named}"
+            continue
         words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
-    return " · ".join(filter(None, (f"sent with: {', '.join(words)}" if words else "", attached)))
+    return " · ".join(filter(None, (f"sent with: {', '.join(words)}" if words else "", attached, images)))
 
 
 def _lines(block: ContextBlock) -> int:
