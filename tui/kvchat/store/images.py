@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from kvchat.prompt.images import sha256_of, url_sha256
+from kvchat.prompt.images import images_in, sha256_of, url_sha256
+from kvchat.prompt.message import Node
 from kvchat.store.file.database import Database
 from kvchat.store.rows import blocks_of
 
@@ -57,6 +58,11 @@ class Images:
     def get(self, sha256: str) -> Image | None:
         row = self._db.row("SELECT url, width, height FROM image WHERE sha256 = ?", (sha256,))
         return Image(bytes(row[0]), int(row[1]), int(row[2])) if row is not None else None
+
+    def of(self, nodes: Iterable[Node]) -> dict[str, bytes]:
+        """The URLs of the images in these messages, by their names; of those that are there."""
+        names = dict.fromkeys(sha256_of(block) for node in nodes for block in images_in(node.message.blocks))
+        return {name: image.url for name in names if (image := self.get(name)) is not None}
 
     def tidy(self) -> None:
         """Remove the images that nothing holds any more and that nobody has just looked at."""

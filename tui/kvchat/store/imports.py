@@ -19,6 +19,8 @@ from kvchat.store import index, tips
 from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
+from kvchat.store.images import Image
+from kvchat.store.images import put as put_images
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
 
 KEY = "store.import "
@@ -49,6 +51,8 @@ class Arrival:
     marks: Mapping[str, bytes] = field(default_factory=dict)
     """The messages that count as gone through for memories, each with its mark."""
     draft: str = ""
+    images: tuple[Image, ...] = ()
+    """Those of its messages that are not stored yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Imports:
         """Store conversations, all or none, as one part of an import."""
         with self._db.write(durable=True) as connection:
             made, grown = list[str](), dict[str, list[str | None]]()
+            put_images(connection, [image for one in arrivals for image in one.images], batch.at)
             for one in arrivals:
                 id, row = one.conversation.id, self._conversations.exact(one.conversation.id)
                 nodes, moved = self._store(connection, one)
