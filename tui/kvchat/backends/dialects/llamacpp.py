@@ -33,6 +33,8 @@ from kvchat.backends.dialect import (
     ServerState,
     SlotCount,
     SlotFile,
+    Trouble,
+    failure,
 )
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import (
@@ -62,6 +64,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.text.faults import Fault
 
 # -- the answer to saving or restoring a slot -------------------------------------------------------------------------
 
@@ -360,7 +363,9 @@ class LlamaCppBackend(HttpBackend):
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """As of `PrefillAccess`, for a server that cannot be followed: what every prompt begins with that goes on with
-        a question is read, and nothing is answered."""
+        a question is read, and nothing is answered. Not with images, whose tokens only a chat request gives."""
+        if turn.has_images:
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence="A prompt with images cannot be prefilled ahead here.")
         asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
                  for question in QUESTIONS]
         one, other = [await self.tokens_of(text) for text in asked]
