@@ -38,7 +38,7 @@ from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.errors import unknown_field
 from kvchat.backends.kinds import OPENAI, ServerKind
 from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
-from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone, TooLargeError
+from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.prompt.images import sent, url_sha256
 from kvchat.prompt.message import State
@@ -212,7 +212,7 @@ class HttpBackend:
         try:
             described = await self.described()
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
         if self._options.vision != "auto":
             described = _told_to_see(described, self._options.vision == "yes")
         self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
@@ -359,9 +359,8 @@ class HttpBackend:
             return answer.ended(error)
         except NotAnAnswerError:
             return answer.ended(errors.not_json(self.url))
-        except (PayloadError, TooLargeError) as error:
-            what = f"an answer in which {error}" if isinstance(error, TooLargeError) else str(error)
-            return answer.ended(errors.protocol(self.url, what))
+        except PayloadError as error:
+            return answer.ended(errors.protocol(self.url, error))
         except TimeoutError:
             pass
         return answer.ended()

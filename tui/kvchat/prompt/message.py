@@ -88,7 +88,7 @@ class Message:
     text: str
     """The person's own words, or the answer exactly as received."""
     blocks: tuple[ContextBlock, ...] = ()
-    """Context in front of a user message."""
+    """Context in front of a user message, or the sources of a trunk in front of a system message."""
     reasoning: str = ""
     """An answer's reasoning exactly as received."""
     reasoning_field: str = "reasoning_content"
@@ -97,7 +97,7 @@ class Message:
     def wire(self) -> bytes:
         """The canonical JSON object of this message: role, content, then reasoning if there is any. Images make parts
         of the content, in front of its text, each named and not there itself."""
-        content: object = rendered(self.blocks, self.text) if self.role is Role.USER else self.text
+        content: object = rendered(self.blocks, self.text)
         if self.role is Role.USER and (images := images_in(self.blocks)):
             content = [*map(stored_part, images), *([{"type": "text", "text": content}] if content else [])]
         fields: dict[str, object] = {"role": self.role.value, "content": content}
@@ -109,11 +109,11 @@ class Message:
 _TAG = re.compile(r"\[kv-[0-9a-z]{4}\]\n")
 
 
-def system_message(instructions: str, tag: str = "") -> Message:
+def system_message(instructions: str, tag: str = "", blocks: tuple[ContextBlock, ...] = ()) -> Message:
     """The one system message: the instructions, then the safety policy; stable text only. `tag` makes its first bytes
-    differ from every other conversation's: see `new_tag`."""
+    differ from every other conversation's: see `new_tag`. `blocks`: the sources of a trunk, which stand in front."""
     instructions = whole_characters(instructions).strip() or DEFAULT_INSTRUCTIONS
-    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}")
+    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}", blocks)
 
 
 def new_tag() -> str:

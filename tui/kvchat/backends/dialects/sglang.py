@@ -14,7 +14,9 @@ from typing import ClassVar
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.backends.payload import Responses, count_at, flag_at, owners, said
+from kvchat.backends.local_template import template_here
+from kvchat.backends.payload import Responses, count_at, flag_at, owners, said, text_at
+from kvchat.backends.template import facts_of_text, reasoning_option_in
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
@@ -45,6 +47,7 @@ class SglangBackend(OneTokenWarmUp):
         said_of_itself = await self.told_at(INFO_PATH)
         model_info = await self.told_at(MODEL_INFO_PATH)
         version = said_of_itself.get("version")
+        template = await template_here(self._info, text_at(said_of_itself, "model_path") or "")
         reports = said_of_itself.get("enable_cache_report") is not False
         return replace(
             self._info,
@@ -54,6 +57,8 @@ class SglangBackend(OneTokenWarmUp):
             or count_at(said_of_itself, "context_length") or None,
             build=whole_characters(version) if isinstance(version, str) else "",
             takes_local_extras=True,
+            reasoning_option=reasoning_option_in(template),
+            template=facts_of_text(template),
             sees=flag_at(model_info, "has_image_understanding"),
             figures=Figures.AFTER if reports else Figures.NONE,
             unknown=("slots", "prompt progress") if reports else ("cache hits", "slots", "prompt progress"),

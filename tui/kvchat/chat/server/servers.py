@@ -30,7 +30,7 @@ from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
-from kvchat.text.servers import place_words
+from kvchat.text.servers import Reaching, place_words
 
 LAST_SERVER = "last server"
 """The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""
@@ -129,7 +129,7 @@ class Servers(ConversationObserver):
         """How it stands with the server of the conversation that is looked at."""
         link = self.link()
         if link is self.fallback.off:
-            return Connection("connecting", f"{place_words(self.name)} is off, looking for another server …")
+            return Connection("connecting", Reaching.OFF.format(server=place_words(self.name)))
         return link.connector.connection
 
     @property
@@ -170,9 +170,9 @@ class Servers(ConversationObserver):
                 await looking
                 backend = await self.link(id).connector.ready()
         except BackendError as error:
-            raise ChatError(error.sentence) from None
+            raise ChatError.of(error) from None
         if not self.consent.agreed_to(backend.info, id):
-            raise ChatError(note_sentence(not_agreed(backend.info)))
+            raise ChatError.of(note_sentence(not_agreed(backend.info)))
         return backend.info
 
     async def must_take_images(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
@@ -186,7 +186,7 @@ class Servers(ConversationObserver):
         model = self.model_of(conversation, info)
         if not info.takes_images(model):
             earlier = not has_images([path[-1].wire])
-            raise ChatError(no_images(model or info.model, info.takes_images(model), earlier=earlier))
+            raise ChatError.of(no_images(model or info.model, info.takes_images(model), earlier=earlier))
 
     def takes(self, conversation: OpenConversation, info: ServerInfo, path: Sequence[Node]) -> bool:
         """Whether a server takes all that the messages of `path` hold."""
