@@ -33,7 +33,7 @@ from kvchat.documents.errors import DocumentError
 from kvchat.documents.trunks import Gathered, Trunk, TrunkFolder, gathered, made
 from kvchat.prompt.message import Node, node
 from kvchat.store.jobs import Job, JobReason
-from kvchat.text.format import count
+from kvchat.text.chat_problems import ChatProblem
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class Trunks:
             prefix = await cache.prompts.prefix(turn)
             return await self._parts(link, backend, cache, trunk, path, prefix or NO_TOKENS)
         except BackendError as error:
-            raise ChatError(error.sentence) from None
+            raise ChatError.of(error.sentence) from None
 
     async def _parts(self, link: Link, backend: Backend, cache: ServerCache, trunk: Trunk, path: Sequence[Node],
                      prefix: Tokens) -> Prefilled:
@@ -192,9 +192,8 @@ class Trunks:
         prefix = await cache.prompts.prefix(turn) if cache is not None else None
         tokens = len(prefix) if prefix else TokenEstimate().of(turn.wires)
         if window and tokens + ROOM > window:
-            about = "" if prefix else "about "
-            raise ChatError(f"These files have {about}{count(tokens)} tokens, the server's window holds "
-                            f"{count(window)}. Name fewer files, or give the server a larger window.")
+            problem = ChatProblem.TRUNK_TOO_LONG if prefix else ChatProblem.TRUNK_ABOUT_TOO_LONG
+            raise ChatError(problem, tokens=tokens, window=window)
 
     # -- its jobs
 
@@ -226,4 +225,4 @@ async def _read(work: Callable[[], T]) -> T:
     try:
         return await asyncio.to_thread(work)
     except DocumentError as error:
-        raise ChatError(str(error)) from None
+        raise ChatError.of(error) from None

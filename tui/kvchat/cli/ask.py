@@ -367,9 +367,9 @@ async def _conversation(service: ChatService, args: argparse.Namespace, persona:
 
 
 async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
-    """A new conversation that begins with a trunk, its server reached. Raises ChatError."""
+    """A new conversation that begins with a trunk, its server reached. Raises ChatError, CommandError."""
     if service.trunks is None:
-        raise ChatError("An incognito run has no trunks; leave out --incognito.")
+        raise CommandError("An incognito run has no trunks; leave out --incognito.")
     await service.trunks.find(name)
     await service.servers.reach()
     conversation, changed = await service.trunks.begin(name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import count, counted
 from kvchat.text.trunks import changed_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -95,14 +96,14 @@ class ConversationController:
     @in_worker("dialog")
     async def new_with_trunk(self, words: str = "") -> None:
         if self._service.trunks is None:
-            self.workspace.say("An incognito run has no trunks.", "warning")
+            self.workspace.say(ChatProblem.NO_TRUNKS, "warning")
             return
         await self.workspace.attempt(self._begin_with_trunk(self._service.trunks, words.split()))
 
     async def _begin_with_trunk(self, trunks: Trunks, words: list[str]) -> None:
         if words[:1] == ["add"]:
             if len(words) < 3:
-                raise ChatError("To make a trunk: /trunk add NAME PATH")
+                raise ChatError(ChatProblem.TRUNK_SYNTAX)
             await self.make_trunk(trunks, words[1], words[2:])
             return
         name = words[0] if words else await self._chosen_trunk(trunks)
@@ -127,7 +128,7 @@ class ConversationController:
         """Open a new conversation that begins with a trunk. Raises ChatError."""
         trunks = self._service.trunks
         if trunks is None:
-            raise ChatError("An incognito run has no trunks.")
+            raise ChatError(ChatProblem.NO_TRUNKS)
         conversation, changed = await trunks.begin(name)
         await self.open(conversation.id)
         if changed:
