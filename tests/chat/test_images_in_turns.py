@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import Maker
+from kvchat.cache.rail import Where
+from kvchat.cache.warmth import Heat
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
@@ -23,6 +24,8 @@ from kvchat.text.faults import Fault
 from picture_samples import picture
 from standins.llamacpp_vision import SeeingServer
 from toyserver import ToyServer
+
+Maker = Callable[..., ChatService]
 
 
 @pytest.fixture
@@ -116,6 +119,8 @@ async def test_the_figures_are_the_servers_and_nothing_of_them_is_claimed_to_be_
     await cache.settled()
     state = cache.simulator.best.slots[0]
     assert state is None or (state.tokens.known, len(state.tokens)) == (0, len(seeing.model.held))
+    assert service.tracker.warmth(id).heat is Heat.WARM
+    assert {stretch.where for stretch in service.rail.stretches(id).values()} == {Where.SLOT}
     paths = {visit.path for visit in seeing.visits if b"image_url" in visit.body}
     assert paths == {"/v1/chat/completions"}  # neither the template nor the tokenizer is asked about an image
 

@@ -13,6 +13,8 @@ from PIL import Image as Pillow
 from kvchat.documents import images as module
 from kvchat.documents.attachments import attached
 from kvchat.documents.errors import DocumentError
+from kvchat.documents.images import thumbnail_in
+from kvchat.documents.reading.sandbox import Readers
 from kvchat.prompt.context import IMAGE
 from kvchat.store.images import Image
 from picture_samples import PLACE, bomb, photo, picture
@@ -109,6 +111,19 @@ def test_without_the_extra_the_sentence_names_it(tmp_path: Path, monkeypatch: py
     path.write_bytes(picture(text="without"))
     with pytest.raises(DocumentError, match='it needs the extra "images" to be sent: pip install "kvchat'):
         attached(path, path.name, MOST, lambda _: None)
+
+
+def test_a_thumbnail_is_small_and_what_is_no_picture_has_none() -> None:
+    with Readers() as readers:
+        found = thumbnail_in(url_of(picture(640, 480)), 48, 24, readers)
+        assert found is not None and (found.width, found.height) == (32, 24) and len(found.rgb) == 3 * 32 * 24
+        assert found.rgb[:3] != found.rgb[-3:] or len(set(found.rgb)) > 3
+        for data in (bomb(), picture()[:500], b"none"):
+            assert thumbnail_in(url_of(data), 48, 24, readers) is None
+
+
+def url_of(data: bytes) -> bytes:
+    return b"data:image/png;base64," + base64.b64encode(data)
 
 
 def test_a_picture_that_did_not_change_is_made_ready_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,6 +50,25 @@ async def test_an_attached_image_is_a_chip_with_its_price_and_goes_out(drive: Dr
         assert app.conversation.record.title == "What is this?"
 
 
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
+async def test_an_image_is_drawn_where_there_are_colours_for_it(drive: Drive, seeing: SeeingServer, colours: bool,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with drive(server=seeing) as app:
+        await app.command("/attach lamp.png")
+        await app.until(lambda: CHIP in app.draft)
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.turns == 1)
+        await app.settled()
+        if colours:
+            await app.until(lambda: "▀" * 20 in app.text)
+        await app.rest()
+        rows = [row for row in app.transcript_rows if "▀" in row]
+        assert len(rows) == (12 if colours else 0) and "image: lamp.png 640x480" in app.text
+
+
 async def test_a_mentioned_image_is_shown_over_the_composer(drive: Drive, seeing: SeeingServer) -> None:
     async with drive(server=seeing) as app:
         await app.write("What is @./lamp.png ?")

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kvchat.chat.exports import Exports
     from kvchat.chat.imports import Imports
     from kvchat.chat.server.choice import ServerChooser
+    from kvchat.chat.thumbnails import Thumbnails
     from kvchat.chat.trunks import Trunks
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
@@ -135,6 +136,12 @@ class ChatService:
         from kvchat.chat.cache.reports import CacheReports
 
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
+
+    @cached_property
+    def thumbnails(self) -> Thumbnails:
+        from kvchat.chat.thumbnails import Thumbnails
+
+        return Thumbnails(self.store)
 
     @cached_property
     def rail(self) -> Rail:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kvchat.documents.errors import DocumentError, UnreadableError
 from kvchat.documents.reading.magic_bytes import is_image
 from kvchat.prompt.context import IMAGE, ContextBlock
+from kvchat.prompt.images import Thumbnail
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.images import Image
 
@@ -66,6 +67,17 @@ def image_in(data: bytes, readers: Readers) -> Image:
         raise UnreadableError(NEEDS_EXTRA)
     pixels = readers.pixels(data)
     return Image(f"data:{pixels.type};base64,".encode() + base64.b64encode(pixels.data), pixels.width, pixels.height)
+
+
+def thumbnail_in(url: bytes, width: int, height: int, readers: Readers) -> Thumbnail | None:
+    """The image of a `data:` URL as small as a terminal shows it; None: it cannot be read here."""
+    if find_spec("PIL") is None:
+        return None
+    try:
+        found = readers.thumbnail(base64.b64decode(url.partition(b",")[2]), width, height)
+    except (UnreadableError, ValueError):
+        return None
+    return Thumbnail(found.width, found.height, found.data)
 
 
 @lru_cache(maxsize=4)

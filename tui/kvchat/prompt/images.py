@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from kvchat.prompt.context import IMAGE, ContextBlock
 
@@ -20,6 +21,17 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _BEGINS = b'{"type":"image_url","image_url":{"url":"sha256:'
 _STORED = re.compile(re.escape(_BEGINS) + rb'([0-9a-f]{64})"\}\}')
 """Text in a message cannot look like this: its quotes are escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """An image as small as a terminal shows it."""
+
+    width: int
+    height: int
+    """Pixels."""
+    rgb: bytes
+    """Three for each pixel, row by row."""
 
 
 def url_sha256(url: bytes) -> str:

@@ -43,6 +43,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
 from kvchat.store import StoreError
@@ -398,6 +399,8 @@ class CacheTracker:
             return UNKNOWN
         states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
         states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
+        if not states and conversation is not None and has_images(wires_of(conversation.path())):
+            return UNKNOWN  # its tokens are nobody's but the server's
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.content import Content, Section, Unit
-from kvchat.documents.reading.pixels import LONGEST, Pixels
+from kvchat.documents.reading.pixels import LONGEST, RGB, Pixels
 
 LARGEST = 256 << 20
 """Bytes of a frame."""
@@ -80,7 +80,8 @@ def pixels_in(frame: bytes) -> Pixels:
     except (KeyError, TypeError) as error:
         raise ValueError("it is no image") from error
     fits = 0 < found.width <= LONGEST and 0 < found.height <= LONGEST
-    if found.type not in ("image/png", "image/jpeg") or not fits:
+    raw = found.type == RGB and len(data) == 3 * found.width * found.height
+    if not fits or not (raw or found.type in ("image/png", "image/jpeg")):
         raise ValueError("it is no such image")
     return found
 

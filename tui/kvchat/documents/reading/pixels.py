@@ -28,6 +28,8 @@ LARGEST_PNG = 1 << 20
 """Bytes from which an image without loss is not worth its length."""
 QUALITY = 90
 
+RGB = "rgb"
+"""The type of pixels that are in no format: three bytes for each, row by row."""
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 _LOSSY = frozenset(("JPEG", "MPO", "WEBP", "AVIF"))
 
@@ -37,7 +39,7 @@ class Pixels:
     """An image in the form in which it is sent."""
 
     type: str
-    """`image/png` or `image/jpeg`: what every server that sees can read."""
+    """`image/png` or `image/jpeg`: what every server that sees can read; or RGB."""
     data: bytes
     width: int
     height: int
@@ -70,6 +72,24 @@ def pixels_of(data: bytes) -> Pixels:
     if png and len(png) <= LARGEST_PNG:
         return Pixels("image/png", png, *image.size)
     return Pixels("image/jpeg", _encoded(image, "JPEG", quality=QUALITY), *image.size)
+
+
+def thumbnail_of(data: bytes, width: int, height: int) -> Pixels:
+    """The pixels of a PNG or JPEG, made to fit. Raises as `pixels_of`."""
+    from PIL import Image
+
+    try:
+        image = Image.open(BytesIO(data), formats=("PNG", "JPEG"))
+        if image.width * image.height > MOST_READ:
+            raise UnreadableError("has too many pixels")
+        image.draft("RGB", (width * 2, height * 2))
+        small = _plain(image)
+        small.thumbnail((width, height))
+    except (MemoryError, UnreadableError):
+        raise
+    except Exception:
+        raise UnreadableError("is a broken image") from None
+    return Pixels(RGB, small.tobytes(), *small.size)
 
 
 def _fitting(width: int, height: int) -> tuple[int, int]:

@@ -65,7 +65,11 @@ class Readers:
 
     def pixels(self, data: bytes) -> Pixels:
         """The image in a file, as it is sent. Raises UnreadableError."""
-        return self._apart(lambda child: child.pixels(data))
+        return self._apart(lambda child: child.pixels(None, data))
+
+    def thumbnail(self, data: bytes, width: int, height: int) -> Pixels:
+        """The pixels of a PNG or JPEG, made to fit. Raises UnreadableError."""
+        return self._apart(lambda child: child.pixels((width, height), data))
 
     def close(self) -> None:
         """End the process. May be called at any time, from any thread, and again."""
@@ -140,11 +144,11 @@ class _Child:
         """What a file says. Raises UnreadableError, and where the process is dead then or as good as, _EndedError."""
         return self._ask(name, data, pipe_protocol.content_of)
 
-    def pixels(self, data: bytes) -> Pixels:
-        """The image in a file. Raises as `content`."""
-        return self._ask(None, data, pipe_protocol.pixels_in)
+    def pixels(self, size: tuple[int, int] | None, data: bytes) -> Pixels:
+        """The image in a file, as it is sent; with a size one made small to fit. Raises as `content`."""
+        return self._ask(size, data, pipe_protocol.pixels_in)
 
-    def _ask(self, name: str | None, data: bytes, read: Callable[[bytes], T]) -> T:
+    def _ask(self, name: str | tuple[int, int] | None, data: bytes, read: Callable[[bytes], T]) -> T:
         late = threading.Event()
 
         def stop() -> None:

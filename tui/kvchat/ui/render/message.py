@@ -5,7 +5,7 @@ The rule: an item is plain data given by the app; nothing here knows the service
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -13,9 +13,11 @@ from rich.cells import cell_len
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
+from kvchat.ui.render.picture import picture_rows
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
@@ -234,10 +236,17 @@ _NOTED: tuple[str, str, str, tuple[str, ...]] = ("▲", "", "warning", ())
 CONTINUE = "c continue"
 
 
+NO_PICTURES: Mapping[str, Thumbnail] = {}
+
+
 def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
-              selected: bool = False) -> list[Row]:
-    """What stands below the body: sources or context, the live row, how the message ended, and an empty row."""
+              selected: bool = False, pictures: Mapping[str, Thumbnail] = NO_PICTURES) -> list[Row]:
+    """What stands below the body: images, sources or context, the live row, how the message ended, and an empty row.
+    `pictures`: the images that can be shown, by their names."""
     rows: list[Row] = source_rows(item.sources, width, selected=selected) if item.sources else []
+    for block in item.blocks:
+        if block.kind == IMAGE and (picture := pictures.get(sha256_of(block))) is not None:
+            rows += picture_rows(picture, width)
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:

@@ -1,6 +1,7 @@
 """Rows: what the transcript draws, one object per screen line, with the way back to the source text.
 
-The rule: a row holds style names, never colours, and every span knows what a copy of it gives.
+The rule: a row holds style names, and colours only for the pixels of an image.
+Every span knows what a copy of it gives.
 """
 
 from __future__ import annotations
