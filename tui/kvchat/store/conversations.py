@@ -19,7 +19,6 @@ from kvchat.sanitize import one_line
 from kvchat.store import index, tips
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
 from kvchat.store.file.database import Database
-from kvchat.store.images import forget, held
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import (
     CONVERSATION_FIELDS,
@@ -262,6 +261,8 @@ class Conversations:
     def _purge(self, condition: str, value: object) -> None:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
+        from kvchat.store.images import forget, held
+
         with self._db.write(durable=True) as connection:
             images = held(connection)
             for table in ("draft", "queued"):

@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
@@ -19,10 +20,11 @@ from kvchat.store import index, tips
 from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
-from kvchat.store.images import Image
-from kvchat.store.images import put as put_images
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
 from kvchat.text.store_problems import StoreProblem
+
+if TYPE_CHECKING:
+    from kvchat.store.images import Image
 
 KEY = "store.import "
 """In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
@@ -98,9 +100,11 @@ class Imports:
 
     def take_in(self, batch: Batch, part: int, arrivals: Sequence[Arrival]) -> None:
         """Store conversations, all or none, as one part of an import."""
+        from kvchat.store import images
+
         with self._db.write(durable=True) as connection:
             made, grown = list[str](), dict[str, list[str | None]]()
-            put_images(connection, [image for one in arrivals for image in one.images], batch.at)
+            images.put(connection, [image for one in arrivals for image in one.images], batch.at)
             for one in arrivals:
                 id, row = one.conversation.id, self._conversations.exact(one.conversation.id)
                 nodes, moved = self._store(connection, one)

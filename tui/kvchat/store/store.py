@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
 from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
@@ -24,7 +25,6 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
-from kvchat.store.images import Images
 from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.key_value import Library
@@ -33,6 +33,9 @@ from kvchat.store.queue import Queue
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 from kvchat.text.store_problems import recovered_words
+
+if TYPE_CHECKING:
+    from kvchat.store.images import Images
 
 
 class Store:
@@ -52,7 +55,7 @@ class Store:
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
         self._imports = Imports(db, self._conversations)
-        self._images = Images(db, clock)
+        self._images: Images | None = None
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -115,6 +118,9 @@ class Store:
     @property
     def images(self) -> Images:
         """The images that messages carry."""
+        from kvchat.store.images import Images  # most messages carry none
+
+        self._images = self._images or Images(self._db, self._clock)
         return self._images
 
     # Conversations

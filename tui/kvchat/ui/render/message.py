@@ -17,7 +17,6 @@ from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
-from kvchat.ui.render.picture import picture_rows
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
@@ -246,6 +245,8 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
     rows: list[Row] = source_rows(item.sources, width, selected=selected) if item.sources else []
     for block in item.blocks:
         if block.kind == IMAGE and (picture := pictures.get(sha256_of(block))) is not None:
+            from kvchat.ui.render.picture import picture_rows
+
             rows += picture_rows(picture, width)
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)

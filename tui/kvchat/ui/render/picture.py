@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 
 from kvchat.prompt.images import Thumbnail
-from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.rows import PIXELS, Row, Span
 
 HALF = "▀"
-PIXELS = "#"
-"""What the style of a cell begins with: `#102030/#405060`, the upper pixel and the lower one."""
 
 
 def picture_rows(picture: Thumbnail, width: int) -> list[Row]:
@@ -23,5 +21,5 @@ def picture_rows(picture: Thumbnail, width: int) -> list[Row]:
 
 
 def _row(upper: bytes, lower: bytes) -> Row:
-    cells = [f"#{upper[at:at + 3].hex()}/#{lower[at:at + 3].hex()}" for at in range(0, len(upper), 3)]
+    cells = [f"{PIXELS}{upper[at:at + 3].hex()}/{PIXELS}{lower[at:at + 3].hex()}" for at in range(0, len(upper), 3)]
     return Row(tuple(Span(HALF * len(list(same)), style, "") for style, same in groupby(cells)), "")

@@ -34,6 +34,10 @@ CLOSE = "close"
 """The style of an undrawn closing marker."""
 
 
+PIXELS = "#"
+"""What the style of a cell of an image begins with: `#102030/#405060`, the upper pixel and the lower one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One screen line."""

@@ -15,8 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kvchat.cache.rail import Where
-from kvchat.ui.render.picture import PIXELS
-from kvchat.ui.render.rows import Row
+from kvchat.ui.render.rows import PIXELS, Row
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 GUTTER = 2
