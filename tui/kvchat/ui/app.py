@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,6 +25,7 @@ from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
+from kvchat.ui.sweeper import EVERY, Sweeper
 from kvchat.ui.terminal import paste_guard
 from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.themes import AUTOMATIC, load_themes, plain_theme, variable_defaults
@@ -54,7 +54,7 @@ class KvchatApp(App[int]):
                  conversation: str | None = None, layers: Callable[[], Layers] | None = None,
                  persona: str | None = None) -> None:
         """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
-        gc.disable()  # until the first paint: collections cost a tenth of it
+        self.sweeper = Sweeper(lambda: bool(service.conversations.streaming()))
         paste_guard.install()
         super().__init__()
         self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
@@ -173,9 +173,8 @@ class KvchatApp(App[int]):
         self.run_worker(self.service.servers.connect(), group="connect", exit_on_error=False)
 
     def _settle(self) -> None:
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+        self.sweeper.begin()
+        self.set_interval(EVERY, self.sweeper.look)
         self.service.begin_background()
         self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping)
         self.set_interval(HOUSEKEEPING_EVERY, self.service.housekeeping)
@@ -208,7 +207,7 @@ class KvchatApp(App[int]):
         self.run_worker(leave_unsaved(self.chat.workspace, self.ending, unsaved), group="dialog")
 
     async def on_unmount(self) -> None:
-        gc.enable()
+        self.sweeper.end()
         if self.desktop is not None:
             self.desktop.progress.remove()
         await self.ending.close_service()
@@ -216,6 +215,8 @@ class KvchatApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self.has_begun and isinstance(event, events.Key | events.Paste):
             self.service.jobs.typed()
+            self.sweeper.typed()
+            self.chat.transcript.make_way()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.take(event)
         else:
