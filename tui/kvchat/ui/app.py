@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
 """Where the person chose none: by the terminal's background."""
+SOMETIMES = frozenset({"transcript.continue", "transcript.code", "transcript.source"})
+"""Actions that not every message has something for."""
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
@@ -241,16 +243,18 @@ class KvchatApp(App[int]):
         """The first key of an action, as a person reads it; empty without one."""
         return keys.shown(actions.first_key(id, self.keys))
 
-    def footer_keys(self, place: str = "") -> list[tuple[str, str]]:
+    def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
-        what can be typed."""
+        what can be typed. `can`: what can be done with this message and not with each."""
         if place == "jump":
             return [("letter", "go there"), ("escape", "back")]
         words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
         if place == "transcript":
-            words = {"transcript.edit": "edit", "transcript.regenerate": "again", "transcript.copy": "copy",
-                     "transcript.code": "code", "transcript.branches": "branches", "transcript.fork": "fork",
-                     "transcript.delete": "delete", "stop": "back", "transcript.source": "source"}
+            words = {"transcript.continue": "continue", "transcript.edit": "edit", "transcript.regenerate": "again",
+                     "transcript.copy": "copy", "transcript.code": "code", "transcript.source": "source",
+                     "transcript.branches": "branches", "transcript.fork": "fork", "transcript.delete": "delete",
+                     "stop": "back"}
+            words = {id: word for id, word in words.items() if id not in SOMETIMES or id in can}
         found = [(actions.first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
         return [(key, word) for key, word in found if key]
 

@@ -139,7 +139,7 @@ def _rules(shape: Shape) -> str:
     """What is known of the server's cache, in one sentence."""
     slots = "1 slot" if shape.slots == 1 else f"{shape.slots} slots"
     parts = [slots + (", one cache for all" if shape.unified else "")]
-    parts.append("no memory for parked states" if shape.ram_bytes == 0 else "parks states in memory")
-    parts.append({Rewind.ANYWHERE: "can go back anywhere", Rewind.WINDOW: "goes back to checkpoints (sliding window)",
-                  Rewind.NOWHERE: "goes back to checkpoints only (recurrent layers)"}[shape.rewind])
+    parts.append("no host cache" if shape.ram_bytes == 0 else "a host cache for what leaves a slot")
+    parts.append({Rewind.ANYWHERE: "reuses any prefix", Rewind.WINDOW: "reuses up to a checkpoint (sliding window)",
+                  Rewind.NOWHERE: "reuses up to a checkpoint (recurrent layers)"}[shape.rewind])
     return "; ".join(parts)

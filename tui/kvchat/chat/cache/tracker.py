@@ -374,7 +374,7 @@ class CacheTracker:
         if kept <= (found.held or 0):
             return found
         used = record.context_used or kept
-        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since)
+        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since, exact=False)
 
     def _held_of(self, id: str) -> Warmth:
         record = self._conversations.listed(id)
@@ -397,12 +397,12 @@ class CacheTracker:
         states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
         states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
         if not states:
-            return Warmth(Heat.COLD, 0, record.context_used)
+            return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
         size = len(held.tokens)
         missing = max(0, (record.context_used or size) - 1 - size)
         heat = Heat.WARM if in_slot and missing <= NOISE else Heat.PARKED
-        return Warmth(heat, size, missing, held.at)
+        return Warmth(heat, size, missing, held.at, exact=False)
 
     def branch_warmth(self, id: str, node_id: str) -> Warmth:
         """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""
