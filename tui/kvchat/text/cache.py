@@ -15,6 +15,7 @@ from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, pe
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
+    from kvchat.cache.llamacpp.cache_config import Shape
     from kvchat.cache.llamacpp.planner import Plan
     from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
     from kvchat.cache.speed import SpeedFit
@@ -28,6 +29,11 @@ HEAT_WORDS: dict[Heat, str] = {
     Heat.PARKED: "partly warm: some of it has to be prefilled, or brought back",
     Heat.COLD: "cold: all of it has to be prefilled",
     Heat.UNKNOWN: "unknown: not sent to this server yet",
+}
+_REWINDS: dict[str, str] = {
+    "anywhere": "reuses any prefix",
+    "window": "reuses up to a checkpoint (sliding window)",
+    "nowhere": "reuses up to a checkpoint (recurrent layers)",
 }
 REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
@@ -221,6 +227,24 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     return words
 
 
+def figures_sentence(turn: TurnFigures) -> str:
+    """A turn for one who listens: `Cached 1,204 of 1,240 prompt tokens; 0.3 s to the first token.`, and why tokens were
+    wasted, where some were. Empty where nothing is known."""
+    about = "about " if turn.estimated else ""
+    parts = []
+    if turn.cached_tokens is not None and turn.prompt_tokens is not None:
+        parts.append(f"cached {about}{count(turn.cached_tokens)} of {counted(turn.prompt_tokens, 'prompt token')}")
+    elif turn.prompt_tokens is not None:
+        parts.append(f"{counted(turn.prompt_tokens, 'prompt token')}, cached {UNREPORTED}")
+    if turn.ttft_ms is not None:
+        parts.append(f"{duration(turn.ttft_ms / 1000)} to the first token")
+    if wasted := notable_waste(turn):
+        why = one_line(reason_words(turn)) or "the cause is unknown"
+        parts.append(f"{about}{counted(wasted, 'token')} wasted: {why}")
+    words = "; ".join(parts)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
 def answer_words(turn: TurnFigures) -> list[str]:
     """What stands beside an answer, most important first: `98 % cached`, `0.14 s`, `58 tok/s`, `31 tok`; of a turn
     with wasted tokens these and their cause stand first."""
@@ -312,3 +336,11 @@ def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:
     """`8,120 tokens, ~35 s`, as far as it is known."""
     words = f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token")
     return f"{words}, {about(seconds)}" if seconds is not None else words
+
+
+def cache_rules(shape: Shape) -> str:
+    """What is known of a server's cache: `2 slots; a host cache for what leaves a slot; reuses any prefix`."""
+    parts = [counted(shape.slots, "slot") + (", one cache for all" if shape.unified else "")]
+    parts.append("no host cache" if shape.ram_bytes == 0 else "a host cache for what leaves a slot")
+    parts.append(_REWINDS[shape.rewind])
+    return "; ".join(parts)
