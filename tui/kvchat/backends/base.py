@@ -199,7 +199,8 @@ class HttpBackend:
 
     @property
     def url(self) -> str:
-        return str(self._endpoint.url)
+        """The server as errors name it."""
+        return self._endpoint.shown
 
     @property
     def goal(self) -> tuple[BaseUrl, Place]:

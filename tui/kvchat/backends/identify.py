@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import HttpBackend, Images, loading_delays, no_images
@@ -10,6 +11,7 @@ from kvchat.backends.dialect import PLAIN, Backend, BackendError, HostClass, Ser
 from kvchat.backends.endpoint import Endpoint, Resolver, lookup, open_endpoint
 from kvchat.backends.payload import Response
 from kvchat.backends.transport import Clock
+from kvchat.text.faults import BUILT_IN
 
 
 async def connect(
@@ -27,6 +29,8 @@ async def connect(
     clock = clock or Clock()
     endpoint = await open_endpoint(base_url, api_key=api_key, ca_file=ca_file, proxy=proxy,
                                    allow_plain_http_key=allow_plain_http_key, resolver=resolver, options=options)
+    if embedded:
+        endpoint = replace(endpoint, name=BUILT_IN)
     started = clock.now()
     for delay in loading_delays():
         try:

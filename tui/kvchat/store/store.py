@@ -137,6 +137,10 @@ class Store:
         """The tags that conversations outside the trash have, with how many conversations each, by name."""
         return self._conversations.tags()
 
+    def branch_turns(self, id: str) -> int:
+        """The questions on the branch that a conversation has in use."""
+        return self._conversations.branch_turns(id)
+
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         """The titles of these conversations, as far as there are such."""
         return self._conversations.titles(ids)

@@ -142,6 +142,8 @@ class Unreached(StrEnum):
     FAILED = "the connection failed"
 
 
+BUILT_IN = "built-in engine"
+"""Stands for the URL of kvchat's own server, whose address says nothing to the person."""
 _PARAMETERS = "the conversation's parameters and "
 _IN_APP = {
     "address": "(/model)", "model_setting": "(/model)", "key": "(server.api_key_env in the settings)",
@@ -164,7 +166,6 @@ _LOG = "Try again; if it stays so, look at the server's log."
 
 _SENTENCES: dict[Fault, str] = {
     Fault.TOLD: "{sentence}",
-    Fault.NOT_CONNECTED: "No server answers at {url} ({reason}). Start it, or choose another {address}.",
     Fault.NO_ANSWER: "The {server} accepted the connection but did not answer within {seconds:g} s. It may hang; look "
                        "at its log or restart it.",
     Fault.BAD_CERTIFICATE: "The certificate of {url} cannot be trusted ({reason}). If the server has its own "
@@ -281,6 +282,8 @@ def fault_sentence(fault: Fault, arguments: Mapping[str, Value]) -> str:
     chat = _IN_COMMAND if on_command_line.get() else _IN_APP
     words = {"keys": "", **(_EMBEDDINGS if arguments.get("use") else chat), **arguments}
     words["said"] = f": {words['said']}" if words.get("said") else ""
+    if words.get("url") == BUILT_IN:
+        words |= {"server": BUILT_IN, "url": f"the {BUILT_IN}"}
     words.setdefault("server", f"server at {words.get('url')}")
     if refusal := _REFUSALS.get(fault):
         if fault is Fault.TOO_MANY:
@@ -331,6 +334,12 @@ def _no_server(words: Mapping[str, Value]) -> str:
     return f"No model server answers on this machine{asked}. Start one, {choose} {engine}{end}."
 
 
+def _not_connected(words: Mapping[str, Value]) -> str:
+    if words["server"] == BUILT_IN:
+        return f"The {BUILT_IN} does not answer ({words['reason']}). {here('Choose it again (/model)', 'Try again')}."
+    return f"No server answers at {words['url']} ({words['reason']}). Start it, or choose another {words['address']}."
+
+
 def _roles(words: Mapping[str, Value]) -> str:
     what = f"The chat template of the model at {words['url']} does not take these messages: {words['words']}"
     return f"{stopped(what)} Start a new conversation, or give the server another chat template."
@@ -343,7 +352,7 @@ def _too_long(words: Mapping[str, Value]) -> str:
 
 
 def _window_full(words: Mapping[str, Value]) -> str:
-    full = stopped(f"The window of the server at {words['url']} is full: {words['words']}")
+    full = stopped(f"The window of the {words['server']} is full: {words['words']}")
     return f"{full} {room_sentence('lower max_tokens') if words['with_figures'] else _room(words)}"
 
 
@@ -357,6 +366,7 @@ def _own_window_full(words: Mapping[str, Value]) -> str:
 _SPECIAL: dict[Fault, Callable[[Mapping[str, Value]], str]] = {
     Fault.NO_PROFILE: _no_profile,
     Fault.NO_SERVER: _no_server,
+    Fault.NOT_CONNECTED: _not_connected,
     Fault.ROLES: _roles,
     Fault.TOO_LONG: _too_long,
     Fault.WINDOW_FULL: _window_full,

@@ -17,6 +17,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node, Role
+from kvchat.prompt.tags import in_words
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import figures_words, notable_waste, share_words
 from kvchat.transfer import outline as shape
@@ -346,7 +347,7 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f'<section class="conversation">\n<header>\n<h1>{escape(shape.title(source.conversation))}</h1>\n'
-    yield _line("facts", [shape.times(source), shape.models(source)])
+    yield _line("facts", [shape.times(source), shape.models(source), in_words(source.conversation.tags)])
     yield _line("sums", share_words(shape.branch_totals(source)))
     yield "</header>\n"
     for branch in shape.outline(source, all_branches):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Role
+from kvchat.prompt.tags import in_words, own
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import figures_words, share_words
 from kvchat.text.format import date_and_time
@@ -170,7 +171,12 @@ def _front_matter(source: Source) -> str:
         "model": shape.models(source),
         "parameters": ", ".join(shape.parameter_words(conversation)),
     }
-    return "---\n" + "".join(f"{key}: {_yaml(value)}\n" for key, value in lines.items() if value) + "---\n"
+    if names := own(conversation.tags):
+        found = "".join(f"  - {_yaml(name)}\n" for name in names)
+        tags = f"tags:\n{found}"
+    else:
+        tags = ""
+    return "---\n" + "".join(f"{key}: {_yaml(value)}\n" for key, value in lines.items() if value) + tags + "---\n"
 
 
 def _yaml(value: str) -> str:
@@ -180,7 +186,8 @@ def _yaml(value: str) -> str:
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f"# {escaped(shape.title(source.conversation))}"
-    facts = [shape.times(source), shape.models(source), *share_words(shape.branch_totals(source))]
+    facts = [shape.times(source), shape.models(source), in_words(source.conversation.tags),
+             *share_words(shape.branch_totals(source))]
     yield escaped(" · ".join(fact for fact in facts if fact))
     for branch in shape.outline(source, all_branches):
         if branch.title:

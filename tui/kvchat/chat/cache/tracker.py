@@ -377,7 +377,7 @@ class CacheTracker:
         if kept <= (found.held or 0):
             return found
         used = record.context_used or kept
-        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since)
+        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since, exact=False)
 
     def _held_of(self, id: str) -> Warmth:
         record = self._conversations.listed(id)
@@ -402,12 +402,12 @@ class CacheTracker:
         if not states and conversation is not None and has_images(wires_of(conversation.path())):
             return UNKNOWN  # its tokens are nobody's but the server's
         if not states:
-            return Warmth(Heat.COLD, 0, record.context_used)
+            return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
         size = len(held.tokens)
         missing = max(0, (record.context_used or size) - 1 - size)
         heat = Heat.WARM if in_slot and missing <= NOISE else Heat.PARKED
-        return Warmth(heat, size, missing, held.at)
+        return Warmth(heat, size, missing, held.at, exact=False)
 
     def branch_warmth(self, id: str, node_id: str) -> Warmth:
         """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""

@@ -15,8 +15,8 @@ from kvchat.chat.question.mentions import counted_in
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import cost_words, to_prefill, to_read
-from kvchat.text.format import counted, duration
+from kvchat.text.cache import HEAT_NAMES, cost_words, roughly_known, to_prefill, to_read
+from kvchat.text.format import duration
 from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
@@ -85,13 +85,16 @@ class ConversationView:
     # -- the list
 
     def show_list(self) -> None:
-        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming()))
+        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming(),
+                                            self._service.queue.held_ids()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 
     def mark(self, id: str) -> Mark:
         """The mark of a conversation in lists."""
-        return "streaming" if id in self._conversations.streaming() else MARKS[self._tracker.warmth(id).heat]
+        if id in self._conversations.streaming():
+            return "streaming"
+        return "attention" if id in self._service.queue.held_ids() else MARKS[self._tracker.warmth(id).heat]
 
     def warmth_changed(self) -> None:
         self._sidebar.refresh_marks()
@@ -153,9 +156,9 @@ class ConversationView:
             words = offer
         elif conversation.live is None and (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
-            words = f"{warmth.heat}: {to_prefill(cost_words(tokens, seconds))}"
+            words = f"{HEAT_NAMES[warmth.heat]}: {to_prefill(roughly_known(warmth) + cost_words(tokens, seconds))}"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
-            words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
+            words = f"saved {duration(totals.seconds_saved)} in this conversation"
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:

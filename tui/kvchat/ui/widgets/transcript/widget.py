@@ -22,6 +22,10 @@ FRAME = 1 / 15
 """Seconds between two flushes at least."""
 REST = 3
 """After a flush, this many times the CPU it took is left to others."""
+ECHO = 1 / 30
+"""Seconds after a key in which nothing is drawn but what the key did."""
+HELD = 0.25
+"""Seconds for which keys that keep coming hold text up at most."""
 
 
 class Pace:
@@ -29,14 +33,20 @@ class Pace:
 
     def __init__(self) -> None:
         self._due = 0.0
+        self._echoed = 0.0
+        """When the last key is surely on the screen."""
 
     def flushed(self, now: float, cost: float) -> None:
         """A flush that took `cost` is on the screen."""
         self._due = now + max(FRAME, REST * cost)
 
+    def typed(self, now: float) -> None:
+        """A key has come."""
+        self._echoed = now + ECHO
+
     def delay(self, now: float) -> float:
         """Seconds until text may be drawn again; 0: at once."""
-        return max(0.0, self._due - now)
+        return max(0.0, max(self._due, min(self._echoed, self._due + HELD)) - now)
 
 
 __all__ = ["Transcript", "TranscriptItem"]
@@ -148,9 +158,18 @@ class Transcript(TranscriptKeys, can_focus=True):
             return
         delay = self._pace.delay(monotonic())
         if delay > 0 and self.is_attached:
-            self._flush_timer = self.set_timer(delay, self._flush)
+            self._flush_timer = self.set_timer(delay, self._timed)
         else:
             self._flush()
+
+    def _timed(self) -> None:
+        """The time has come, unless a key came meanwhile."""
+        self._flush_timer = None
+        self._schedule()
+
+    def make_way(self) -> None:
+        """A key has come: its echo goes before what streams in."""
+        self._pace.typed(monotonic())
 
     def _flush(self) -> None:
         """Draw what came; the next flush waits until this one is painted, and then according to its cost."""
