@@ -69,10 +69,11 @@ def _is_plain(note: Statement | str) -> bool:
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str],
-                 kept: Collection[str] = ()) -> list[SidebarRow]:
-    """The rows of the sidebar, in the given order. `streaming`, `kept`: the ids of conversations that are being
-    answered, and whose state the person keeps."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, c.id in kept)
+                 held: frozenset[str] = frozenset(), kept: Collection[str] = ()) -> list[SidebarRow]:
+    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
+    `held`: of those whose queue waits for the person; `kept`: of those whose state the person keeps."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, c.id in held,
+                       c.id in kept)
             for c in conversations]
 
 
