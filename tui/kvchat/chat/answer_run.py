@@ -89,7 +89,9 @@ class AnswerRun:
         await asyncio.wait({saving})
         if self._show_later is not None:
             self._show_later.cancel()
-        return self._settled(ended, context_size())
+        answer = self._settled(ended, context_size())
+        self.live.ended = answer.state
+        return answer
 
     async def _carried_out(self) -> Ended:
         if self.live.stopping:

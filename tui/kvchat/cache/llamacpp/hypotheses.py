@@ -126,11 +126,11 @@ class Hypotheses:
         return min(dense) < min(others) if min(dense) != min(others) else None
 
     def begin(self, prompt: Tokens, owner: str, at: float, slot: int | None = None,
-              users: Sequence[int] = (), tip: str = "") -> Prediction:
+              users: Sequence[int] = (), tip: str = "", answers: int = 1) -> Prediction:
         self._runs = True
         for guess in self._guesses:
             guess.before = guess.simulator.copy()
-            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip)
+            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip, answers)
         found = self.said
         assert found is not None
         return found
