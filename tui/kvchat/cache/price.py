@@ -66,10 +66,15 @@ class Price:
     seconds: tuple[float, float] | None = None
     """From, to: a range until three turns have measured the server's speed."""
     alternative: Alternative | None = None
+    losing: tuple[tuple[str, int], ...] = ()
+    """The titles of other conversations whose states the server loses by it, with the tokens that it then has to
+    prefill of each."""
 
     @property
     def worth_asking(self) -> bool:
         """Whether it is large enough to ask the person first."""
+        if any(tokens >= WORTH_ASKING_TOKENS for _, tokens in self.losing):
+            return True
         if self.tokens is None:
             return False
         longest = self.seconds[1] if self.seconds is not None else 0.0

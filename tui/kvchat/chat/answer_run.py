@@ -84,6 +84,7 @@ class AnswerRun:
         """Carry the request out and give back the settled answer. `context_size` is asked at the end."""
         saving = asyncio.create_task(self._save_as_it_comes())
         ended = await self._carried_out()
+        self.live.ended_at = time.monotonic()
         self.error = ended.error
         saving.cancel()
         await asyncio.wait({saving})

@@ -41,6 +41,8 @@ class LiveAnswer:
     """The cut answer that this one goes on with."""
     ended: State | None = None
     """How it ended; None: it streams."""
+    ended_at: float = 0.0
+    """Monotonic seconds."""
 
     @property
     def ttft_ms(self) -> float | None:

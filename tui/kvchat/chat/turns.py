@@ -573,6 +573,8 @@ class Turns:
         tracked = asking.tracked
         if tracked is not None and asking.live.progress is not None:
             tracked.processed = asking.live.progress.processed
+        if tracked is not None and len(answers) > 1:
+            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: asking.runs[at].live.ended_at))
         figures = await self._explained_if_possible(tracked, answers[0].figures)
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
         for answer, answer_run in zip(answers, asking.runs, strict=True):

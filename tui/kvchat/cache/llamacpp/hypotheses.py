@@ -149,12 +149,12 @@ class Hypotheses:
         self._dropped += [guess for guess in self._guesses if guess.wrong >= most]
         self._guesses = [guess for guess in self._guesses if guess.wrong < most]
 
-    def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
-        """The last `begin` is done. `tip`: as of `Held`, with the answer."""
+    def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "", order: Sequence[int] = ()) -> None:
+        """The last `begin` is done. As of `Simulator.end`."""
         self._runs = False
         for guess in self._guesses:
             if guess.said is not None:
-                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip)
+                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip, order=order)
 
     def cut(self, processed: int) -> None:
         """The last `begin` was cancelled when `processed` tokens were in."""

@@ -180,13 +180,14 @@ class Simulator:
                           tuple(held for held in gone if any(held is one for one in ran_over)),
                           tuple(held for held in gone if not any(held is one for one in ran_over)), copies)
 
-    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
+    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "",
+            order: Sequence[int] = ()) -> None:
         """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded. `tip`: as of
-        `Held`, with the answer.
+        `Held`, with the answer. `order`: in which its answers ended, where they were several; 0 is the one in `slot`.
 
         `stopped`: the client stopped it, so that the server may have written some more."""
         slot %= self.shape.slots
-        request, held = self._release(slot), self._slots[slot]
+        request, held = self._release(slot, order), self._slots[slot]
         if request is None or held is None:
             return
         tokens = _decoded(request.prompt, sampled)
@@ -328,10 +329,11 @@ class Simulator:
         """Whether all of a replaced state is still somewhere."""
         return prompt.starts_with(held.tokens) or any(p.tokens.starts_with(held.tokens) for p in self._parked)
 
-    def _release(self, slot: int) -> _Request | None:
+    def _release(self, slot: int, order: Sequence[int] = ()) -> _Request | None:
         """The request that ran in `slot`, which is free from now on."""
         request = self._busy.pop(slot, None)
-        for freed in (*(request.copies if request is not None else ()), slot):
+        used = (slot, *(request.copies if request is not None else ()))
+        for freed in [used[at] for at in order if at < len(used)] or used:
             self._clock += 1
             self._used[freed] = self._clock
             self._busy.pop(freed, None)

@@ -54,6 +54,8 @@ class TrackedTurn(Asked):
     """Whether its end is played on the simulator."""
     broken_off: bool = False
     """Whether its answer was, so that the server may compute on for a while."""
+    order: tuple[int, ...] = ()
+    """In which its answers ended, where they were several."""
 
 
 def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
@@ -235,7 +237,8 @@ class ServerCache(SlotObserver):
             slot, stopped, tracked.played = tracked.prediction.slot, tracked.broken_off, True
             held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
             if predicted:
-                self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
+                self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "",
+                                   order=tracked.order)
             else:
                 self.simulator.cut(tracked.processed or tracked.prediction.cached)
                 self._unheard = tracked.processed is None
