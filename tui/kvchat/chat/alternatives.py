@@ -9,10 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from kvchat.backends.dialect import Emit, Ended, OfAlternative, StreamEvent
+from kvchat.backends.dialect import Emit, Ended, OfAlternative, ServerInfo, StreamEvent
 from kvchat.cache.accounting import TurnFigures
+from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import CUT, Node, State
+from kvchat.sanitize import one_line
+
+MOST = 9
+"""Answers to one question at the most: each is chosen by a digit."""
+USUAL = 3
+"""Where it is not said how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,26 @@ class Wanted:
         if self.models:
             return [(1, model) for model in self.models]
         return [(min(most, self.count - before), "") for before in range(0, self.count, most)]
+
+
+def wanted_in(text: str, server: ServerInfo | None) -> tuple[Wanted, str]:
+    """What `text` asks for, and the question behind it: a number, or names of the server's models. Without either it is
+    the usual number, but no more than one request gives, and all of it is the question. Raises ChatError."""
+    words = text.split()
+    number = words[0] if words and words[0].isdecimal() else ""
+    if number:
+        if not 2 <= int(number[:4]) <= MOST:
+            raise ChatError(f"Ask for 2 to {MOST} answers, not {number[:12]}.")
+        return Wanted(int(number)), text.strip()[len(number):].strip()
+    models = list(takewhile(lambda word: server is not None and server.known(word) is not None, words))
+    if not models:
+        most = server.most_answers if server is not None else 1
+        return Wanted(min(USUAL, most) if most > 1 else USUAL), text.strip()
+    if len(models) != len(words):
+        raise ChatError(f"This server has no model {one_line(words[len(models)], 40)}.")
+    if not 2 <= len(models) <= MOST:
+        raise ChatError(f"Name 2 to {MOST} models.")
+    return Wanted(len(models), tuple(models)), ""
 
 
 class SharedRequest:

@@ -243,6 +243,8 @@ class Turns:
                       anyway: bool = False) -> None:
         """As `send_now`, for several answers, of which `choose` takes one; nothing else is done here until then."""
         conversation = self.conversations.free(id)
+        if self._servers.link(id).info is None:
+            await self._servers.reach(id)
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         await self._grow(conversation, branch, parameters, whole=True, wanted=wanted)
 
@@ -250,11 +252,18 @@ class Turns:
     async def ask_again_for(self, id: str, wanted: Wanted, node_id: str) -> None:
         """The same, to a question that was asked before; the answer that is there stays."""
         conversation = self.conversations.free(id)
+        if self._servers.link(id).info is None:
+            await self._servers.reach(id)
         question, answer = conversation.tree.turn_of(node_id)
         fresh = awaited(question, self._ground.clock())
         self._tracker.did(conversation, "alternatives", answer.id if answer else None)
         self.conversations.remember_head(conversation)
         await self._grow(conversation, Branch((fresh,), fresh.id), wanted=wanted)
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The conversations whose answers have not all ended."""
+        return frozenset(self._running)
 
     def is_undecided(self, id: str) -> bool:
         """Whether one of several answers, which have all ended, is to be chosen."""
