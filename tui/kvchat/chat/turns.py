@@ -238,10 +238,10 @@ class Turns:
 
     # -- several answers to one question -----------------------------------------------------------------------------
 
-    @on_newest(Head.SETTLED)
+    @on_newest(Head.AWAITED)
     async def ask_for(self, id: str, wanted: Wanted, question: Question, *, parameters: Parameters | None = None,
                       anyway: bool = False) -> None:
-        """As `send_now`, for several answers, of which `choose` takes one; nothing else is done here until then."""
+        """As `send`, for several answers, of which `choose` takes one; nothing else is done here until then."""
         conversation = self.conversations.free(id)
         if self._servers.link(id).info is None:
             await self._servers.reach(id)

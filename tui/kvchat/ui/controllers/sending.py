@@ -216,8 +216,6 @@ class SendingController:
             except OutsideError as error:
                 question = replace(question, meant=await self._with_agreed(sending, question.meant, error.paths))
             except AnsweredElsewhere:
-                if sending.wanted is not None:
-                    raise
                 if sending.queued is None:
                     return await self._turns.queue_up(sending.id, replace(sending.event.question, meant=question.meant),
                                                       first=sending.is_followed)
