@@ -181,7 +181,7 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
     Reason.WARM_UP: lambda s: "kvchat's own warm-up of another chat took this conversation's slot",
     Reason.SIDE_REQUEST: _side_request,
     Reason.FOREIGN: lambda s: "Another program used the model",
-    Reason.OTHER_ANSWER: lambda s: f"You chose answer {s['number']}; the server keeps the first of several only",
+    Reason.OTHER_ANSWER: lambda s: f"The server keeps only the first of several answers; number {s['number']} went on",
     Reason.OTHER_BRANCH: lambda s: "Another branch of this conversation took its slot",
     Reason.OTHER_CONVERSATION: _taken_by,
     Reason.CHECKPOINT: _checkpoint,
