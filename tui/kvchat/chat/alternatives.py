@@ -16,6 +16,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import CUT, Node, State
 from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
 
 MOST = 9
 """Answers to one question at the most: each is chosen by a digit."""
@@ -45,16 +46,16 @@ def wanted_in(text: str, server: ServerInfo | None) -> tuple[Wanted, str]:
     number = words[0] if words and words[0].isdecimal() else ""
     if number:
         if not 2 <= int(number[:4]) <= MOST:
-            raise ChatError(f"Ask for 2 to {MOST} answers, not {number[:12]}.")
+            raise ChatError(ChatProblem.HOW_MANY, most=MOST, number=number[:12])
         return Wanted(int(number)), text.strip()[len(number):].strip()
     models = list(takewhile(lambda word: server is not None and server.known(word) is not None, words))
     if not models:
         most = server.most_answers if server is not None else 1
         return Wanted(min(USUAL, most) if most > 1 else USUAL), text.strip()
     if len(models) != len(words):
-        raise ChatError(f"This server has no model {one_line(words[len(models)], 40)}.")
+        raise ChatError(ChatProblem.UNKNOWN_MODEL, model=one_line(words[len(models)], 40))
     if not 2 <= len(models) <= MOST:
-        raise ChatError(f"Name 2 to {MOST} models.")
+        raise ChatError(ChatProblem.HOW_MANY_MODELS, most=MOST)
     return Wanted(len(models), tuple(models)), ""
 
 

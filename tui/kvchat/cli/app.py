@@ -39,7 +39,7 @@ def run(session: Session) -> int:
         try:
             service, _ = session.opened()
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
         return service
 
@@ -51,8 +51,7 @@ def run(session: Session) -> int:
 
     app = KvchatApp(late(settings, begin, incognito=args.incognito), session.places,
                     notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
-                    layers=layers,
-                    persona=args.persona)
+                    layers=layers, persona=args.persona, trunk=args.trunk)
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:

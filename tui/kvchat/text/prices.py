@@ -11,7 +11,7 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
-from kvchat.text.format import about, counted, duration, short_count
+from kvchat.text.format import about, count, counted, duration, short_count
 
 FREE = "None of these touches the cache: nothing to prefill."
 _KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
@@ -60,6 +60,15 @@ def in_brief(price: Price) -> str:
 def compaction_in_brief(seconds: float | None) -> str:
     """What a compaction takes, in a few words. None: not measured yet."""
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
+
+
+COMPACTION_STOPPED = "Compaction stopped. Nothing has changed."
+
+
+def compacted_words(before: int, after: int, ms: float) -> str:
+    """`Compacted: 7,120 → 1,240 tokens in 4.1 s`, and where the old version is."""
+    took = f" in {duration(ms / 1000)}" if ms else ""
+    return f"Compacted: {count(before)} → {count(after)} tokens{took} · /tree has the old version"
 
 
 def _price_line(price: Price) -> str:
