@@ -137,3 +137,19 @@ async def test_after_esc_the_next_turn_wastes_what_was_told(tmp_path: Path) -> N
             after = await say(service, conversation, "And then?")
             assert after.figures is not None and told.tokens is not None
             assert abs((after.figures.wasted_tokens or 0) - told.tokens) <= 2
+
+
+async def test_with_one_slot_they_come_one_after_the_other_from_one_prefill(tmp_path: Path) -> None:
+    with tiny_server(small_model(), n_parallel=1, n_ctx=8192) as url:
+        async with talking(url, tmp_path) as service:
+            conversation = await service.new_conversations.create()
+            first, second = await several(service, conversation, 2)
+            assert first.figures is not None and second.figures is not None
+            assert (first.figures.alternative, second.figures.alternative) == (None, None)
+            assert second.figures.evaluated_tokens == 1
+            told = await service.prices.exact(conversation.id, "alternatives", first.id)
+            await service.turns.choose(conversation.id, first.id)
+            after = await say(service, conversation, "And then?")
+            assert after.figures is not None and told.tokens is not None
+            assert abs((after.figures.wasted_tokens or 0) - told.tokens) <= 1
+            assert told.tokens < 8 or after.figures.cause == Cause.SLOT_TAKEN

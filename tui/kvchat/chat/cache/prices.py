@@ -114,9 +114,12 @@ class Prices:
                 path = [*path, (await self._questions.built(conversation, path[-1].id, question)).nodes[0]]
             except ChatError:  # that is said when it is sent
                 return Price(None)
-        if wanted.models or cache is None or cache.server is not link.info or (
-                not self._servers.consent.agreed_to(cache.server)):
-            return price(self._sizes.estimate(conversation).of([node.wire for node in path]), speed)
+        whole = self._sizes.estimated(conversation, path)
+        if wanted.models:
+            return price(whole * len(wanted.models), speed)
+        if cache is None or cache.server is not link.info or not self._servers.consent.agreed_to(cache.server):
+            held = min(whole, self._tracker.warmth(id).held or 0)
+            return price(whole - held, speed, start=held)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await cache.prompts.prompt(self._tracker.turn_after(conversation, path))

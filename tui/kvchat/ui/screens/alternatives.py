@@ -19,7 +19,6 @@ from textual.events import Key
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Price
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, ServiceEvent
 from kvchat.prompt.message import State
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 NARROWEST = 34
 """Cells of a column at least."""
+HELD_BACK = 1
+"""Tokens of a cached answer that are prefilled all the same: the last one that was sampled is not held."""
 TICK = 0.25
 """Seconds between looks at the clock of the prefill."""
 
@@ -195,7 +196,7 @@ class AlternativesScreen(Modal[str]):
             parts.append((f" · {counted(tokens, 'token')}", MUTED))
         if column.price is not None and column.price.tokens is not None:
             extra = column.price.tokens
-            parts.append((" · cached", CACHED) if extra <= NOISE else (
+            parts.append((" · cached", CACHED) if extra <= HELD_BACK else (
                 f" · +{short_count(extra)} to prefill next", WASTED))
         return content(*parts)
 
