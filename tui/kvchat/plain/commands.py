@@ -58,6 +58,7 @@ ELSEWHERE: Mapping[str, str] = {
     "panel": "There is no panel in plain mode. /cache tells what the server had cached.",
     "theme": "There are no colours in plain mode.",
     "jump": "There are no jump letters in plain mode. /code NUMBER, /source NUMBER and /open NUMBER go to things.",
+    "alternatives": "kvchat ask --alternatives 3 asks for several answers, from the command line.",
     "settings": "kvchat config shows the settings and changes them, from the command line.",
 }
 """By action: what is said where its command has no place here."""

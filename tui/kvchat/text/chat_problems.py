@@ -14,6 +14,10 @@ class ChatProblem(StrEnum):
     """By another part of kvchat."""
     # sending
     RUNNING = "An answer is still running here. Stop it (Esc), or wait for it."
+    UNDECIDED = "Choose one of the answers first."
+    HOW_MANY = "Ask for 2 to {most} answers, not {number}."
+    HOW_MANY_MODELS = "Name 2 to {most} models."
+    UNKNOWN_MODEL = "This server has no model {model}."
     ANSWERED_ELSEWHERE = "Another window is answering here. Wait for it, or stop it there."
     COMPACTING = "This conversation is being compacted. Stop that first (Esc), or wait for it."
     NOT_SENT = "The message was not sent."

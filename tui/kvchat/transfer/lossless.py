@@ -354,6 +354,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         block=item.optional_whole("block"),
         stopped=item.optional_flag("stopped"),
         begun_tokens=item.optional_whole("begun_tokens"),
+        alternative=item.optional_whole("alternative"),
     )
 
 
