@@ -50,6 +50,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.notes import note_sentence
 from kvchat.text.reserved import reserved_words
 from kvchat.text.servers import fallback_words
+from kvchat.text.trunks import changed_words
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -130,8 +131,9 @@ def run(session: Session) -> int:
     the reading at once. Raises CommandError."""
     args = session.args
     if args.continue_answer:
-        if args.text is not None or args.new or args.persona:
-            what = "the question" if args.text is not None else "--new" if args.new else "--persona"
+        if args.text is not None or args.new or args.persona or args.trunk:
+            what = next(name for name, given in (("the question", args.text is not None), ("--new", args.new),
+                                                 ("--persona", args.persona), ("--trunk", args.trunk)) if given)
             raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
         session.print_problems()
         return session.with_service(lambda service: ask(service, args, None))
@@ -358,8 +360,22 @@ async def _conversation(service: ChatService, args: argparse.Namespace, persona:
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)
         return conversation
+    if args.trunk:
+        return await _from_trunk(service, args.trunk)
     await service.servers.reach(name=service.new_conversations.server_of(persona) if persona.profile else "")
     return await service.new_conversations.create(persona=persona, reuse=False)
+
+
+async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
+    """A new conversation that begins with a trunk, its server reached. Raises ChatError, CommandError."""
+    if service.trunks is None:
+        raise CommandError("An incognito run has no trunks; leave out --incognito.")
+    await service.trunks.find(name)
+    await service.servers.reach()
+    conversation, changed = await service.trunks.begin(name)
+    if changed:
+        print(f"kvchat: {changed_words(name, changed)}", file=sys.stderr)
+    return conversation
 
 
 def _tell_fallback(event: ServiceEvent) -> None:

@@ -215,6 +215,24 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     return words
 
 
+def figures_sentence(turn: TurnFigures) -> str:
+    """A turn for one who listens: `Cached 1,204 of 1,240 prompt tokens; 0.3 s to the first token.`, and why tokens were
+    wasted, where some were. Empty where nothing is known."""
+    about = "about " if turn.estimated else ""
+    parts = []
+    if turn.cached_tokens is not None and turn.prompt_tokens is not None:
+        parts.append(f"cached {about}{count(turn.cached_tokens)} of {counted(turn.prompt_tokens, 'prompt token')}")
+    elif turn.prompt_tokens is not None:
+        parts.append(f"{counted(turn.prompt_tokens, 'prompt token')}, cached {UNREPORTED}")
+    if turn.ttft_ms is not None:
+        parts.append(f"{duration(turn.ttft_ms / 1000)} to the first token")
+    if wasted := notable_waste(turn):
+        why = one_line(reason_words(turn)) or "the cause is unknown"
+        parts.append(f"{about}{counted(wasted, 'token')} wasted: {why}")
+    words = "; ".join(parts)
+    return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
 def answer_words(turn: TurnFigures) -> list[str]:
     """What stands beside an answer, most important first: `98 % cached`, `0.14 s`, `58 tok/s`, `31 tok`; of a turn
     with wasted tokens these and their cause stand first."""

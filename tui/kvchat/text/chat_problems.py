@@ -39,6 +39,12 @@ class ChatProblem(StrEnum):
                       "mean {near}?")
     NO_MODEL = "The persona {persona} asks for the model {model}, which {url} does not have. It has: {models}."
     ENGINE_HAS_NO_MODEL = NO_MODEL.replace("{url}", "the built-in engine")
+    # trunks
+    NO_TRUNKS = "An incognito run has no trunks."
+    TRUNK_SYNTAX = "To make a trunk: /trunk add NAME PATH"
+    TRUNK_TOO_LONG = ("These files have {tokens:,} tokens, the server's window holds {window:,}. Name fewer files, or "
+                      "give the server a larger window.")
+    TRUNK_ABOUT_TOO_LONG = TRUNK_TOO_LONG.replace("{tokens", "about {tokens")
     # the server
     EXAMINING = "The server is being examined already."
     ANSWERING = "An answer is running on this server. Ask again when it has ended."

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.sanitize import one_line
-from kvchat.ui import actions
+from kvchat.ui import actions, slash
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
@@ -93,7 +93,7 @@ class ChatScreen(Screen[None]):
         return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
 
     def on_mount(self) -> None:
-        self.composer.set_commands(actions.slash_commands())
+        self.composer.set_commands(slash.slash_commands())
         self.show_keys()
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
@@ -353,7 +353,7 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.SlashCommand)
     async def _slash(self, event: Composer.SlashCommand) -> None:
-        action = actions.by_slash(event.name)
+        action = slash.by_slash(event.name)
         if action is not None:
             await self.app.run_table_action(action, event.argument)
         else:
@@ -364,7 +364,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.snippets import snippets
 
         found, problems = snippets(self.app.paths.snippets)
-        self.composer.set_commands([*actions.slash_commands(), *(
+        self.composer.set_commands([*slash.slash_commands(), *(
             (name, one.about or one_line(one.text, 60)) for name, one in found.items())])
         return list(map(str, problems))
 

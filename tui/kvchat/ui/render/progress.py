@@ -11,23 +11,14 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import NOISE
+from kvchat.text import waiting
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
 CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
 """The glyphs of tokens, and their styles."""
 _LABEL = "prefill "
-WAITING = {
-    "queued": "waiting for the server",
-    "loading": "the model is loading",
-    "prefill": "prefilling, no word of how far",
-    "silent": "the answer pauses",
-    "closing": "the request before is being closed",
-    "lane": "waiting for another answer on this server",
-    "connecting": "connecting",
-    "cancelled": "Server is finishing the cancelled batch · Esc",
-    "gone": "server offline, sends when it returns",
-}
+WAITING = {**waiting.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
 """What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
 """Phases in which nobody looks whether the server lives."""

@@ -1,8 +1,7 @@
-"""Slash commands: what a text beginning with / means, and the list of matching commands above the composer."""
+"""The list of matching slash commands above the composer."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,23 +15,6 @@ class Command(NamedTuple):
 
     name: str
     description: str
-
-
-class Parsed(NamedTuple):
-    """`command` is None for an ordinary message, whose text is `text`; else `text` is the argument."""
-
-    command: str | None
-    text: str
-
-
-def parse(text: str) -> Parsed:
-    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment."""
-    if not text.startswith("/"):
-        return Parsed(None, text)
-    if text.startswith("//"):
-        return Parsed(None, text if text[2:3].isspace() else text[1:])
-    name, *argument = re.split(r"\s+", text[1:], maxsplit=1)
-    return Parsed(name, argument[0].strip() if argument else "")
 
 
 def typed_name(text: str) -> str | None:

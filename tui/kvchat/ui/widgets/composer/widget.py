@@ -23,6 +23,7 @@ from kvchat.config.personas import FIELD
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
+from kvchat.ui.slash import parse
 from kvchat.ui.widgets.composer import messages, slash
 from kvchat.ui.widgets.composer.chips import Draft, blocks_in, chips_of, decoded, expanded
 from kvchat.ui.widgets.composer.completion import Completing
@@ -300,7 +301,7 @@ class Composer(Completing):
         """Send what is written, or run it when it is a command. An empty message is not sent: it asks for the next one
         of the queue."""
         text = self.text
-        command, rest = slash.parse(text)
+        command, rest = parse(text)
         if command is not None:
             known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
             if known:
@@ -374,7 +375,7 @@ class Composer(Completing):
 
     def _rested(self) -> None:
         self.flush()
-        command, text = slash.parse(self.text)
+        command, text = parse(self.text)
         self._rest_on(text if command is None and text.strip() else "")
 
     def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
