@@ -39,6 +39,11 @@ def _in_order(letters: str, text: str) -> bool:
     return all(letter in rest for letter in letters)
 
 
+def column(text: Content, cells: int) -> Content:
+    """A text in a column of so many cells, the last two of them free."""
+    return text.truncate(cells - 2, ellipsis=True).truncate(cells, pad=True)
+
+
 def highlighted(text: Content, query: str) -> Content:
     """`text` with the words of the query marked where they occur."""
     words = query.split()
