@@ -113,7 +113,8 @@ def _written(source: Source) -> str:
 _LARGEST = 2**63 - 1
 
 class Fields:
-    """The fields of one JSON object, and where it stands, in words."""
+    """The fields of one JSON object, and where it stands, in words. A field is of the type that is asked for, or
+    TransferError is raised; one that is asked for as optional may be missing or null, and is None."""
 
     def __init__(self, value: object, where: str) -> None:
         self.where = where

@@ -89,7 +89,8 @@ def found(root: Path) -> Found:
 
 
 def read(path: Path) -> bytes:
-    """The content of a regular file. Raises Unusable, FileNotFoundError."""
+    """The content of a regular file, at most a byte more than LARGEST: more says that it is too large. Raises Unusable
+    for what is no such file or cannot be read, FileNotFoundError where there is none."""
     try:
         handle = os.open(path, _OPEN)
     except FileNotFoundError:
