@@ -44,7 +44,8 @@ async def test_wasted_tokens_are_told_with_their_cause_in_one_clause() -> None:
             await run.type("One?")
             said = await run.type("Two?")
     line = said.splitlines()[-1]
-    assert re.fullmatch(r"Cached 0 of 930 prompt tokens; [<\d. ]+ s to the first token; \d+ tokens wasted: [^.]+\.", line)
+    assert re.fullmatch(r"Cached 0 of 930 prompt tokens; [<\d. ]+ s to the first token; \d+ tokens wasted: "
+                        r"[^.]+\.", line)
 
 
 async def test_states_are_words_of_their_own_line() -> None:

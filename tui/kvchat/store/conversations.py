@@ -96,6 +96,15 @@ class Conversations:
             "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
             " GROUP BY server ORDER BY max(updated) DESC")]
 
+    def branch_turns(self, id: str) -> int:
+        """The questions on the branch that a conversation has in use."""
+        return int(self._db.rows(
+            "WITH RECURSIVE up(id, parent, role) AS ("
+            "SELECT node.id, node.parent, node.role FROM node JOIN conversation ON node.id = conversation.head"
+            " WHERE conversation.id = ? UNION ALL "
+            "SELECT node.id, node.parent, node.role FROM node JOIN up ON node.id = up.parent)"
+            " SELECT count(*) FROM up WHERE role = 'user'", (id,))[0][0])
+
     def tags(self) -> list[tuple[str, int]]:
         """The tags that conversations have, with how many, by name."""
         return [(str(name), int(number)) for name, number in self._db.rows(
@@ -245,7 +254,10 @@ class Conversations:
         gone = "SELECT id FROM conversation WHERE trashed < ?"
         if not self._db.row(f"{gone} LIMIT 1", (older_than,)):
             return
+        from kvchat.store.images import forget, held
+
         with self._db.write(durable=True) as connection:
+            images = held(connection)
             for table in ("draft", "queued"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation IN ({gone})", (older_than,))
             for key in (_BEGUN, tips.KEY, TITLE_ASKED):
@@ -253,6 +265,7 @@ class Conversations:
                                    (key, older_than))
             connection.execute("DELETE FROM conversation WHERE trashed < ?", (older_than,))
             collect(connection, self._db.fts)
+            forget(connection, images)
 
 
 def put(connection: sqlite3.Connection, conversation: Conversation) -> None:
