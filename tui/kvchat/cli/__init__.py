@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
     "config": "look at the settings and change them",
+    "serve": "the app in a browser of this machine",
     "completion": "print a script that completes commands, options and names in your shell",
 }
 """What each command does, in the order of the help."""
@@ -53,6 +54,7 @@ EXAMPLES: Mapping[str, str] = {
     "memory": 'kvchat memory add "I prefer metric units."',
     "documents": "kvchat documents add notes",
     "config": "kvchat config show",
+    "serve": "kvchat serve --port 8000",
     "import": "kvchat import conversations.json",
     "completion": "kvchat completion bash",
     "tag": "kvchat tag 4097b73d work",
