@@ -10,6 +10,7 @@ import base64
 import itertools
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -121,21 +122,26 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
     process = await asyncio.create_subprocess_exec(
         program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--window-size=1100,700",
         "--no-first-run", "--disable-background-networking", "--disable-component-update", f"--user-data-dir={folder}",
-        "about:blank", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
+        "about:blank", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True)
     try:
-        async with asyncio.timeout(120):
-            while b"DevTools listening on " not in (line := await process.stderr.readline()):
-                assert line, "the browser ended"
-        draining = asyncio.create_task(process.stderr.read())
+        port, path = await _address(folder / "DevToolsActivePort")
         async with ClientSession() as client, client.ws_connect(
-                line.decode().split(" on ")[1].strip(), max_msg_size=1 << 26) as socket:
+                f"ws://127.0.0.1:{port}{path}", max_msg_size=1 << 26) as socket:
             page = Page(socket)
             listening = asyncio.create_task(page.listen())
-            yield page
-            listening.cancel()
-        draining.cancel()
+            try:
+                yield page
+            finally:
+                listening.cancel()
     finally:
         with suppress(ProcessLookupError):
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+
+
+async def _address(file: Path) -> list[str]:
+    """Port and path of the protocol, which the browser writes into a file."""
+    async with asyncio.timeout(120):
+        while not file.exists() or len(lines := file.read_text().split()) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return lines

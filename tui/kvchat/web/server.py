@@ -155,4 +155,5 @@ def _listening(host: str, port: int) -> socket.socket:
         raise AddressError(f"Cannot listen on {host}, port {port}: {why}. Choose another one with --port.") from None
 
 
-logging.getLogger("textual-serve").addHandler(logging.NullHandler())  # what failed is said by the page's kvchat
+for name in ("textual-serve", "aiohttp.server"):  # what fails is said in the page; --log has the rest
+    logging.getLogger(name).addHandler(logging.NullHandler())
