@@ -276,7 +276,8 @@ async def driving(
     def library() -> Library | None:
         return None if data is None else Library.open(store, data / "index.db", clock=lambda: clock().timestamp())
 
-    service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library)
+    service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library,
+                          trunks=data and data / "trunks")
     service.jobs.enabled = background
     service.servers.connects_ahead = service.servers.waits = ahead
     app = KvchatApp(service, find(), notices=notices, **options)

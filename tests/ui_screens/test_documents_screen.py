@@ -496,7 +496,7 @@ async def test_what_is_said_of_an_indexing_goes_when_it_ends() -> None:
 async def test_that_another_kvchat_indexes_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvchat.ui.screens.manager.RENEWAL", 0.05)
     source = service()
-    source.reports["handbook"] = Report("handbook", trouble="It is being indexed by another kvchat.")
+    source.reports["handbook"] = Report("handbook", trouble="It is being indexed by another kvchat.", is_elsewhere=True)
     async with documents(source) as shown:
         assert "by another kvchat" in shown.text
         while ("index", "handbook", False) not in source.did:

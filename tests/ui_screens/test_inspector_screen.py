@@ -280,7 +280,7 @@ async def test_the_cursor_on_the_newest_turn_goes_along() -> None:
 
 
 async def test_a_conversation_that_cannot_be_read_is_a_sentence() -> None:
-    async with showing(inspector(ChatError("This conversation is gone."))) as shown:
+    async with showing(inspector(ChatError.of("This conversation is gone."))) as shown:
         assert "This conversation is gone." in shown.text
         await shown.press("tab", "up", "down", "escape")
         assert shown.answers == [None]

@@ -38,7 +38,7 @@ from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.errors import unknown_field
 from kvchat.backends.kinds import OPENAI, ServerKind
 from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
-from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone, TooLargeError
+from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user
@@ -200,7 +200,7 @@ class HttpBackend:
         try:
             described = await self.described()
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
         self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
                              takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
         return self._info
@@ -337,9 +337,8 @@ class HttpBackend:
             return answer.ended(error)
         except NotAnAnswerError:
             return answer.ended(errors.not_json(self.url))
-        except (PayloadError, TooLargeError) as error:
-            what = f"an answer in which {error}" if isinstance(error, TooLargeError) else str(error)
-            return answer.ended(errors.protocol(self.url, what))
+        except PayloadError as error:
+            return answer.ended(errors.protocol(self.url, error))
         except TimeoutError:
             pass
         return answer.ended()

@@ -149,6 +149,12 @@ def failure(trouble: Trouble, fault: Fault, *, status: int | None = None, prompt
                         context_size=context_size)
 
 
+TemplateOption = tuple[str, bool]
+"""An option of a chat template, and the value that it is given."""
+PRESERVED: TemplateOption = "preserve_reasoning", True
+"""llama-server's word for it, whatever the template itself calls it (`supports_preserve_reasoning` of its /props)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
     """What is known of a server. None means it does not say."""
@@ -168,8 +174,8 @@ class ServerInfo:
     """Its version, in its own words."""
     takes_local_extras: bool = False
     """Whether session_id, cache_prompt, progress and timings may be sent: only to servers recognised as local."""
-    preserves_reasoning: bool = False
-    """Whether the template keeps earlier reasoning when asked to."""
+    reasoning_option: TemplateOption | None = None
+    """What asks the template to keep earlier reasoning in the prompt; None where nothing that does is known."""
     embedded: bool = False
     figures: Figures = Figures.AFTER
     """How it tells what came from its cache; what it does not know, it never shows as 0."""

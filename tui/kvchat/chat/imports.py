@@ -70,7 +70,7 @@ class Imports:
                     report.stopped = True
                     break
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         finally:
             parts.close()
             self._show(arrivals.planned)
@@ -83,7 +83,7 @@ class Imports:
         try:
             undone = await self._ground.keeper.call(lambda: self._ground.store.imports.undo(id, now))
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         self._show(undone.touched)
         return undone
 

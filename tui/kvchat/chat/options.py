@@ -70,7 +70,7 @@ class Options:
         before = self._conversations.load(id).record.template_options
         word = word.strip().lower() or _NEXT.get(before.get("enable_thinking"), "auto")
         if word not in THINKING:
-            raise ChatError(USAGE)
+            raise ChatError.of(USAGE)
         options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
         if word in EFFORTS:
             options["reasoning_effort"] = word

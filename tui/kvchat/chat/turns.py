@@ -62,6 +62,7 @@ from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.continuing import GO_ON, asked_to_go_on, no_continuing
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
@@ -163,7 +164,7 @@ class Turns:
             await self._regenerate(conversation, node_id, parameters)
             return
         if cut is None or not cut.is_cut:
-            raise ChatError(no_continuing(cut))
+            raise ChatError.of(no_continuing(cut))
         info = self._servers.link(id).info or await self._servers.reach(id)
         if not info.continues(cut.message):
             branch = await self._fitting(conversation, cut.id, Question(GO_ON), anyway=False)
@@ -403,9 +404,10 @@ class Turns:
             return
         if link.connector.home and conversation.record.server == DEFAULT:
             await self.conversations.update(conversation, server=link.connector.home)
-        if info.preserves_reasoning and "preserve_reasoning" not in options:
+        if info.reasoning_option is not None and info.reasoning_option[0] not in options:
+            kept = dict([info.reasoning_option])
             await self.conversations.change(conversation, lambda row: replace(
-                row, template_options={**row.template_options, "preserve_reasoning": True}))
+                row, template_options={**row.template_options, **kept}))
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
             await self.conversations.update(conversation, system_in_user=True)
@@ -494,7 +496,7 @@ class Turns:
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
         if id in self._running:
-            raise ChatError("An answer is still running here. Stop it (Esc), or wait for it.")
+            raise ChatError(ChatProblem.RUNNING)
 
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled. What waits for it in the queue is

@@ -37,7 +37,7 @@ def run(session: Session) -> int:
 
     app = KvchatApp(late(settings, lambda: _begun(session), incognito=args.incognito), session.places,
                     notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
-                    layers=lambda: _layers(session), persona=args.persona)
+                    layers=lambda: _layers(session), persona=args.persona, trunk=args.trunk)
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:
@@ -58,7 +58,7 @@ def _plain(session: Session) -> int:
     args = session.args
     try:
         failure = run(lambda: _begun(session), Printer(sys.stdout), session.places, lambda: _layers(session),
-                      First(args.continue_, args.conversation, args.persona), [*map(str, session.problems)])
+                      First(args.continue_, args.conversation, args.persona, args.trunk), [*map(str, session.problems)])
     except ChatError as error:
         raise CommandError(str(error)) from None
     if failure:
@@ -74,7 +74,7 @@ def _begun(session: Session) -> ChatService:
     try:
         service, _ = session.opened()
     except StoreError as error:
-        raise ChatError(str(error)) from None
+        raise ChatError.of(error) from None
     service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
     return service
 

@@ -28,9 +28,11 @@ from kvchat.prompt.context import NOTE, TIME, ContextBlock
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import counted, moment, percent
 from kvchat.text.prices import TITLES, price_lines
 from kvchat.text.servers import fallback_words, leaving_lines
+from kvchat.text.trunks import changed_words
 
 if TYPE_CHECKING:
     from kvchat.chat.live import OpenConversation
@@ -104,6 +106,16 @@ class PlainChat:
         if persona.first_message:
             self._persona = persona
             self.speaker.say(f"Your first message will begin with: {one_line(persona.first_message, 200)}")
+
+    async def begin_with_trunk(self, name: str) -> None:
+        """Open a new conversation that begins with a trunk. Raises ChatError."""
+        trunks = self.service.trunks
+        if trunks is None:
+            raise ChatError(ChatProblem.NO_TRUNKS)
+        conversation, changed = await trunks.begin(name)
+        await self.open(conversation.id)
+        if changed:
+            self.speaker.say(changed_words(name, changed))
 
     def messages(self) -> list[Node]:
         """Those of the open branch, without the system prompt."""

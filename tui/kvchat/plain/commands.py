@@ -77,6 +77,7 @@ HELP: Mapping[str, str] = {
     "inspector": "Tell what the server had cached, turn by turn.",
     "queue": "Name the messages that wait here, and send them.",
     "persona": "Name the personas, or begin a conversation with one.",
+    "trunk": "Name the trunks, or begin a conversation with one.",
     "help": "Name the commands.",
     "quit": "Leave.",
 }
@@ -112,7 +113,8 @@ class Commands:
         """By question: what it was to be changed to, where that was not sent."""
         self.is_over = False
         self._by_id: Mapping[str, Callable[..., Awaitable[None]]] = {
-            "new": self._new, "persona": self._persona, "next": self._next, "previous": self._previous,
+            "new": self._new, "persona": self._persona, "trunk": self._trunk, "next": self._next,
+            "previous": self._previous,
             "list": self._list, "search": self._search, "rename": self._rename, "favourite": self._favourite,
             "archive": self._archive, "tag": self._tag, "delete": self._delete, "export": self._export,
             "undo": self._undo, "find": self._find, "tree": self._tree, "compact": self._compact,
@@ -159,6 +161,15 @@ class Commands:
                     for persona in known))
         self._say("/persona NAME begins a conversation with one." if known else
                   f"There are no personas yet. They are TOML files in {self._personas.folder}.")
+
+    async def _trunk(self, name: str) -> None:
+        if name:
+            await self._chat.begin_with_trunk(name)
+            return
+        names = self._chat.service.trunks.folder.names() if self._chat.service.trunks else []
+        self._say(*names)
+        self._say("/trunk NAME begins a conversation with one." if names else
+                  "There are no trunks yet. To make one of files, on the command line: kvchat trunk add NAME PATH")
 
     async def _next(self) -> None:
         await self._step(1)
@@ -247,7 +258,7 @@ class Commands:
         try:
             written = [(word.startswith("-"), tag_name(word.removeprefix("-"))) for word in names.split()]
         except TagError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         if written:
             await self._chat.service.conversations.tag(
                 self._chat.id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus])

@@ -51,6 +51,7 @@ class First:
     conversation: str | None = None
     """The first digits of its id."""
     persona: str | None = None
+    trunk: str | None = None
 
 
 class PlainMode:
@@ -88,6 +89,8 @@ class PlainMode:
         conversations = self._service.conversations
         if first.persona:
             await self.chat.begin(self._personas.find(first.persona).below(self._layers().options))
+        elif first.trunk:
+            await self.chat.begin_with_trunk(first.trunk)
         elif first.conversation:
             await self.chat.open(conversations.find(first.conversation).id)
         elif first.continues and (latest := conversations.latest()) is not None:
@@ -142,7 +145,7 @@ async def _in_editor(text: str, command: str) -> str:
     try:
         return await edited(text, command)
     except EditorError as error:
-        raise ChatError(str(error)) from None
+        raise ChatError.of(error) from None
 
 
 def run(begin: Callable[[], ChatService], output: Output, paths: Paths, layers: Callable[[], Layers], first: First,

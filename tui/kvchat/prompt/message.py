@@ -86,7 +86,7 @@ class Message:
     text: str
     """The person's own words, or the answer exactly as received."""
     blocks: tuple[ContextBlock, ...] = ()
-    """Context in front of a user message."""
+    """Context in front of a user message, or the sources of a trunk in front of a system message."""
     reasoning: str = ""
     """An answer's reasoning exactly as received."""
     reasoning_field: str = "reasoning_content"
@@ -94,7 +94,7 @@ class Message:
 
     def wire(self) -> bytes:
         """The canonical JSON object of this message: role, content, then reasoning if there is any."""
-        content = rendered(self.blocks, self.text) if self.role is Role.USER else self.text
+        content = rendered(self.blocks, self.text)
         fields = {"role": self.role.value, "content": content}
         if self.reasoning:
             fields[self.reasoning_field] = self.reasoning
@@ -104,11 +104,11 @@ class Message:
 _TAG = re.compile(r"\[kv-[0-9a-z]{4}\]\n")
 
 
-def system_message(instructions: str, tag: str = "") -> Message:
+def system_message(instructions: str, tag: str = "", blocks: tuple[ContextBlock, ...] = ()) -> Message:
     """The one system message: the instructions, then the safety policy; stable text only. `tag` makes its first bytes
-    differ from every other conversation's: see `new_tag`."""
+    differ from every other conversation's: see `new_tag`. `blocks`: the sources of a trunk, which stand in front."""
     instructions = whole_characters(instructions).strip() or DEFAULT_INSTRUCTIONS
-    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}")
+    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}", blocks)
 
 
 def new_tag() -> str:

@@ -33,6 +33,7 @@ from kvchat.store.rows import (
     tags_of,
     to_json,
 )
+from kvchat.text.store_problems import StoreProblem
 
 Change = Callable[[Conversation], Conversation]
 """What an act makes of a conversation's row as it is when the act is stored."""
@@ -70,8 +71,8 @@ ROOTS = 100
 """System messages that are remembered: more conversations are hardly begun and left empty by one kvchat."""
 
 
-def _unknown(id: str) -> str:
-    return f'No conversation "{one_line(id, 40)}". IDs look like 4097b73d (kvchat list).'
+def _unknown(id: str) -> UnknownConversation:
+    return UnknownConversation(StoreProblem.UNKNOWN, id=one_line(id, 40))
 
 
 class Conversations:
@@ -122,13 +123,13 @@ class Conversations:
 
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
-            raise UnknownConversation(_unknown(id))
+            raise _unknown(id)
         found = self._db.rows(f"{_LIST} WHERE id >= ? AND id < ? LIMIT 2", (id, id + "g"))
         if len(found) == 1:
             return found[0]  # type: ignore[no-any-return]
         if found:
-            raise UnknownConversation(f'Several conversations begin with "{id}". Give more digits of the id.')
-        raise UnknownConversation(_unknown(id))
+            raise UnknownConversation(StoreProblem.AMBIGUOUS, id=id)
+        raise _unknown(id)
 
     def create(self, conversation: Conversation, system: Node) -> Conversation:
         """Store a new conversation above `system`, or above the system message that has the same bytes already.
@@ -180,7 +181,7 @@ class Conversations:
         if row is not None:
             return row
         if known.turns:
-            raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
+            raise ConversationDeleted(StoreProblem.DELETED)
         self.keep_root(connection, known.head)
         put(connection, known)
         return known
@@ -224,7 +225,7 @@ class Conversations:
         with self._db.reading(), many_values():
             known = self._db.row("SELECT head FROM conversation WHERE id = ?", (id,))
             if known is None:
-                raise UnknownConversation(_unknown(id))
+                raise _unknown(id)
             own = self._db.rows(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE conversation = ? ORDER BY seq", (id,))
             here = {row[0] for row in own}
             above = {row[1] for row in own if row[1] is not None} | ({known[0]} - {None})

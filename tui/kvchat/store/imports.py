@@ -20,6 +20,7 @@ from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
+from kvchat.text.store_problems import StoreProblem
 
 KEY = "store.import "
 """In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
@@ -157,7 +158,7 @@ class Imports:
         with self._db.write(durable=True) as connection:
             batch = next((one for one in self.all() if one.undone is None and (not id or one.id.startswith(id))), None)
             if batch is None:
-                raise UnknownImport(id)
+                raise UnknownImport(StoreProblem.NO_IMPORT if id else StoreProblem.NO_IMPORTS, id=id[:40])
             parts = connection.execute("SELECT key, value FROM setting WHERE key GLOB ? ORDER BY key DESC",
                                        (f"{KEY}{batch.id} *",)).fetchall()
             trashed = kept = back = 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import NotQueued
 from kvchat.store.file.database import Database
+from kvchat.text.store_problems import StoreProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +76,4 @@ class Queue:
 def take(connection: sqlite3.Connection, id: str) -> None:
     """Inside the transaction that stores a message as a question: take it out of the queue. Raises NotQueued."""
     if not connection.execute("DELETE FROM queued WHERE id = ?", (id,)).rowcount:
-        raise NotQueued("This message is not in the queue any more: another window sent it, or took it out.")
+        raise NotQueued(StoreProblem.NOT_QUEUED)

@@ -31,6 +31,7 @@ from kvchat.store.messages import Messages
 from kvchat.store.queue import Queue
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
+from kvchat.text.store_problems import recovered_words
 
 
 class Store:
@@ -74,8 +75,7 @@ class Store:
         recovered = self._messages.recover()
         self._jobs.recover()
         if recovered:
-            self.notices.append("kvchat ended during an answer; its text so far is kept." if recovered == 1
-                                else f"kvchat ended during {recovered} answers; their text so far is kept.")
+            self.notices.append(recovered_words(recovered))
 
     def close(self) -> None:
         self._db.close()

@@ -15,6 +15,7 @@ from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, pe
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
+    from kvchat.cache.llamacpp.cache_config import Shape
     from kvchat.cache.llamacpp.planner import Plan
     from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
     from kvchat.cache.speed import SpeedFit
@@ -25,6 +26,11 @@ HEAT_WORDS: dict[Heat, str] = {
     Heat.PARKED: "parked or partly warm: some of it has to be prefilled",
     Heat.COLD: "cold: all of it has to be prefilled",
     Heat.UNKNOWN: "unknown: not sent to this server yet",
+}
+_REWINDS: dict[str, str] = {
+    "anywhere": "can go back anywhere",
+    "window": "goes back to checkpoints (sliding window)",
+    "nowhere": "goes back to checkpoints only (recurrent layers)",
 }
 REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
@@ -313,3 +319,11 @@ def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:
     """`8,120 tokens, ~35 s`, as far as it is known."""
     words = f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token")
     return f"{words}, {about(seconds)}" if seconds is not None else words
+
+
+def cache_rules(shape: Shape) -> str:
+    """What is known of a server's cache: `2 slots; parks states in memory; can go back anywhere`."""
+    parts = [counted(shape.slots, "slot") + (", one cache for all" if shape.unified else "")]
+    parts.append("no memory for parked states" if shape.ram_bytes == 0 else "parks states in memory")
+    parts.append(_REWINDS[shape.rewind])
+    return "; ".join(parts)

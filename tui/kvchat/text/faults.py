@@ -24,6 +24,7 @@ class Fault(StrEnum):
     # no answer
     NOT_CONNECTED = auto()
     NO_ANSWER = auto()
+    NO_PROFILE = auto()  # name
     NO_SERVER = auto()  # asked, unusable: where it was looked, embedded: whether there is an engine
     BAD_CERTIFICATE = auto()
     CERTIFICATE_FILE = auto()
@@ -105,6 +106,39 @@ class Fault(StrEnum):
     VECTORS_ENDED = auto()
     VECTORS_NOT_STARTED = auto()
     ENDING = auto()
+
+
+class Unread(StrEnum):
+    """What a server sent that cannot be read: the end of "The server at ... sent ..." (`Fault.PROTOCOL`)."""
+
+    NO_JSON = "something that is not JSON"
+    NO_HTTP = "something that is not HTTP"
+    WEB_PAGE = "a web page"
+    OTHER = "something else"
+    NO_OBJECT = "{what} that is not an object"
+    NO_LIST = "{what} that is not a list"
+    NO_TEXT = '"{key}" that is not text'
+    NO_TOKENS = "tokens that are not numbers"
+    TOO_MANY_TOKENS = "a slot with more tokens than any window has"
+    TOO_LARGE = "an answer in which {what} is larger than {mib} MiB"
+    # vectors
+    VECTORS_TOO_LARGE = "more than {mib} MiB of vectors"
+    VECTOR_ERROR = "an error instead of vectors ({said})"
+    VECTORS_MISSING = "{count} vectors for {texts} texts"
+    VECTOR_LENGTHS = "vectors of several lengths"
+    NO_VECTOR = "a vector that is not a list of numbers"
+    VECTOR_INFINITE = "a vector with a number that is too large"
+
+
+class Unreached(StrEnum):
+    """Why no connection was made, where the system has no words for it (`Fault.NOT_CONNECTED`)."""
+
+    SILENT = "no answer to the connection"
+    PROXY = "the proxy refused the connection"
+    REFUSED = "connection refused"
+    NO_ADDRESS = "it has no address"
+    TLS = "the encrypted connection failed: {error}"
+    FAILED = "the connection failed"
 
 
 _PARAMETERS = "the conversation's parameters and "
@@ -277,6 +311,12 @@ def _room(words: Mapping[str, Value]) -> str:
     return room_sentence(str(words.get("room") or ROOM))
 
 
+def _no_profile(words: Mapping[str, Value]) -> str:
+    way = here("Choose a server (/model)", "Name a server (--base-url)")
+    return (f"There is no profile {words['name']} in the settings, which this conversation uses. {way}, or write the "
+            "profile.")
+
+
 def _no_server(words: Mapping[str, Value]) -> str:
     asked = f" (asked: {words['asked']})" if words.get("asked") else ""
     if words.get("unusable"):
@@ -312,6 +352,7 @@ def _own_window_full(words: Mapping[str, Value]) -> str:
 
 
 _SPECIAL: dict[Fault, Callable[[Mapping[str, Value]], str]] = {
+    Fault.NO_PROFILE: _no_profile,
     Fault.NO_SERVER: _no_server,
     Fault.ROLES: _roles,
     Fault.TOO_LONG: _too_long,

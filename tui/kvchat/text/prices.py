@@ -74,6 +74,15 @@ def compaction_in_brief(seconds: float | None) -> str:
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
 
 
+COMPACTION_STOPPED = "Compaction stopped. Nothing has changed."
+
+
+def compacted_words(before: int, after: int, ms: float) -> str:
+    """`Compacted: 7,120 → 1,240 tokens in 4.1 s`, and where the old version is."""
+    took = f" in {duration(ms / 1000)}" if ms else ""
+    return f"Compacted: {count(before)} → {count(after)} tokens{took} · /tree has the old version"
+
+
 def _price_line(price: Price, glyph: str) -> str:
     if price.tokens is None:
         return "Prefills an unknown number of tokens: the server reports none."

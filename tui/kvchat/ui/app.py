@@ -52,7 +52,7 @@ class KvchatApp(App[int]):
 
     def __init__(self, service: ChatService, paths: Paths, *, notices: Iterable[str] = (), continue_: bool = False,
                  conversation: str | None = None, layers: Callable[[], Layers] | None = None,
-                 persona: str | None = None) -> None:
+                 persona: str | None = None, trunk: str | None = None) -> None:
         """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
         gc.disable()  # until the first paint: collections cost a tenth of it
         paste_guard.install()
@@ -71,6 +71,7 @@ class KvchatApp(App[int]):
         self._continue = continue_
         self._first = conversation
         self._persona = persona
+        self._trunk = trunk
         self.desktop: Desktop | None = None
         """What there is around the terminal; None until the first frame stands."""
         self._guard = ControlFilter()
@@ -162,6 +163,8 @@ class KvchatApp(App[int]):
         try:
             if self._persona:
                 await screen.conversations.begin_as(self._persona)
+            elif self._trunk:
+                await screen.conversations.begin_with_trunk(self._trunk)
             else:
                 await screen.conversations.open(await self._first_conversation())
         except ChatError as error:

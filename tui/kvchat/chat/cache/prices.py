@@ -108,7 +108,8 @@ class Prices:
         if act in ("open", "template"):
             return conversation.path()
         if act == "system" and text:
-            branch = under_system(tree, head, system_message(text, tag_of(conversation.path()[0].text)), 0.0)
+            before = conversation.path()[0].message
+            branch = under_system(tree, head, system_message(text, tag_of(before.text), before.blocks), 0.0)
             return list(branch.nodes)
         if node_id is None or node_id not in tree:
             return None

@@ -222,8 +222,8 @@ class CacheTracker:
         info = self._servers.link(record.id).info
         model = self._servers.asked_model(record.id)
         options = dict(record.template_options)
-        if info is not None and info.preserves_reasoning and record.turns == 0:
-            options.setdefault("preserve_reasoning", True)
+        if info is not None and info.reasoning_option and record.turns == 0:
+            options.setdefault(*info.reasoning_option)
         return ChatTurn(wires_of(path), record.id, model, template_options=options,
                         system_in_user=record.system_in_user)
 
@@ -249,9 +249,11 @@ class CacheTracker:
         if cache is None and block > 1:
             figures = replace(figures, block=block)
         evidence = self._journal.evidence(tracked, figures, self._conversations.title, self._read_earlier)
+        info = self._servers.link(tracked.turn.session_id).info
+        option = info.reasoning_option if info is not None else None
         evidence = replace(
             evidence, shape=cache.shape(evidence) if cache is not None else None,
-            can_keep_reasoning=cache.server.preserves_reasoning if cache is not None else None)
+            can_keep_reasoning=True if option else False if cache is not None else None, reasoning_option=option)
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
         finding = tracked.finding = explain(evidence) or silent_loss(evidence)

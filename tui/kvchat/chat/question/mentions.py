@@ -20,6 +20,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node
 from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Written
@@ -65,8 +66,7 @@ class OutsideError(ChatError):
     def __init__(self, files: Sequence[OutsideFile]) -> None:
         self.paths = tuple(dict.fromkeys(file.path for file in files))
         names = ", ".join(one_line(path, _SHOWN) for path in self.paths)
-        super().__init__(f"{names} {'are' if len(self.paths) > 1 else 'is'} outside the working folder and the "
-                         "collections. Nothing was sent.")
+        super().__init__(ChatProblem.ALL_OUTSIDE if len(self.paths) > 1 else ChatProblem.OUTSIDE, paths=names)
 
 
 def outside(files: Sequence[ContextBlock], roots: Iterable[str], given: Iterable[ContextBlock]) -> tuple[

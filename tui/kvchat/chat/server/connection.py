@@ -27,6 +27,7 @@ from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.text.faults import Fault
+from kvchat.text.servers import Reaching, unusable_words
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
     from kvchat.backends.dialect import ServerOptions
@@ -35,8 +36,8 @@ if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after 
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
 
-UNUSABLE = {"needs a key": "needs a key (api_key_env in the settings)", "answers": "does not say what it is"}
-"""What is said of servers that were found and cannot be talked to."""
+UNUSABLE = frozenset({"needs a key", "answers"})
+"""What is found and cannot be talked to: a server that is locked, and something that does not say what it is."""
 AGAIN_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between two looks at a server that was lost; the last one is repeated."""
 
@@ -65,8 +66,9 @@ class Connector:
                  snapshots: Snapshots | None = None, server: ServerSettings | None = None,
                  model_path: Path | None = None, finds: bool = True,
                  missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> None:
-        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: why
-        there is nothing to connect to. The embedded engine is started within `engine_turn`, which ends it elsewhere."""
+        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
+        profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
+        which ends it elsewhere."""
         self._settings = settings
         self.server = server or settings.server
         self._setting = next((f"profiles.{name}" for name, own in settings.profiles.items() if own is server), "server")
@@ -243,7 +245,7 @@ class Connector:
 
     async def _found(self) -> Backend:
         if self._missing:
-            raise failure(Trouble.REFUSED, Fault.TOLD, sentence=self._missing)
+            raise failure(Trouble.REFUSED, Fault.NO_PROFILE, name=self._missing)
         if self.home:
             return await self._served(self.home)
         if self.base_url:
@@ -260,9 +262,9 @@ class Connector:
 
     async def _discovered(self) -> Backend | None:
         """The best of what answers on this machine; None where nothing does that can be talked to."""
-        self._say(Connection("connecting", "Looking for a model server on this machine …"))
+        self._say(Connection("connecting", Reaching.LOOKING))
         found = await found_here()
-        self._unusable = "; ".join(f"{server.title or 'a server'} at {server.base_url} {UNUSABLE[server.phase]}"
+        self._unusable = "; ".join(unusable_words(server.title, server.base_url, locked=server.phase == "needs a key")
                                    for server in found if server.phase in UNUSABLE)
         usable = [server for server in found if server.phase not in UNUSABLE]
         for server in best_first(usable):
@@ -275,9 +277,9 @@ class Connector:
         return None
 
     async def _served(self, base_url: str) -> Backend:
-        self._say(Connection("connecting", f"Connecting to {base_url} …"))
+        self._say(Connection("connecting", Reaching.CONNECTING.format(url=base_url)))
         return await self._reached(base_url, lambda seconds: self._say(
-            Connection("connecting", f"{base_url} is loading its model ({seconds:.0f} s) …")))
+            Connection("connecting", Reaching.LOADING.format(url=base_url, seconds=seconds))))
 
     async def _reached(self, base_url: str, on_loading: Callable[[float], None] | None = None) -> Backend:
         from kvchat.backends.identify import connect
@@ -290,12 +292,13 @@ class Connector:
 
     async def _started(self, model: Path) -> Backend:
         from kvchat.backends.engine.gguf import read_header
+        from kvchat.backends.engine.log import EngineError
         from kvchat.backends.engine.options import EngineOptions
-        from kvchat.backends.engine.process import Engine, EngineError
+        from kvchat.backends.engine.process import Engine
         from kvchat.backends.identify import connect
 
         async with self._engine_turn():
-            self._say(Connection("starting", f"Starting the built-in engine with {model.name} …"))
+            self._say(Connection("starting", Reaching.STARTING.format(name=model.name)))
             options = self._settings.engine
             self._engine = self._engine or Engine(self._engine_ended)
             self._options = EngineOptions(

@@ -29,7 +29,7 @@ from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
-from kvchat.text.servers import place_words
+from kvchat.text.servers import Reaching, place_words
 
 LAST_SERVER = "last server"
 """The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""
@@ -128,7 +128,7 @@ class Servers(ConversationObserver):
         """How it stands with the server of the conversation that is looked at."""
         link = self.link()
         if link is self.fallback.off:
-            return Connection("connecting", f"{place_words(self.name)} is off, looking for another server …")
+            return Connection("connecting", Reaching.OFF.format(server=place_words(self.name)))
         return link.connector.connection
 
     @property
@@ -169,9 +169,9 @@ class Servers(ConversationObserver):
                 await looking
                 backend = await self.link(id).connector.ready()
         except BackendError as error:
-            raise ChatError(error.sentence) from None
+            raise ChatError.of(error) from None
         if not self.consent.agreed_to(backend.info, id):
-            raise ChatError(note_sentence(not_agreed(backend.info)))
+            raise ChatError.of(note_sentence(not_agreed(backend.info)))
         return backend.info
 
     async def restart(self) -> None:

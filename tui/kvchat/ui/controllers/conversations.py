@@ -6,12 +6,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.errors import ChatError
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
+from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.format import count, counted
+from kvchat.text.trunks import changed_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.personas import Personas
     from kvchat.chat.service import ChatService
+    from kvchat.chat.trunks import Trunks
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.view import ConversationView
@@ -87,6 +92,47 @@ class ConversationController:
         await self.open((await self._service.new_conversations.create(persona=persona)).id)
         if persona.first_message:
             self._composer.fill(persona.first_message)
+
+    @in_worker("dialog")
+    async def new_with_trunk(self, words: str = "") -> None:
+        if self._service.trunks is None:
+            self.workspace.say(ChatProblem.NO_TRUNKS, "warning")
+            return
+        await self.workspace.attempt(self._begin_with_trunk(self._service.trunks, words.split()))
+
+    async def _begin_with_trunk(self, trunks: Trunks, words: list[str]) -> None:
+        if words[:1] == ["add"]:
+            if len(words) < 3:
+                raise ChatError(ChatProblem.TRUNK_SYNTAX)
+            await self.make_trunk(trunks, words[1], words[2:])
+            return
+        name = words[0] if words else await self._chosen_trunk(trunks)
+        if name:
+            await self.begin_with_trunk(name)
+
+    async def _chosen_trunk(self, trunks: Trunks) -> str | None:
+        from kvchat.ui.screens.trunks import TrunkScreen
+
+        return await self.workspace.ask(TrunkScreen([await trunks.find(name) for name in trunks.folder.names()]))
+
+    async def make_trunk(self, trunks: Trunks, name: str, paths: list[str]) -> None:
+        """Make a trunk, and open a conversation that begins with it. Raises ChatError."""
+        trunk, found = await trunks.add(name, paths)
+        await trunks.prefill_soon(name)
+        left_out = f", {count(len(found.skipped))} left out" if found.skipped else ""
+        self.workspace.say(f"{name}: {counted(len(trunk.files), 'file')}{left_out}. It is prefilled while nothing "
+                           "else uses the server.")
+        await self.begin_with_trunk(name)
+
+    async def begin_with_trunk(self, name: str) -> None:
+        """Open a new conversation that begins with a trunk. Raises ChatError."""
+        trunks = self._service.trunks
+        if trunks is None:
+            raise ChatError(ChatProblem.NO_TRUNKS)
+        conversation, changed = await trunks.begin(name)
+        await self.open(conversation.id)
+        if changed:
+            self.workspace.say(changed_words(name, changed), "warning")
 
     async def next(self) -> None:
         await self._step(1)
