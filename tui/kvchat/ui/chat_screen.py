@@ -151,6 +151,7 @@ class ChatScreen(Screen[None]):
         self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
         self.settings = SettingsController(workspace, service, panel, transcript, composer)
+        composer.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
@@ -190,7 +191,7 @@ class ChatScreen(Screen[None]):
         """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
         inside = self.focused is self.transcript
         place = "transcript" if inside else "jump" if self.focused is self.jump else ""
-        self.keybar.set_keys(self.app.footer_keys(place))
+        self.keybar.set_keys(self.app.footer_keys(place, self.transcript.can if inside else ()))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)
 
@@ -281,6 +282,10 @@ class ChatScreen(Screen[None]):
     @on(Sidebar.MenuRequested)
     def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
         self.conversations.menu(event.id)
+
+    @on(Transcript.Selected)
+    def _selected(self) -> None:
+        self.on_descendant_focus()
 
     @on(Transcript.EditRequested)
     def _edit_requested(self, event: Transcript.EditRequested) -> None:
@@ -460,10 +465,13 @@ class ChatScreen(Screen[None]):
                 self.view.answer_began()
             case AnswerEnded(conversation=id, node=node):
                 self.view.answer_ended(id, node)
+                self.on_descendant_focus()
             case QuestionRefused():
                 self.sending.refused(event)
-            case QueueChanged(conversation=id) if self.workspace.shows(id):
-                self.queue.show()
+            case QueueChanged(conversation=id):
+                self.view.show_list()
+                if self.workspace.shows(id):
+                    self.queue.show()
             case ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
             case CompactionChanged(conversation=id):

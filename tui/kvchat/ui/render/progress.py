@@ -18,6 +18,8 @@ from kvchat.ui.render.rows import Span
 CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
 """The glyphs of tokens, and their styles."""
 _LABEL = "prefill "
+WATCHED = 3
+"""Cells of the bar that what has to be prefilled has at least."""
 WAITING = {**waiting.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
 """What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
@@ -86,8 +88,8 @@ def reading_row(
     if seconds_left is not None:
         words.append((f"{duration(seconds_left)} left", "muted"))
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
-    # However little is new, its part of the bar is wide enough to be watched.
-    share = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
+    # In proportion; but however little is new, a few cells of it can be watched.
+    share = min(cached / total, 1 - min(WATCHED / bar_width, 1 / 3)) if evaluate else 1.0
     per_token = (1 - share) / max(1, evaluate)
     parts = ((share if cached else 0.0, *CACHED), (again * per_token, *WASTED),
              ((done - again) * per_token, *EVALUATED))

@@ -24,6 +24,14 @@ def typed_name(text: str) -> str | None:
     return None
 
 
+def argument_typed(text: str, name: str) -> tuple[str, str] | None:
+    """While `text` is this command with words behind it: what stands before the last word, and that word."""
+    if not text.startswith(f"/{name} ") or "\n" in text:
+        return None
+    last = text.rpartition(" ")[2]
+    return text[1:len(text) - len(last)], last
+
+
 def matching(commands: Sequence[Command], typed: str) -> list[Command]:
     """The commands whose name begins with `typed`, the exact one first, then those that contain it."""
     typed = typed.casefold()
