@@ -17,7 +17,7 @@ from itertools import chain, repeat
 from typing import ClassVar, Protocol
 
 from kvchat.backends import errors
-from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.answer import Alternatives, ChatAnswer
 from kvchat.backends.dialect import (
     PLAIN,
     SESSION_HEADERS,
@@ -40,6 +40,7 @@ from kvchat.backends.kinds import OPENAI, ServerKind
 from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
 from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
+from kvchat.prompt.images import sent, url_sha256
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user
 from kvchat.text.faults import Fault
@@ -128,8 +129,9 @@ def loading_delays() -> Iterator[float]:
 class Answer(Protocol):
     """What reads an answer, part by part."""
 
-    moves: int
-    """How often the answer went on: deltas and prompt progress."""
+    @property
+    def moves(self) -> int:
+        """How often the answer went on: deltas and prompt progress."""
 
     @property
     def finished(self) -> bool: ...
@@ -142,6 +144,15 @@ class Answer(Protocol):
 
     def ended(self, error: BackendError | None = None) -> Ended:
         """How it ended, given the `error` that cut it off, if one did."""
+
+
+Images = Callable[[str], bytes | None]
+"""Gives the `data:` URL of the image of a name; None: it is gone."""
+
+
+def no_images(sha256: str) -> bytes | None:
+    """What is asked for no conversation has none."""
+    return None
 
 
 class HttpBackend:
@@ -168,8 +179,10 @@ class HttpBackend:
     """The body fields by which it goes on with a reply that the request ends with."""
 
     def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN) -> None:
+                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+        """`images`: gives the images that messages name."""
         self._endpoint = endpoint
+        self._images = images
         self._clock = clock or Clock()
         self._options = options
         self._info = ServerInfo(self.kind.name, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
@@ -202,6 +215,8 @@ class HttpBackend:
             described = await self.described()
         except PayloadError as error:
             raise errors.protocol(self.url, error) from None
+        if self._options.vision != "auto":
+            described = _told_to_see(described, self._options.vision == "yes")
         self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
                              takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
         return self._info
@@ -224,6 +239,8 @@ class HttpBackend:
             fields["chat_template_kwargs"] = dict(turn.template_options)
         if turn.continues:
             fields |= self.continue_fields
+        if turn.answers > 1:
+            fields["n"] = turn.answers
         return fields
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
@@ -237,8 +254,16 @@ class HttpBackend:
         return () if self._endpoint.is_cloud else self.session_fields
 
     def wires(self, turn: ChatTurn) -> Sequence[bytes]:
-        """The messages as they go out: a pure function of the stored bytes and what is frozen with them."""
-        return system_in_user(turn.wires) if turn.system_in_user else turn.wires
+        """The messages as they go out: a pure function of the stored bytes and what is frozen with them. Raises
+        BackendError where an image is gone."""
+        wires = system_in_user(turn.wires) if turn.system_in_user else turn.wires
+        return sent(wires, self._url_of)
+
+    def _url_of(self, sha256: str) -> bytes:
+        url = self._images(sha256)
+        if url is None or url_sha256(url) != sha256:
+            raise failure(Trouble.REFUSED, Fault.IMAGE_GONE)
+        return url
 
     def body(self, turn: ChatTurn) -> bytes:
         head = {name: value for name, value in self.head(turn).items() if name not in self._refused_fields}
@@ -259,7 +284,10 @@ class HttpBackend:
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         """A new reader for the answer to `turn`."""
-        return ChatAnswer(self.url, emit, self._info.window(turn.model))
+        window = self._info.window(turn.model)
+        if turn.answers > 1:
+            return Alternatives(self.url, emit, window, turn.answers)
+        return ChatAnswer(self.url, emit, window)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         try:
@@ -452,6 +480,10 @@ class HttpBackend:
                 return await ask(self._endpoint, method, path, headers=headers, body=body, limit=limit, tries=tries)
         except TimeoutError:
             raise errors.NoAnswerError(self.url, seconds) from None
+
+
+def _told_to_see(info: ServerInfo, sees: bool) -> ServerInfo:
+    return replace(info, sees=sees, listing=tuple(replace(model, sees=sees) for model in info.listing))
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -5,7 +5,7 @@ acknowledgement. A write that failed can be tried again with the same values. Ev
 
 Several kvchats write the same conversations. A write is therefore given what its act changes, as a function of the row
 as it is by then, and gives back what became of it. `known` is the row as the caller knows it: it says which one, and is
-stored only where another kvchat has cleared it away as empty.
+stored only where another kvchat deleted it for good while it was empty.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
 from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
@@ -33,6 +34,9 @@ from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 from kvchat.text.store_problems import recovered_words
 
+if TYPE_CHECKING:
+    from kvchat.store.images import Images
+
 
 class Store:
     """One open database. Its methods can be called from any thread; they take turns."""
@@ -51,6 +55,7 @@ class Store:
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
         self._imports = Imports(db, self._conversations)
+        self._images: Images | None = None
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -110,6 +115,14 @@ class Store:
         """Conversations that came in from files."""
         return self._imports
 
+    @property
+    def images(self) -> Images:
+        """The images that messages carry."""
+        from kvchat.store.images import Images  # most messages carry none
+
+        self._images = self._images or Images(self._db, self._clock)
+        return self._images
+
     # Conversations
 
     def conversations(self, *, trashed: bool = False) -> list[Conversation]:
@@ -154,10 +167,6 @@ class Store:
     def take_empty(self, id: str) -> bool:
         """Have an empty conversation for this kvchat; whether it is empty and no other living one has it."""
         return self._conversations.take_empty(id)
-
-    def purge_empty(self, keep: str | None = None) -> None:
-        """Remove the conversations without a message and without a draft, but for `keep`."""
-        self._conversations.purge_empty(keep)
 
     def purge_trash(self, older_than: float) -> None:
         """Remove for good what was put into the trash before `older_than`, in seconds since the epoch."""
@@ -226,10 +235,6 @@ class Store:
     def warmups(self, since: float = 0.0, conversation: str | None = None) -> WarmupTotals:
         """What was read ahead since then (seconds since the epoch), in all or in one conversation."""
         return self._messages.warmups(since, conversation)
-
-    def sent_texts(self, id: str) -> list[str]:
-        """The person's messages in the conversation, newest first, each once."""
-        return self._conversations.sent_texts(id)
 
     def answers(self, since: float = 0.0) -> list[Answered]:
         """The figures of all answers begun since then (seconds since the epoch), oldest first."""

@@ -61,6 +61,7 @@ class Fault(StrEnum):
     WINDOW_FULL = auto()  # with_figures: whether the server told the prompt's and the window's tokens
     OWN_WINDOW_FULL = auto()  # prompt, window: tokens, None: not known
     NOT_AS_JSON = auto()
+    IMAGE_GONE = auto()
     PAID_FOR = auto()
     NO_SUCH_MODEL = auto()  # model, models
     ENDLESS = auto()
@@ -192,6 +193,8 @@ _SENTENCES: dict[Fault, str] = {
                            "again.",
     Fault.NO_KEY: "The {server} wants an API key (401). Give it {key}.{keys}",
     Fault.WRONG_KEY: "The {server} refused the API key (401). Give the right one {key}.{keys}",
+    Fault.IMAGE_GONE: "An image of this conversation is no longer in the store, so it cannot be sent again. Edit the "
+                      "message that had it, or start a new conversation.",
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
                          "again.",
     Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",

@@ -43,6 +43,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
 from kvchat.store import StoreError
@@ -261,8 +262,10 @@ class CacheTracker:
             return figures
         return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
 
-    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, answer: Node) -> bool:
-        """An answer ended: note what it left in the cache. Whether that cache is tracked."""
+    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, answers: Sequence[Node]) -> bool:
+        """The answers to a request ended: note what they left in the cache, which is the first one. Whether that cache
+        is tracked."""
+        answer, *others = answers
         link = self._servers.link(conversation.id)
         cache = link.cache
         self.measured()
@@ -271,11 +274,14 @@ class CacheTracker:
         is_tracked = cache is not None and tracked is not None and cache.plays(tracked)
         if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
-            cache.left(tracked, answer, self.turn_after(conversation, path))
+            cache.left(tracked, answers, self.turn_after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
         elif tracked is not None:
             tracked.closed.set()
             self._journal.answered(tracked, answer)
+        if tracked is not None:
+            for other in others:
+                self._journal.answered(tracked, other)
         if (cache is None or not cache.prompts.works) and link.shared is not None:
             link.shared.answered(answer, self._ground.timestamp())
         return is_tracked
@@ -398,6 +404,8 @@ class CacheTracker:
             return UNKNOWN
         states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
         states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
+        if not states and conversation is not None and has_images(wires_of(conversation.path())):
+            return UNKNOWN  # its tokens are nobody's but the server's
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))

@@ -322,20 +322,6 @@ class ComposerText(TextArea):
         if self.selection.is_empty and column < len(self.document[row]):  # else it was beside the text
             self._decide("click")
 
-    def expand_chip(self) -> bool:
-        """Put the pasted text in the place of the chip at the cursor, or else of the last one. False: there is none."""
-        row, column = self.cursor_location
-        places = [(line, span) for line, text in enumerate(self.document.lines) for span in spans(text, self.chips)]
-        here = [p for p in places if p[0] == row and p[1][0] <= column <= p[1][1]]
-        if not places:
-            return False
-        line, (start, end) = (here or places)[-1]
-        body = self.chips[self.document[line][start:end]].text
-        self.history.checkpoint()
-        result = self.replace(body, (line, start), (line, end), maintain_selection_offset=False)
-        self.move_cursor(result.end_location)
-        return True
-
     # Chips are whole or gone.
 
     def _widened(self, start: Location, end: Location) -> tuple[Location, Location]:

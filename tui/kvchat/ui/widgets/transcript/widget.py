@@ -6,11 +6,12 @@ takes a bounded share of a core, however fast the text comes and however dear it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, thread_time
 
 from textual.timer import Timer
 
+from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.ui.render.message import Folds, TranscriptItem
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.transcript.entry import Entry
@@ -74,6 +75,8 @@ class Transcript(TranscriptKeys, can_focus=True):
         """The message that has the live row."""
         self._matches: list[Match] = []
         self._match = -1
+        self._pictures: dict[str, Thumbnail] = {}
+        """The images that can be shown, by their names."""
 
     # -- items
 
@@ -91,7 +94,7 @@ class Transcript(TranscriptKeys, can_focus=True):
         anchor = self._anchor()
         top = (entries[anchor[0]].item.node_id, anchor[1]) if anchor else None
         width, folds = self.text_width, Folds(reasoning=self._unfold_reasoning)
-        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width) for item in items]
+        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width, self._pictures) for item in items]
         if not any(item.node_id in known for item in items):
             self.following = True
         self._column.set(fresh)
@@ -109,10 +112,18 @@ class Transcript(TranscriptKeys, can_focus=True):
     def append(self, item: TranscriptItem) -> None:
         """Show one more message at the end."""
         anchor = self._anchor()
-        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width))
+        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width, self._pictures))
         self._place_live()
         self._unseen = self._unseen or not self.following
         self._arrange(anchor)
+
+    def add_pictures(self, pictures: Mapping[str, Thumbnail]) -> None:
+        """Show these images, by their names, in the messages that have them."""
+        self._pictures.update(pictures)
+        for index, entry in enumerate(self._column.entries):
+            if any(sha256_of(block) in pictures for block in entry.item.blocks):
+                height = entry.height
+                self._changed(index, entry.pictures_came(), height)
 
     def update_item(self, node_id: str, item: TranscriptItem) -> None:
         """Show another state of a message."""
