@@ -191,7 +191,7 @@ def headline(report: CacheReport, width: int, now: float) -> list[Content]:
         reuse = label + reuse
     lines = [joined(warm, reuse if report.turns else content(), width), _prefix(report, width)]
     about = "" if report.exact else "~"
-    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~ is an estimate")))
+    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~: estimate")))
     return [*lines, content((said, MUTED))]
 
 
