@@ -100,17 +100,22 @@ class SnapshotShelf:
             if self._free() - needed < self._least_free:
                 raise SnapshotError(said(SnapshotProblem.DISK_FULL, least=self._least_free))
 
-    def keep(self, snapshot: Snapshot) -> Snapshot:
-        """Add the file that the server has written, as `snapshot` describes it but for checksum and times; it
-        replaces the snapshots of the conversation that it goes on from. Raises SnapshotError, PathError, OSError."""
+    def sealed(self, snapshot: Snapshot) -> Snapshot:
+        """The same with the checksum of the file that the server has just written. Raises SnapshotError where that is
+        not whole, and OSError."""
         file = self.folder / snapshot.file
         size = file.stat().st_size if file.is_file() else -1
         if size != snapshot.size:
             raise SnapshotError(said(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size,
                                      folder=str(self.folder)))
         file.chmod(0o600)
+        return replace(snapshot, checksum=checksum(file))
+
+    def keep(self, snapshot: Snapshot) -> Snapshot:
+        """Add a snapshot that is sealed and probed, with the times of now; it replaces those of the conversation that
+        it goes on from. Raises SnapshotError, PathError, OSError."""
         now = time.time()
-        snapshot = replace(snapshot, checksum=checksum(file), saved=now, used=now)
+        snapshot = replace(snapshot, saved=now, used=now)
         with self._lock:
             self._write(snapshot)
             own = [other for other in self._snapshots if other.conversation == snapshot.conversation

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.snapshots import Refused, SlotContent
+from kvchat.chat.cache.snapshots import Refused, SlotContent, Touch
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import Noticed
@@ -51,9 +50,8 @@ class Routes(ConversationObserver):
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[str, int] = {}
         """Tokens in the last snapshot of a conversation."""
-        self._unchecked: dict[str, Snapshot] = {}
-        """Restored snapshots, by conversation, until a turn has shown that they work."""
         self._links.snapshots.held = self._held
+        self._links.snapshots.touched = self._touched
         self._links.snapshots.notice = lambda problem: ground.events.tell(
             Noticed(snapshot_sentence(problem), "warning"))
         conversations.observers.append(self)
@@ -143,27 +141,30 @@ class Routes(ConversationObserver):
         found = self._snapshot(cache, path)
         if found is None:
             return
-        done = await snapshots.restore(backend, slot, found)
+        done = await snapshots.restore(backend, slot, found, prefix)
         if isinstance(done, Refused):
             if done.slot_emptied:
                 cache.simulator.cleared(slot)
             return
-        held = done.ids if done.ids is not None else prefix.first(done.tokens)
-        cache.simulator.restored(slot, Held(held, id, self._ground.timestamp()))
+        cache.simulator.restored(slot, Held(done.ids, id, self._ground.timestamp()))
         cache.holds(id, found.path)
-        self._unchecked[id] = found
         self._saved[id] = found.tokens
-
-    async def checked(self, tracked: TrackedTurn, figures: TurnFigures) -> None:
-        """Judge a restored snapshot by the turn after it."""
-        found = self._unchecked.pop(tracked.turn.session_id, None)
-        if found is not None and figures.cached_tokens is not None:
-            expected = tracked.prediction.cached if tracked.prediction else found.tokens
-            await self._links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
 
     async def deleting(self, id: str) -> None:
         """The snapshots of a conversation go with it."""
         await self._links.snapshots.forget([id])
+
+    def _touched(self, slot: int, what: Touch) -> None:
+        """A slot of the engine was saved or restored: play on its cache what that did to it."""
+        engine = self._links.engine
+        cache = engine.cache if engine is not None else None
+        if cache is None:
+            return
+        if what is Touch.EMPTIED:
+            cache.simulator.cleared(slot)
+        elif what is Touch.RESTORED:
+            cache.simulator.put_back(slot)
+        cache.probed(slot)
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
@@ -177,7 +178,7 @@ class Routes(ConversationObserver):
         for slot, state in enumerate(cache.simulator.best.slots):
             path = cache.heads.get(state.owner, ()) if state is not None else ()
             if state is not None and path and self._is_kept(state.owner):
-                found.append(SlotContent(slot, state.owner, path[-1], len(state.tokens), path))
+                found.append(SlotContent(slot, state.owner, path[-1], len(state.tokens), path, state.tokens))
         return found
 
     def _is_kept(self, id: str) -> bool:
@@ -191,6 +192,11 @@ class Routes(ConversationObserver):
         self._saving = None
         if not self._links.snapshots.why_not:
             self._saving = asyncio.create_task(self._save_when_idle())
+
+    async def ended(self) -> None:
+        """Return when nothing is saved, or is to be."""
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
 
     def rest(self) -> set[asyncio.Task[None]]:
         """Save no more; the task that is ended by that."""

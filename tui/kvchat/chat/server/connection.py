@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from kvchat import logs
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble, failure
-from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
@@ -117,9 +117,9 @@ class Connector:
         return self._shape if self._engine is not None else None
 
     def refilled(self) -> list[tuple[int, Held]]:
-        """The slots that were restored when the engine was started, where their tokens are known."""
+        """The slots that were restored when the engine was started."""
         return [(done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
-                for done in self.snapshots.refilled if done.ids is not None]
+                for done in self.snapshots.refilled]
 
     async def ready(self) -> Backend:
         """The connected backend; connects first where needed. Raises BackendError."""
@@ -309,7 +309,7 @@ class Connector:
                 raise failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
             backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
-            await self.snapshots.use(backend, self._options)
+            await self.snapshots.use(backend, self._options, extends=self._shape.rewind is not Rewind.ANYWHERE)
             await self.snapshots.refill(backend)
             return backend
 
