@@ -65,6 +65,9 @@ class Slots:
             tokens = self.files[file][1]
         return SlotFile(200, tokens, tokens * 10)
 
+    async def saves_slots(self):
+        return True
+
     async def erase_slot(self, slot, seconds):
         self.asked.append("erase")
         self.holds.pop(slot, None)

@@ -49,7 +49,7 @@ def written(shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...
     name = shelf.fresh()
     (shelf.folder / f"{name}.bin").write_bytes(os.urandom(size))
     return Snapshot(name, conversation, path[-1] if path else "", path, slot, 100, size, "", kind.model, kind.shape,
-                    kind.build, 0.0, 0.0, PROBE, 0.0)
+                    kind.build, 0.0, 0.0, "", PROBE, 0.0)
 
 
 def kept(shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"),

@@ -400,6 +400,9 @@ class SlotFiles(Protocol):
 
     async def alive(self) -> bool: ...
 
+    async def saves_slots(self) -> bool | None:
+        """Whether the server was started with a folder for its slots; None: it does not say. Nothing is saved."""
+
     async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
         """Save a slot to a file, or restore it. A restore that fails leaves the slot empty."""
 

@@ -24,6 +24,7 @@ from kvchat.backends.answer import progress_of
 from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
 from kvchat.backends.dialect import (
     MOST_TOKENS,
+    NOT_SUPPORTED,
     BackendError,
     ChatTurn,
     Emit,
@@ -250,6 +251,17 @@ class LlamaCppBackend(HttpBackend):
         if routed is not None and not routed.loaded and ended.error is None and turn.model in ("", routed.id):
             await look_again(self)
         return ended
+
+    async def saves_slots(self) -> bool | None:
+        """As of `SlotFiles`: by what it says to a file without a name."""
+        if self._routed is not None or self._info.replicas:
+            return None
+        try:
+            head, _ = await self.ask("POST", "/slots/0?action=save", PROBE_S, headers=JSON,
+                                     body=canonical({"filename": ""}))
+        except BackendError:
+            return None
+        return {400: True, NOT_SUPPORTED: False}.get(head.status)
 
     async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
         """As of `SlotFiles`. Builds before b11549 may end over a truncated file: check a file before."""

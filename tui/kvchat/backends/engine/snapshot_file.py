@@ -21,7 +21,7 @@ from kvchat.cache.tokens import Tokens
 
 STEM = re.compile(r"kvchat-[0-9a-f]{16}")
 """The name that both files have."""
-_MOST_CARD_BYTES = 1 << 20
+_MOST_CARD_BYTES = 8 << 20
 _CHUNK = 4 << 20
 _MAGIC, _VERSION = 0x67677371, 4
 
@@ -42,12 +42,15 @@ class Snapshot:
     size: int
     """Bytes of the file."""
     checksum: str
-    """SHA-256 of the whole file, hex: the server itself takes a flipped bit for the conversation."""
+    """SHA-256 of the whole file, hex: the server itself takes a flipped bit for the conversation. Empty where the file
+    lies on a server and cannot be read."""
     model: str
     shape: str
     build: str
     saved: float
     used: float
+    ids: str
+    """The tokens in it, where its file cannot be read: base64 of what `Tokens.data` is."""
     probe: StateProbe
     """What the state answers."""
     spread: float
@@ -92,8 +95,8 @@ def read_card(card: Path) -> Snapshot | None:
         found = replace(found, path=tuple(found.path), probe=_probe_in(value["probe"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    words = (found.name, found.conversation, found.digest, *found.path, found.checksum, found.model, found.shape,
-             found.build)
+    words = (found.name, found.conversation, found.digest, *found.path, found.checksum, found.ids, found.model,
+             found.shape, found.build)
     counts = (found.slot, found.tokens, found.size)
     numbers = (found.saved, found.used, found.spread)
     right = (all(isinstance(word, str) for word in words) and all(type(count) is int and count >= 0 for count in counts)

@@ -91,6 +91,10 @@ class SnapshotShelf:
         """The name of a file for the server to write: no other will ever have it."""
         return f"kvchat-{os.urandom(8).hex()}"
 
+    def is_current(self, snapshot: Snapshot) -> bool:
+        """Whether its file still holds it: its name is its own."""
+        return True
+
     def make_room(self, needed: int) -> None:
         """Drop old snapshots until `needed` more bytes fit. Raises SnapshotError when they cannot."""
         with self._lock:
@@ -158,6 +162,10 @@ class SnapshotShelf:
             return said(SnapshotProblem.CANNOT_READ, reason=paths.reason(error))
         self.drop(snapshot)
         return damage
+
+    def noted(self, state: Tokens) -> str:
+        """What a card says of the tokens, as of `Snapshot.ids`: nothing, for the file has them."""
+        return ""
 
     def token_ids(self, snapshot: Snapshot) -> Tokens | None:
         """The tokens in the snapshot; None when its file's form is not the known one."""

@@ -108,6 +108,8 @@ _FAILED = {Return.CHANGED: SnapshotProblem.CHANGED, Return.REFUSED: SnapshotProb
            Return.UNUSED: SnapshotProblem.UNUSED, Return.UNKNOWN: SnapshotProblem.UNPROVED}
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
+TOKEN_BYTES = 32 << 10
+"""Of a snapshot, before there is one."""
 
 NOT_KEPT, NO_SERVER = said(SnapshotProblem.NOT_KEPT), said(SnapshotProblem.NO_SERVER)
 
@@ -119,7 +121,7 @@ D = TypeVar("D")
 
 
 class Snapshots:
-    """The snapshots of one run of kvchat, in a folder of their own; None: nothing is saved (incognito, or unwanted)."""
+    """The snapshots of one server, in a folder of their own; None: nothing is saved (incognito, or unwanted)."""
 
     def __init__(self, folder: Path | None, notice: Callable[[Problem], None] | None = None, *,
                  shelf: SnapshotShelf | None = None) -> None:
@@ -159,6 +161,30 @@ class Snapshots:
             kind = kind_of(options.model, backend.info, options.used_threads)
             return kind, verdicts.get(kind.key)
 
+        await self._begin(look, extends)
+
+    async def use_server(self, backend: Backend) -> None:
+        """Work with a server that is not kvchat's own, if it saves slots; once it is known whether it does, this asks
+        nothing."""
+        shelf, verdicts = self._shelf, self._verdicts
+        if self._why_not is not NO_SERVER or shelf is None or verdicts is None:
+            return
+        self._why_not = NOT_KEPT
+        saves = await backend.saves_slots() if isinstance(backend, SlotFiles) else None
+        if saves is False:
+            self._why_not = said(SnapshotProblem.NO_FOLDER)
+        elif saves:
+            info = backend.info
+            shape = f"{info.context_size or 0:,} tokens per slot, {info.slots or 1} slots"
+            kind = CacheKind(info.model, shape, info.build)
+
+            def look() -> tuple[CacheKind, Problem | None]:
+                shelf.load()
+                return kind, verdicts.get(kind.key)
+
+            await self._begin(look, extends=False)
+
+    async def _begin(self, look: Callable[[], tuple[CacheKind, Problem | None]], extends: bool) -> None:
         if (found := await self._filed(look, None)) is not None:
             self._kind, self._given_up = found
             self._proof, self._why_not = StateProof(extends=extends), None
@@ -191,16 +217,29 @@ class Snapshots:
                 best, rank = snapshot, (shared, -others)
         return best
 
+    def saved(self, held: SlotContent) -> Snapshot | None:
+        """The snapshot that has all of this."""
+        return next((one for one in self.known(held.conversation)
+                     if held.digest and one.digest == held.digest and one.tokens >= held.tokens), None)
+
     def seconds(self, snapshot: Snapshot) -> float:
         """What restoring it takes, by the restore before; a guess before the first."""
         return snapshot.size / self._speed
 
+    def seconds_for(self, tokens: int) -> float:
+        """What saving or restoring so many tokens takes, about."""
+        return self._bytes_of(tokens) / self._speed
+
+    def _bytes_of(self, tokens: int) -> int:
+        return int(tokens * max((s.size / s.tokens for s in self.usable() if s.tokens), default=TOKEN_BYTES))
+
     # -- saving -------------------------------------------------------------------------------------------------------
 
     async def save(self, backend: Backend, slot: int, conversation: str, digest: str, tokens: int = 0, *,
-                   path: Sequence[str] = ()) -> Saved | None:
+                   path: Sequence[str] = (), ids: Tokens = NO_TOKENS) -> Saved | None:
         """Save what a slot holds (see `SlotContent`); None when it was not saved."""
-        return await self._save(backend, SlotContent(slot, conversation, digest, tokens, tuple(path)), SAVE_SECONDS)
+        return await self._save(backend, SlotContent(slot, conversation, digest, tokens, tuple(path), ids),
+                                SAVE_SECONDS)
 
     async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[Saved]:
         """Save every slot before the server ends; what is saved already costs nothing. `held`: as the attribute of
@@ -225,12 +264,11 @@ class Snapshots:
             if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotFiles) \
                     or not 0 <= held.slot < (backend.info.slots or 1):
                 return None
-            same = next((s for s in self.known(held.conversation) if held.digest and s.digest == held.digest), None)
-            if same is not None and same.tokens >= held.tokens:
+            if (same := self.saved(held)) is not None:
                 touched = await self._filed(lambda: shelf.touch(same, held.slot), None)
                 if touched is not None:
                     return Saved(touched, 0.0)
-            needed = int(held.tokens * max((s.size / s.tokens for s in self.usable() if s.tokens), default=0.0))
+            needed = self._bytes_of(held.tokens)
             if await self._filed(lambda: shelf.make_room(needed), False) is False:
                 return None
             return await self._written(shelf, kind, backend, held, seconds)
@@ -238,14 +276,16 @@ class Snapshots:
     async def _written(self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotFiles, held: SlotContent,
                        seconds: float) -> Saved | None:
         began = time.perf_counter()
-        name = shelf.fresh()
+        name = await self._filed(shelf.fresh, "")
+        if not name:
+            return None
         kept: Snapshot | None = None
 
         async def keep(draft: Snapshot, state: Tokens) -> None:
             nonlocal kept
             probe = await self._vouched(backend, draft, state)
             if probe is not None:
-                whole = replace(draft, probe=probe, spread=self._proof.spread or 0.0)
+                whole = replace(draft, ids=shelf.noted(state), probe=probe, spread=self._proof.spread or 0.0)
                 kept = await self._filed(lambda: shelf.keep(whole), None)
 
         try:
@@ -257,18 +297,21 @@ class Snapshots:
             elif done.tokens and done.tokens >= LEAST_SAVED * held.tokens:
                 path = held.path if held.path[-1:] in ((), (held.digest,)) else (*held.path, held.digest)
                 written = Snapshot(name, held.conversation, held.digest, path, held.slot, done.tokens, done.size, "",
-                                   kind.model, kind.shape, kind.build, 0.0, 0.0, NOT_PROBED, 0.0)
+                                   kind.model, kind.shape, kind.build, 0.0, 0.0, "", NOT_PROBED, 0.0)
                 draft = await self._filed(lambda: shelf.sealed(written), None)
                 if draft is not None and (state := await self._state_of(shelf, draft, held.ids)) is not None:
                     await unskippable(keep(draft, state))
         finally:
             if kept is None:
-                shelf.discard(name)
+                await unskippable(self._discarded(shelf, name))
         if kept is None:
             return None
         ms = (time.perf_counter() - began) * 1000
         log.info("saved %d tokens (%d bytes) in %.0f ms", kept.tokens, kept.size, ms)
         return Saved(kept, ms)
+
+    async def _discarded(self, shelf: SnapshotShelf, name: str) -> None:
+        await self._filed(lambda: shelf.discard(name), None)
 
     async def _state_of(self, shelf: SnapshotShelf, snapshot: Snapshot, known: Tokens) -> Tokens | None:
         """The tokens in a snapshot; None where they are not known: then it cannot be proved."""
@@ -318,9 +361,8 @@ class Snapshots:
         self.refilled = tuple(filled)
         return self.refilled
 
-    async def restore(self, backend: Backend, slot: int, snapshot: Snapshot, known: Tokens = NO_TOKENS
-                      ) -> Restored | Refused:
-        """Put a snapshot into a slot, whose content is lost. `known`: its tokens, where its file does not tell them."""
+    async def restore(self, backend: Backend, slot: int, snapshot: Snapshot) -> Restored | Refused:
+        """Put a snapshot into a slot, whose content is lost."""
         async with self._busy:
             shelf, kind = self._shelf, self._kind
             if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotFiles):
@@ -328,11 +370,13 @@ class Snapshots:
             if not 0 <= slot < (backend.info.slots or 1):
                 return Refused(said(SnapshotProblem.NO_SLOT, slot=slot))
             began = time.perf_counter()
+            if not await self._filed(lambda: shelf.is_current(snapshot), False):
+                return Refused(said(SnapshotProblem.GONE))
             problem = await self._filed(lambda: shelf.check(snapshot, kind), said(SnapshotProblem.UNREADABLE))
             if problem is not None:
                 self._tell(problem)
                 return Refused(problem)
-            state = await self._state_of(shelf, snapshot, known)
+            state = await self._filed(lambda: shelf.token_ids(snapshot), None)
             if state is None:
                 return Refused(said(SnapshotProblem.NO_TOKENS))
             if not await backend.alive():  # else its silence would be laid to the snapshot

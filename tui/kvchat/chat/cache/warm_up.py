@@ -136,6 +136,7 @@ class WarmUp(ConversationObserver):
         if not path or path[-1].state is State.STREAMING:
             return
         turn = self._tracker.turn_after(conversation, path)
+        await self._routes.ready(backend)
         prefix = await cache.prompts.prefix(turn, await self._questions.begun(conversation))
         self._ground.events.tell(WarmthChanged())
         if not prefix:
@@ -190,7 +191,7 @@ class WarmUp(ConversationObserver):
     async def _prefill(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
                        chosen: Option) -> None:
         """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
-        await self._routes.prepare(backend, cache, chosen, id, path, prefix)
+        await self._routes.prepare(backend, cache, chosen, id, path, idle=True)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
         read: int | None = None
