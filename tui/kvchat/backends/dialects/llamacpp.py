@@ -160,6 +160,7 @@ class LlamaCppBackend(HttpBackend):
             "llama-server", Change("--ctx-size {whole}"), asked_to_cache=True, idle="--sleep-idle-seconds",
             host_cache="--cache-ram 8192", slots="--parallel {slots}", cache_room="--cache-ram {mib}",
             no_shift="--no-context-shift", whole_window="--swa-full", checkpoints="--ctx-checkpoints {count}",
+            slot_folder="--slot-save-path FOLDER",
             pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
             fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
             keep_reasoning="--reasoning-preserve"),
