@@ -117,7 +117,7 @@ def pinning(info: ServerInfo) -> Advised:
 
 def slot_folder(info: ServerInfo) -> Advised:
     flag = flags_of(info).slot_folder
-    return (said(Advice.SAVE_SLOTS, program=_program(info), flag=flag),) if flag else ()
+    return (said(Advice.SLOT_FOLDER, program=_program(info), flag=flag),) if flag else ()
 
 
 def stays_loaded(info: ServerInfo) -> Advised:

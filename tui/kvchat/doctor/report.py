@@ -119,7 +119,7 @@ class Advice(StrEnum):
     PRESERVED = auto()  # program, flag
     FIRST_QUESTION = auto()
     UNPINNED = auto()  # program, flag
-    SAVE_SLOTS = auto()  # program, flag
+    SLOT_FOLDER = auto()  # program, flag
     KEEP_ALIVE = auto()  # value
 
 

@@ -267,7 +267,7 @@ _ADVICE: dict[str, Callable[[Statement], str]] = {
         f"kvchat asks for it in new conversations (preserve_reasoning){_program(s, '; for other programs start')}."),
     "first_question": lambda s: "Let the system message go in the first question.",
     "unpinned": lambda s: _program(s, "If a program pins (id_slot), start", "."),
-    "save_slots": lambda s: _program(s, "Start", "."),
+    "slot_folder": lambda s: _program(s, "Start", "."),
     "keep_alive": lambda s: f"Or set server.keep_alive to \"{s['value']}\".",
 }
 

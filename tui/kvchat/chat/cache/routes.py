@@ -14,6 +14,7 @@ from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.llamacpp.cache_config import Rewind
+from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Option, Plan, Restorable, Way, plan
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.speed import SpeedFit
@@ -32,7 +33,7 @@ from kvchat.text.snapshots import snapshot_sentence
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
 PLAN_S = 1.0
-"""How long the token ids of a prefix are waited for where a snapshot may be restored."""
+"""How long the token ids of a prefix are waited for where a snapshot may be restored, or a state is to be saved."""
 IDLE_S = 60.0
 """How long nothing is asked before the conversation used last is saved."""
 FAST = SpeedFit(1 / 4000)
@@ -56,6 +57,8 @@ class Routes(ConversationObserver):
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[str, int] = {}
         """Tokens in the last snapshot of a conversation."""
+        self._memories: dict[str, Memory] = {}
+        """By the name of a snapshot of this run: how far back its state can go."""
         self._links.snapshots.held = self._held
         self._links.snapshots.notice = self._notice
         conversations.observers.append(self)
@@ -77,7 +80,7 @@ class Routes(ConversationObserver):
         before = turn.extended
         await self.ready(backend)
         prefix = cache.prompts.known_prefix(before)
-        if prefix is None and self._snapshot(cache, path) is not None:
+        if prefix is None and (self._snapshot(cache, path) is not None or self._secured(cache)):
             try:
                 async with asyncio.timeout(PLAN_S):  # a snapshot saves more than its ids take to read
                     prefix = await cache.prompts.prefix(before)
@@ -188,7 +191,8 @@ class Routes(ConversationObserver):
             if done.slot_emptied:
                 cache.simulator.cleared(slot)
             return
-        cache.simulator.restored(slot, Held(done.ids, id, self._ground.timestamp(), tip=found.digest))
+        cache.simulator.restored(slot, Held(
+            done.ids, id, self._ground.timestamp(), self._memories.get(found.name, Memory()), found.digest))
         cache.holds(id, found.path)
         self._saved[id] = found.tokens
 
@@ -271,6 +275,10 @@ class Routes(ConversationObserver):
                                      ids=held.ids)
         if saved is not None:
             self._saved[held.conversation] = saved.snapshot.tokens
+            cache = self._links.of(backend).cache
+            state = cache.simulator.best.slots[held.slot] if cache is not None else None
+            if state is not None and saved.ms:
+                self._memories[saved.snapshot.name] = state.memory
 
 
 def _digests(path: Sequence[Node]) -> tuple[str, ...]:
