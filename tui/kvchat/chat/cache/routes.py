@@ -266,6 +266,19 @@ class Routes(ConversationObserver):
                 if held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
                     await link.lane.in_spare_time(self._save_in(link, held))
 
+    def saves_on(self, cache: ServerCache) -> bool:
+        """Whether states can be saved on this server."""
+        return self._snapshots(cache) is not None
+
+    async def save_owned(self, link: Link, cache: ServerCache, owner: str, path: Sequence[Node]) -> None:
+        """Save the slot that holds what was prefilled last for `owner`, as the state of `path` or of its beginning.
+        Runs in the lane."""
+        for slot, state in enumerate(cache.simulator.best.slots):
+            if state is not None and state.owner == owner:
+                digests = _digests(path)
+                await self._save_in(link, SlotContent(slot, owner, digests[-1], len(state.tokens), digests,
+                                                      state.tokens))
+
     async def _save_in(self, link: Link, held: SlotContent) -> None:
         backend = await link.connector.ready()
         await self._save(backend, link.connector.snapshots, held)
