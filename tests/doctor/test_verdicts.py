@@ -156,9 +156,8 @@ def test_a_server_that_saves_no_slots_is_told_the_flag_with_what_a_switch_costs_
     found = about(Topic.SNAPSHOTS, saves_slots=False, turns=probe(LOST))
     assert found.advice == "Start llama-server with --slot-save-path FOLDER." and found.severity is NOTE
     assert found.gain.startswith("saves ") and found.gain.endswith("per switch")
-    assert not about(Topic.SNAPSHOTS, saves_slots=False).gain
-    for saves in (True, None):
-        assert not [verdict for verdict in verdicts(an_examination(saves_slots=saves))
+    for saves, turns in ((True, probe(LOST)), (None, probe(LOST)), (False, probe())):
+        assert not [verdict for verdict in verdicts(an_examination(saves_slots=saves, turns=turns))
                     if verdict.topic is Topic.SNAPSHOTS]
 
 

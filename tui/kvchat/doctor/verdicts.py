@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.kinds import kind_of, title_of
+from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import said
 from kvchat.doctor import advice
 from kvchat.doctor.report import Advice, Examination, Report, ReturnWay, Seen, Severity, Step, Topic, Verdict
@@ -275,9 +276,10 @@ def _slot_folder(found: Examination) -> Iterable[Verdict]:
     if info is None or info.embedded or found.saves_slots is not False:
         return
     usual = lost_tokens(found, Step.THREE) or 0
-    tokens = max(0, (lost_tokens(found, Step.AFTER_SIDE) or 0) - usual) or None
-    yield Verdict(Topic.SNAPSHOTS, _NOTE, said(Seen.NO_SLOT_FOLDER), advice.slot_folder(info), tokens,
-                  _seconds(found, tokens), "switch")
+    tokens = (lost_tokens(found, Step.AFTER_SIDE) or 0) - usual
+    if tokens > NOISE:
+        yield Verdict(Topic.SNAPSHOTS, _NOTE, said(Seen.NO_SLOT_FOLDER), advice.slot_folder(info), tokens,
+                      _seconds(found, tokens), "switch")
 
 
 def _sleep(found: Examination) -> Iterable[Verdict]:
