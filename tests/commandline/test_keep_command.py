@@ -11,6 +11,7 @@ import pytest
 
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cli import main
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
@@ -62,7 +63,8 @@ def saved(id: str) -> Path:
     shelf.load()
     name = shelf.fresh()
     (folder / f"{name}.bin").write_bytes(bytes(2_500_000))
-    shelf.keep(Snapshot(name, id, path[-1], path, 0, 5120, 2_500_000, 0, "m", "s", "b", 0.0, 0.0))
+    shelf.keep(Snapshot(name, id, path[-1], path, 0, 5120, 2_500_000, "", "m", "s", "b", 0.0, 0.0, "",
+                        StateProbe(((1, -0.5),), 3, False), 0.0))
     return folder / f"{name}.bin"
 
 

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
+from kvchat.cache.llamacpp.state_probe import StateProbe
 
+PROBE = StateProbe(((5, -0.1), (6, -2.123456789012345)), 99)
 KIND = CacheKind("model-a", "4,096 tokens per slot, 1 slot, f16", "b1")
 
 
@@ -47,8 +49,8 @@ def save(shelf: SnapshotShelf, conversation: str, path: str, size: int = 1000, k
     name = shelf.fresh()
     shelf.make_room(size, conversation, tuple(path))
     (shelf.folder / f"{name}.bin").write_bytes(os.urandom(size))
-    draft = Snapshot(name, conversation, path[-1], tuple(path), 0, 100, size, 0, kind.model, kind.shape, kind.build,
-                     0.0, 0.0)
+    draft = Snapshot(name, conversation, path[-1], tuple(path), 0, 100, size, "", kind.model, kind.shape, kind.build,
+                     0.0, 0.0, "", PROBE, 0.0)
     try:
         return shelf.keep(draft)
     finally:

@@ -219,7 +219,7 @@ class Compactor:
         self._tracked = None
         if cache is not None and tracked is not None:
             await cache.ended(tracked, answer.figures)
-            cache.left(tracked, answer, self._tracker.turn_after(conversation, [*path, answer]))
+            cache.left(tracked, [answer], self._tracker.turn_after(conversation, [*path, answer]))
 
     async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
         """Go on with the summary. Raises ChatError when it cannot be used."""

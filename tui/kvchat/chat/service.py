@@ -198,7 +198,7 @@ class ChatService:
         try:
             gone = [one.id for one in self.store.conversations(trashed=True) if (one.trashed or before) < before]
             await self.keeper.call(lambda: self.store.purge_trash(before))
-            await self.servers.links.snapshots.forget(gone)
+            await self.servers.links.forget(gone)
             await self.keeper.call(self.store.images.tidy)
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self.servers.links.snapshots.tidy()

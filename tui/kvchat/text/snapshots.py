@@ -16,6 +16,7 @@ class SnapshotProblem(StrEnum):
     OTHER_SERVER = auto()
     NO_SERVER = auto()
     NO_FOLDER = auto()
+    NO_PROOF = auto()
     FOLDER_UNUSABLE = auto()  # reason
     QUIT_TOO_LONG = auto()  # seconds
     # saving
@@ -24,6 +25,7 @@ class SnapshotProblem(StrEnum):
     DISK_FULL = auto()  # least: bytes that stay free
     SHORT = auto()  # size, whole: bytes, folder
     NO_ROOM = auto()
+    ALL_KEPT = auto()  # most
     KEPT_FULL = auto()  # title; room: bytes; release: the title of another kept one, or empty; frees: its bytes
     # restoring
     NO_SLOT = auto()  # slot
@@ -36,8 +38,12 @@ class SnapshotProblem(StrEnum):
     DAMAGED = auto()
     GONE = auto()
     SILENT = auto()
-    REFUSED = auto()  # name: of the model
-    NO_HELP = auto()  # reused, wanted: tokens
+    NO_TOKENS = auto()
+    REFUSED = auto()
+    CHANGED = auto()
+    UNUSED = auto()
+    UNPROVED = auto()
+    NO_HELP = auto()  # reused, wanted: tokens; of an earlier version
 
 
 GIVEN_UP = "Snapshots are no longer used for this model with this build of the server."
@@ -49,6 +55,7 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.OTHER_SERVER: "This server cannot save states; the built-in engine can.",
     SnapshotProblem.NO_SERVER: "No server is in use whose slots can be saved.",
     SnapshotProblem.NO_FOLDER: "The server was started without a folder for slots.",
+    SnapshotProblem.NO_PROOF: "The server gives no log-probabilities, by which a snapshot is proved: none are kept.",
     SnapshotProblem.FOLDER_UNUSABLE: "The folder of snapshots cannot be used: {reason}.",
     SnapshotProblem.QUIT_TOO_LONG: "Not every conversation was saved: the server took longer than {seconds:.0f} s.",
     SnapshotProblem.NOT_SAVED: "The server did not save a snapshot.",
@@ -56,6 +63,7 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.DISK_FULL: "No snapshot is saved: less than {least} would stay free on the disk.",
     SnapshotProblem.SHORT: "The server wrote {size:,} of {whole:,} bytes of a snapshot into {folder}: it was not kept.",
     SnapshotProblem.NO_ROOM: "The snapshot is too large to be kept.",
+    SnapshotProblem.ALL_KEPT: "No state is saved here: the {most} that this server has room for are kept. Release one.",
     SnapshotProblem.KEPT_FULL: "Not saved anew: “{title}”. Kept states may take {room}. {remedy}",
     SnapshotProblem.NO_SLOT: "The server has no slot {slot}.",
     SnapshotProblem.UNREADABLE: f"{_OF_CONVERSATION} cannot be read; {_INSTEAD}",
@@ -70,7 +78,11 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.DAMAGED: f"{_OF_CONVERSATION} is refused: it is damaged; {_INSTEAD}",
     SnapshotProblem.GONE: f"{_OF_CONVERSATION} is refused: it is no longer there; {_INSTEAD}",
     SnapshotProblem.SILENT: "The server does not answer; the snapshot is kept.",
-    SnapshotProblem.REFUSED: "The server refused a snapshot of {name}; it reads the conversation instead.",
+    SnapshotProblem.NO_TOKENS: f"{_OF_CONVERSATION} cannot be proved: its tokens are not known; {_INSTEAD}",
+    SnapshotProblem.REFUSED: f"The server refused the snapshot of a conversation; {_INSTEAD}",
+    SnapshotProblem.CHANGED: f"{_OF_CONVERSATION} did not come back as it was saved; {_INSTEAD}",
+    SnapshotProblem.UNUSED: f"The server took back a snapshot and reuses nothing of it; {_INSTEAD}",
+    SnapshotProblem.UNPROVED: f"{_OF_CONVERSATION} could not be proved: the server did not answer; {_INSTEAD}",
     SnapshotProblem.NO_HELP: "A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused.",
 }
 

@@ -46,6 +46,8 @@ class Cause(StrEnum):
     CHECKPOINT = auto()
     """The model cannot rewind to where the prompts part."""
     BLOCKS = auto()
+    OTHER_ANSWER = auto()
+    """Of several to one request the person chose one whose state the server does not keep."""
     UNKNOWN = auto()
 
 
@@ -94,6 +96,7 @@ class Reason(StrEnum):
     CHECKPOINT = auto()  # token, wanted: tokens, None: not known
     FEWER_THAN_EXPECTED = auto()  # cached, expected: tokens
     SAME_BEGINNING = auto()  # tokens
+    OTHER_ANSWER = auto()  # number: which one was chosen, from 1
     UNKNOWN = auto()
 
 
@@ -101,6 +104,7 @@ class Remedy(StrEnum):
     """What helps. The comment names the arguments; `flag` is a setting of the server in use, ready to be typed."""
 
     KEEP_SNAPSHOTS = auto()
+    SAVE_SLOTS = auto()  # flag
     STAYS_LOADED = auto()
     GO_BACK = auto()
     SLEEP_LATER = auto()  # flag, server: its kind

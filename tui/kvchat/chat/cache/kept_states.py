@@ -19,7 +19,7 @@ from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.routes import Routes, digests
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.snapshots import SlotContent
+from kvchat.chat.cache.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
 from kvchat.chat.conversations import ConversationObserver, Conversations
@@ -56,13 +56,14 @@ class KeptStates(ConversationObserver):
         self._tracker = tracker
         self._routes = routes
         self._warm_up = warm_up
-        self._snapshots = servers.links.snapshots
+        self._links = servers.links
         self._saving: dict[str, asyncio.Task[None]] = {}
         """By conversation."""
         self._known: Mapping[str, Kept] | None = None
         """None: it is to be read."""
         self._paths: Mapping[str, Sequence[str]] = {}
-        self._snapshots.claim(self)
+        self._links.snapshots.claim(self)
+        routes.claims = self
         routes.overwriting, routes.keeps = self._spare, lambda id: id in self.all()
         conversations.observers.append(self)
         servers.observers.append(self)
@@ -86,10 +87,13 @@ class KeptStates(ConversationObserver):
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
         self._known = None  # the trash may have been emptied
-        rows, saved, paths = self.all(), await self._snapshots.kept(), self.paths()
-        usable = None if self._snapshots.why_not else self._snapshots.usable()
-        found = []
+        rows, paths, found = self.all(), self.paths(), list[KeptState]()
+        saved = await self._links.snapshots.kept()
+        for link in self._links:
+            saved = {**saved, **await link.connector.snapshots.kept()}
         for id, kept in rows.items():
+            snapshots = self._snapshots(id)
+            usable = None if snapshots.why_not else snapshots.usable()
             record, snapshot, path = self._store.known(id), saved.get(id), paths.get(id, ())
             found.append(KeptState(
                 kept, record.title if record is not None else "", record is not None and record.trashed is not None,
@@ -135,16 +139,16 @@ class KeptStates(ConversationObserver):
             await self._ground.keeper.call(lambda: self._store.kept.remove(id))
         except StoreError as error:
             raise ChatError.of(error) from None
-        await self._snapshots.tidy()
+        await self._links.snapshots.tidy()
         if (record := self._store.known(id)) is None or record.trashed is not None:
-            await self._snapshots.forget([id])
+            await self._links.forget([id])
         self._changed(id)
 
     async def _must_fit(self, conversation: OpenConversation) -> None:
         """Raises ChatError where the kept states have no room for one of this conversation, by what the others take
         for a token."""
         room, id = await self.room(), conversation.id
-        known = self._snapshots.usable()
+        known = self._snapshots(id).usable()
         each = max((snapshot.size / snapshot.tokens for snapshot in known if snapshot.tokens), default=0.0)
         own = max((snapshot.size for snapshot in known if snapshot.conversation == id), default=0)
         needed = max(own, int(each * (conversation.record.context_used or 0)), 1)
@@ -155,6 +159,13 @@ class KeptStates(ConversationObserver):
                 raise ChatError(ChatProblem.KEEP_NO_ROOM, room=size(room.most))
             raise ChatError(ChatProblem.KEEP_NO_ROOM_BUT, room=size(room.most), title=largest.title,
                             frees=size(largest.size or 0))
+
+    def _snapshots(self, id: str) -> Snapshots:
+        """Those of the server of a conversation."""
+        return self._servers.link(id).connector.snapshots
+
+    def _saved_already(self, held: SlotContent) -> bool:
+        return self._snapshots(held.conversation).saved(held) is not None
 
     def _changed(self, id: str) -> None:
         self._ground.events.tell(ConversationsChanged())
@@ -242,7 +253,7 @@ class KeptStates(ConversationObserver):
         link = self._servers.link(id)
         await link.lane.freed()
         kept, connector = self.all().get(id), link.connector
-        if kept is None or connector.connection.phase != "ready" or self._routes.why_not(id):
+        if kept is None or connector.connection.phase != "ready":
             return True
         conversation = self._conversations.load(id)
         path = conversation.path()
@@ -250,11 +261,12 @@ class KeptStates(ConversationObserver):
             if kept.node not in conversation.tree:
                 return True
             path = conversation.tree.path(kept.node)
-        if path[-1].state is State.STREAMING or self._snapshots.has(SlotContent(0, id, path[-1].digest.hex())):
+        if path[-1].state is State.STREAMING or self._snapshots(id).saved(SlotContent(0, id, path[-1].digest.hex())):
             return True
         backend = await connector.ready()
         cache = await self._tracker.cache_of(backend)
-        if cache is None:
+        await self._routes.ready(backend)
+        if cache is None or self._routes.why_not(id):
             return True
         await cache.settled()
         prefix = await cache.prompts.prefix(self._tracker.turn_after(conversation, path))
@@ -265,14 +277,14 @@ class KeptStates(ConversationObserver):
             owns = any(state is not None and state.owner == id for state in cache.simulator.best.slots)
             if not prefills and (kept.node or not owns):
                 return True
-            if kept.node and not await self._save_head(link, backend, id):
+            if kept.node and not await self._save_head(link, id):
                 return False
             if not await link.lane.in_spare_time(self._warm_up.prefill_now(backend, cache, id, path, prefix)):
                 return False
             held = self._held(cache, id, path, prefix)
-        if held is None or self._snapshots.has(held):
+        if held is None or self._snapshots(id).saved(held):
             return True
-        done = await link.lane.in_spare_time(self._routes.save(backend, held))
+        done = await link.lane.in_spare_time(self._routes.save_in(link, held))
         if done:
             self._changed(id)
             looked_at = self._conversations.looked_at
@@ -291,24 +303,24 @@ class KeptStates(ConversationObserver):
             return None
         if simulator.shape.rewind is Rewind.WINDOW and len(state.tokens) < len(prefix):
             return None  # a file has the window alone: the server goes on from a checkpoint, made by a prefill
-        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch)
+        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch, state.tokens)
 
     async def _spare(self, backend: Backend, cache: ServerCache, id: str) -> None:
         """Save the kept states of other conversations than `id` that its request may overwrite."""
-        engine = self._servers.links.engine
-        if engine is None or engine.cache is not cache or self._snapshots.why_not:
+        link = self._links.with_cache(cache)
+        if link is None or self._routes.snapshots(cache) is None:
             return
-        others = [held for held in self._routes.held() if held.conversation not in ("", id)]
+        others = [held for held in self._routes.contents(cache) if held.conversation != id]
         kept = self.all() if others else {}
         for held in others:
-            if held.conversation in kept and not kept[held.conversation].node and not self._snapshots.has(held):
+            if held.conversation in kept and not kept[held.conversation].node and not self._saved_already(held):
                 try:
                     async with asyncio.timeout(SPARE_S):
-                        await self._save_now(backend, cache, held.conversation)
+                        await self._save_now(link, backend, cache, held.conversation)
                 except TimeoutError:
                     return
 
-    async def _save_now(self, backend: Backend, cache: ServerCache, id: str) -> None:
+    async def _save_now(self, link: Link, backend: Backend, cache: ServerCache, id: str) -> None:
         """Save what a slot holds of a conversation where little is missing of its settled form. Whoever calls has the
         lane."""
         conversation = self._conversations.load(id)
@@ -322,15 +334,16 @@ class KeptStates(ConversationObserver):
                 return
             await self._warm_up.prefill_now(backend, cache, id, path, prefix)
         if (held := self._held(cache, id, path, prefix)) is not None:
-            await self._routes.save(backend, held)
+            await self._routes.save_in(link, held)
 
-    async def _save_head(self, link: Link, backend: Backend, id: str) -> bool:
+    async def _save_head(self, link: Link, id: str) -> bool:
         """Save what a slot holds of a conversation before another branch of it is prefilled there; whether that came
         to its end."""
-        held = next((held for held in self._routes.held() if held.conversation == id), None)
-        if held is None or self._snapshots.has(held):
+        cache = link.cache
+        held = next((held for held in self._routes.contents(cache) if held.conversation == id), None) if cache else None
+        if held is None or self._snapshots(id).saved(held):
             return True
-        return await link.lane.in_spare_time(self._routes.save(backend, held))
+        return await link.lane.in_spare_time(self._routes.save_in(link, held))
 
 
 def _end_of_turn(conversation: OpenConversation, node: str) -> str:
