@@ -66,7 +66,7 @@ class ServerShelf(SnapshotShelf):
             stay = self.kept().values()
             oldest = next((snapshot for snapshot in reversed(self._snapshots) if snapshot not in stay), None)
             if oldest is None:
-                raise SnapshotError(said(SnapshotProblem.ALL_KEPT, most=NAMES))
+                raise SnapshotError(said(SnapshotProblem.ALL_KEPT, names=NAMES))
             self._remove(oldest)
             return oldest.name
 
