@@ -379,7 +379,8 @@ def test_what_an_earlier_version_gave_up_stays_given_up_in_its_words(tmp_path: P
 def test_every_problem_is_a_sentence(problem: SnapshotProblem) -> None:
     given = said(problem, reason="r", seconds=10.0, needed=3 << 30, most=1 << 30, least=1 << 20, size=1, whole=2,
                  slot=3, folder="/f", shape="a", now="b", name="m", reused=0, wanted=9,
-                 title="t", room=4_000_000_000, release="r", frees=5, names=8)
+                 title="t", room=4_000_000_000, release="r", frees=5,
+                 names=8)
     assert re.fullmatch(r"[A-Z][^\n{}]*\.", snapshot_sentence(given))
     assert snapshot_sentence(Statement("of_a_later_version")) == ""
 

@@ -63,7 +63,7 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.DISK_FULL: "No snapshot is saved: less than {least} would stay free on the disk.",
     SnapshotProblem.SHORT: "The server wrote {size:,} of {whole:,} bytes of a snapshot into {folder}: it was not kept.",
     SnapshotProblem.NO_ROOM: "The snapshot is too large to be kept.",
-    SnapshotProblem.ALL_KEPT: "No state is saved here: the {names} that this server has room for are kept. Release one.",
+    SnapshotProblem.ALL_KEPT: "No state is saved: the {names} that this server has room for are kept. Release one.",
     SnapshotProblem.KEPT_FULL: "Not saved anew: “{title}”. Kept states may take {room}. {remedy}",
     SnapshotProblem.NO_SLOT: "The server has no slot {slot}.",
     SnapshotProblem.UNREADABLE: f"{_OF_CONVERSATION} cannot be read; {_INSTEAD}",
