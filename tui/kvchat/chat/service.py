@@ -29,6 +29,7 @@ from kvchat.chat.compactor import Compactor
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import QUIT_S, Clock, Ground, Once, system_clock
+from kvchat.chat.mirror import Mirror
 from kvchat.chat.new_conversations import NewConversations
 from kvchat.chat.options import Options
 from kvchat.chat.question.builder import QuestionBuilder
@@ -102,6 +103,7 @@ class ChatService:
                                      self.memory, self.side_requests, self.titles)
         self.consolidation = Consolidation(ground, shared, servers, self.warm_up, self.jobs, self.memory,
                                            self.extraction, self.side_requests)
+        self.mirror = Mirror(ground, shared)
 
     @property
     def settings(self) -> Settings:
@@ -112,6 +114,8 @@ class ChatService:
         before, self.ground.settings = self.settings, running(self.settings, wanted)
         if before.memory.enabled != self.settings.memory.enabled:
             self.extraction.begin()  # what is said while it is off is never gone through
+        if before.export != self.settings.export:
+            self.mirror.look_again()
 
     # What a start does not need is built when it is first used.
 
@@ -160,6 +164,7 @@ class ChatService:
         self.extraction.begin()
         self.documents.begin(self.jobs.enabled)
         self.vectors.begin()
+        self.mirror.begin()
 
     def refresh(self) -> None:
         """Look whether another process changed the store, or somebody the memory's files; tell if so."""
@@ -174,6 +179,7 @@ class ChatService:
         """What is done when nobody waits: a daily backup, and what lay in the trash for 30 days is removed."""
         before = self.ground.timestamp() - TRASH_DAYS * 86400
         try:
+            await self.mirror.forget_trash()
             await self.keeper.call(lambda: self.store.purge_trash(before))
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self.servers.links.snapshots.tidy()
@@ -198,7 +204,8 @@ class ChatService:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
         for end in (self.stop_all, self.jobs.aclose, self._rest, self.tracker.note_states, self.servers.links.aclose,
-                    self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.keeper.aclose):
+                    self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.mirror.aclose,
+                    self.keeper.aclose):
             try:
                 await end()
             except Exception:  # what is said is still to be kept

@@ -84,6 +84,16 @@ class TitleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportSettings:
+    """Files that are made of conversations by themselves."""
+
+    mirror_folder: str = text(
+        "", "A folder in which kvchat keeps a Markdown file of every conversation: written anew whenever that changes, "
+            "removed when it is deleted, never read back. Files of yours there stay as they are. Empty: none.",
+        example="~/notes/chats")
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentSettings:
     """Which files are indexed, and how much of them a question carries."""
 
@@ -154,6 +164,7 @@ class Settings:
     cache: CacheSettings = field(default_factory=CacheSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     titles: TitleSettings = field(default_factory=TitleSettings)
+    export: ExportSettings = field(default_factory=ExportSettings)
     documents: DocumentSettings = field(default_factory=DocumentSettings)
     embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     parameters: Parameters = field(default_factory=Parameters)
@@ -169,6 +180,7 @@ SECTIONS = {
     "cache": "How the server's cache is looked after.",
     "memory": "What is remembered over conversations, and when kvchat works on it.",
     "titles": "Who gives conversations their titles.",
+    "export": "Files that are made of conversations by themselves.",
     "documents": "Which files are indexed, and how much of them a question carries.",
     "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
@@ -215,7 +227,8 @@ def _options() -> tuple[Option, ...]:
     return (*declared((), Settings()), *declared(("server",), ServerSettings()),
             *declared(("engine",), EngineSettings()), *declared(("cache",), CacheSettings()),
             *declared(("memory",), MemorySettings()), *declared(("titles",), TitleSettings()),
-            *declared(("documents",), DocumentSettings()), *declared(("embeddings",), EmbeddingSettings()),
+            *declared(("export",), ExportSettings()), *declared(("documents",), DocumentSettings()),
+            *declared(("embeddings",), EmbeddingSettings()),
             *sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
 
@@ -227,7 +240,7 @@ _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
 _SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("memory",),
-             ("titles",), ("documents",), ("embeddings",), ("parameters",))
+             ("titles",), ("export",), ("documents",), ("embeddings",), ("parameters",))
 
 
 def opens(key: Key) -> bool:
