@@ -19,6 +19,7 @@ from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import SideRequests
+from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.branches import Branches
@@ -97,6 +98,8 @@ class ChatService:
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
                                    self.side_requests)
+        self.summaries = Summaries(ground, shared, servers, self.warm_up, self.turns, self.jobs, self.side_requests,
+                                   self.compactor)
         self.titles = Titles(ground, shared, servers, self.turns, self.jobs, self.memory, self.side_requests)
         once = Once(store, self.keeper)
         self.extraction = Extraction(ground, shared, servers, tracker, self.warm_up, self.turns, once, self.jobs,

@@ -41,7 +41,9 @@ def in_brief(price: Price) -> str:
 
 
 def compaction_in_brief(seconds: float | None) -> str:
-    """What a compaction takes, in a few words. None: not measured yet."""
+    """What a compaction takes, in a few words. None: not measured yet; 0: its summary is written already."""
+    if seconds == 0:
+        return "summary ready"
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
 
 

@@ -100,8 +100,9 @@ ACTIONS: tuple[Action, ...] = (
            method="findbar.open"),
     Action("tree", "", "Tree of branches", "Show every branch of this conversation and go to one.", "This conversation",
            "tree", method="messages.tree"),
-    Action("compact", "", "Compact conversation", "Replace the older turns by a summary, on a new branch. Shows the "
-           "cost first.", "This conversation", "compact", method="compaction.compact"),
+    Action("compact", "shift+f2", "Compact conversation", "Replace the older turns by a summary, on a new branch. "
+           "Shows the cost first; a summary that is ready is put in place at once.", "This conversation", "compact",
+           method="compaction.compact"),
     Action("parameters", "ctrl+o", "Parameters", "Change temperature, max tokens and the like; nothing is prefilled "
            "for it.", "This conversation", "parameters", method="options.parameters"),
     Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Shows the cost "

@@ -68,11 +68,11 @@ class SideRequests:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    def extends(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
-        """Whether the server still has most of a conversation, and room behind it. `in_slot`: where going on with it
-        pushes no other one out."""
+    def extends(self, conversation: OpenConversation, *, in_slot: bool = False, room: int = ROOM) -> bool:
+        """Whether the server still has most of a conversation, and room for so many tokens behind it. `in_slot`: where
+        going on with it pushes no other one out."""
         used, window = conversation.context_used, self._servers.window(conversation.id)
-        if used is not None and window and used + ROOM > window:
+        if used is not None and window and used + room > window:
             return False
         found = self._tracker.warmth(conversation.id)
         if found.heat is Heat.UNKNOWN:

@@ -36,7 +36,8 @@ STATES: Mapping[str, tuple[str, str]] = {
     "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "paused": ("!", BAD),
 }
 TASKS: Mapping[str, str] = {"consolidation": "tidying the memory", "embedding": "vectors for the search",
-                            "title": "a title for a conversation"}
+                            "title": "a title for a conversation",
+                            "summary": "a summary for a full window"}
 """Work that goes through no conversation."""
 WIDE = 90
 """Cells of a row from which on the conversation stands in it too."""
