@@ -19,6 +19,7 @@ from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import SideRequests
+from kvchat.chat.background.skills import Skills
 from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
@@ -106,6 +107,7 @@ class ChatService:
                                      self.memory, self.side_requests, self.titles)
         self.consolidation = Consolidation(ground, shared, servers, self.warm_up, self.jobs, self.memory,
                                            self.extraction, self.side_requests)
+        self.skills = Skills(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
         self.mirror = Mirror(ground, shared)
 
     @property

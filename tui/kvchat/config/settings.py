@@ -75,6 +75,10 @@ class MemorySettings:
     recall: bool = flag(True, "Put memories that belong to a question in front of it.")
     recall_tokens: int = whole(200, "Tokens that the memories of one question may have, about.", 20, 4096)
     profile_tokens: int = whole(400, "Tokens of the profile that the first question carries, about. 0: none.", 0, 4096)
+    skills: bool = flag(
+        False, "After the memories, ask for procedures that worked too: when, the steps, why. Each is pending until "
+               "you approve it, and then comes back with the task that it is for.")
+    skill_tokens: int = whole(300, "Tokens that the skills of one question may have, about. 0: none.", 0, 4096)
     consolidate: bool = flag(True, "Tidy the memory when idle: merge what says the same, correct what is outdated.")
 
 

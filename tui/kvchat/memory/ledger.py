@@ -185,6 +185,12 @@ class Ledger:
                              " ORDER BY seq DESC LIMIT :limit", {"it": conversation, "limit": limit})
         return [Cell(*row) for row in rows]
 
+    def covered_by(self, cells: Sequence[str]) -> set[str]:
+        """The messages that these extractions went through."""
+        rows = self._db.rows("SELECT node FROM covered WHERE cell IN (SELECT value FROM json_each(?))",
+                             (to_json(list(cells)),))
+        return {row[0] for row in rows}
+
     def _waiting(self, path: Sequence[str]) -> dict[str, bytes]:
         """The pending messages of a branch, root first, each with its mark."""
         rows = self._db.rows(_UNCOVERED, (to_json(path),))

@@ -191,6 +191,16 @@ class Memories:
                 return found.new
             raise MemoryTrouble("The memory is being changed by somebody else all the time. Try again later.")
 
+    def proposed(self, cell: Cell, facts: Sequence[Fact]) -> list[Entry]:
+        """Propose what a pass over messages found that an extraction has covered; the new entries. `cell` says who
+        found it, and is not stored."""
+        with self._alone():
+            self._fresh()
+            found = acts.noted(facts, cell, self._syncing.known().values())
+            if found.changes:
+                self._apply(found.changes)
+            return found.new
+
     def consolidate(self, changes: Sequence[Change]) -> int:
         """Apply those of `changes` that still hold; how many."""
         with self._alone():

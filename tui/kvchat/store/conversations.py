@@ -41,6 +41,9 @@ _BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
 TITLE_ASKED = "title.asked "
 """In front of a conversation's id: the key of the setting that says that a model was asked for its title."""
+SKILLS_TO = "skills.to "
+"""In front of a conversation's id: the key of the setting that names the last extraction that skills were looked for
+in."""
 _LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
 _TAGS = "SELECT conversation, name FROM tag"
 _PUT = (
@@ -265,7 +268,7 @@ class Conversations:
                 connection.execute(
                     f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
                     (value,))
-            for key in (_BEGUN, tips.KEY, TITLE_ASKED):
+            for key in (_BEGUN, tips.KEY, TITLE_ASKED, SKILLS_TO):
                 connection.execute("DELETE FROM setting WHERE key IN"
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))

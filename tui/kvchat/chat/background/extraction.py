@@ -358,7 +358,8 @@ class Extraction:
         while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
-        known = await self._memory.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
+        known = await self._memory.with_memories(
+            lambda m: [entry for entry, _ in m.search(said, KNOWN) if not entry.is_skill])
         return passage(path, wanted, known, title=title)
 
     async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,

@@ -37,7 +37,8 @@ STATES: Mapping[str, tuple[str, str]] = {
 }
 TASKS: Mapping[str, str] = {"consolidation": "tidying the memory", "embedding": "vectors for the search",
                             "title": "a title for a conversation",
-                            "summary": "a summary for a full window"}
+                            "summary": "a summary for a full window",
+                            "skills": "procedures that worked in a conversation"}
 """Work that goes through no conversation."""
 WIDE = 90
 """Cells of a row from which on the conversation stands in it too."""
@@ -65,7 +66,7 @@ class Telling:
 
 
 def page_name(page: str) -> str:
-    """`profile` for profile.md, `projects` for topics/projects.md."""
+    """`profile` for profile.md, `projects` for topics/projects.md, `kiln` for skills/kiln.md."""
     return one_line(page.rpartition("/")[2].removesuffix(".md"), 40)
 
 
