@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-
+from passes_kit import Model, of
 from remembering_kit import passed_over, remembering, said, until
 
 from kvchat.chat.background.skills import SKILLS
 from kvchat.memory.entry import Status
 from kvchat.memory.recall import SKILL_SOURCE
 from kvchat.prompt.message import Role
-from toyserver import ToyServer, tokens
+from toyserver import ToyServer
 
 KILN = {"turns": [1], "when": "the kiln trips the breaker", "steps": ["Wait an hour", "reset the breaker"],
         "why": "the coil draws less when it is cold", "topic": "kiln"}
 ADVICE = "Wait an hour, then reset the breaker: the coil draws less when it is cold."
-
-
-def kind_of(visit):
-    """`chat`, `facts`, `skills`, or empty where it asks for no answer."""
-    if not visit.is_chat:
-        return ""
-    asked = visit.json.get("response_format") or {}
-    return asked.get("json_schema", {}).get("name", "chat")
-
-
-def of(server, kind):
-    return [visit for visit in server.visits if kind_of(visit) == kind]
-
-
-class Model:
-    """Answers; those of passes come from `given`, by their kind, and wait for `go` where it is held."""
-
-    def __init__(self, *, held="", **given):
-        self.given = {"facts": {"facts": []}, "skills": {"skills": []}, **given}
-        self.held, self.go = held, asyncio.Event()
-        self.closed, self.beside, self._running = 0, [], set()
-
-    async def __call__(self, visit):
-        kind = kind_of(visit)
-        self.beside += [(kind, other) for other in self._running]
-        self._running.add(kind)
-        try:
-            if kind == self.held and not self.go.is_set():
-                gone, go = asyncio.create_task(visit.gone.wait()), asyncio.create_task(self.go.wait())
-                await asyncio.wait({gone, go}, return_when=asyncio.FIRST_COMPLETED)
-                self.closed += visit.gone.is_set()
-                gone.cancel()
-                go.cancel()
-                if visit.gone.is_set():
-                    return
-            await tokens(ADVICE if kind == "chat" else json.dumps(self.given[kind]))(visit)
-        finally:
-            self._running.discard(kind)
 
 
 def entries(service, status):
@@ -72,21 +32,21 @@ WORKED = "The kiln trips the breaker when I start it. What do I do?", "That work
 
 async def test_without_the_setting_nothing_more_than_memories_is_asked_for(tmp_path):
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
-        server.on_chat(Model())
+        server.on_chat(Model(advice=ADVICE))
         id = await begun(service, *WORKED)
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "facts") and not service.jobs.all())
+        await until(service, lambda: of(server, "facts") and not service.jobs.all() and not service.ground._tasks)
         await passed_over(service)
         assert not of(server, "skills")
 
 
 async def test_it_follows_the_memories_once_and_waits_for_the_persons_yes(tmp_path):
-    model = Model(skills={"skills": [KILN]})
+    model = Model(advice=ADVICE, skills={"skills": [KILN]})
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, skills=True) as service:
         server.on_chat(model)
         id = await begun(service, *WORKED)
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "skills") and not service.jobs.all())
+        await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.ground._tasks)
         [asked], [facts] = of(server, "skills"), of(server, "facts")
         chat = of(server, "chat")[-1].json["messages"]
         assert asked.json["messages"][:len(chat)] == chat and len(asked.json["messages"]) == len(chat) + 2
@@ -118,7 +78,7 @@ async def test_it_follows_the_memories_once_and_waits_for_the_persons_yes(tmp_pa
 
 
 async def test_a_question_ends_it_and_it_is_asked_again_behind_the_answer(tmp_path):
-    model = Model(held="skills", skills={"skills": [KILN]})
+    model = Model(advice=ADVICE, held="skills", skills={"skills": [KILN]})
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, skills=True) as service:
         server.on_chat(model)
         id = await begun(service, *WORKED)
@@ -134,7 +94,7 @@ async def test_a_question_ends_it_and_it_is_asked_again_behind_the_answer(tmp_pa
 
 async def test_what_was_said_while_memory_was_off_is_not_looked_at(tmp_path):
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, skills=True) as service:
-        server.on_chat(Model(skills={"skills": [KILN]}))
+        server.on_chat(Model(advice=ADVICE, skills={"skills": [KILN]}))
         id = await begun(service)
         await service.extraction.set_memory(id, False)
         for text in WORKED:
@@ -142,7 +102,7 @@ async def test_what_was_said_while_memory_was_off_is_not_looked_at(tmp_path):
         await service.extraction.set_memory(id, True)
         await said(service, id, "I keep bees in Bergen.")
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "skills") and not service.jobs.all())
+        await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.ground._tasks)
         assert "turn 3 of" in of(server, "skills")[-1].json["messages"][-1]["content"]
         assert await entries(service, Status.PENDING) == []
 
@@ -150,12 +110,12 @@ async def test_what_was_said_while_memory_was_off_is_not_looked_at(tmp_path):
 async def test_an_answer_that_is_none_is_tried_again_and_then_waits_for_the_person(tmp_path, monkeypatch):
     monkeypatch.setattr("kvchat.chat.background.jobs.BACK_OFF_S", 0.0)
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, skills=True) as service:
-        server.on_chat(Model(skills="I am sorry."))
+        server.on_chat(Model(advice=ADVICE, skills="I am sorry."))
         id = await begun(service, *WORKED)
         await service.extraction.request(id)
         await until(service, lambda: any(job.state == "paused" for job in service.jobs.all()))
         assert len(of(server, "skills")) == 3
-        server.on_chat(Model(skills={"skills": [KILN]}))
+        server.on_chat(Model(advice=ADVICE, skills={"skills": [KILN]}))
         await service.jobs.retry(SKILLS, id)
         await until(service, lambda: not service.jobs.all())
         assert len(await entries(service, Status.PENDING)) == 1

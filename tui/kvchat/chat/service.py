@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.consolidation import Consolidation
 from kvchat.chat.background.document_service import DocumentService
+from kvchat.chat.background.episodes import Episodes
 from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
@@ -108,6 +109,7 @@ class ChatService:
         self.consolidation = Consolidation(ground, shared, servers, self.warm_up, self.jobs, self.memory,
                                            self.extraction, self.side_requests)
         self.skills = Skills(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
+        self.episodes = Episodes(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
         self.mirror = Mirror(ground, shared)
 
     @property

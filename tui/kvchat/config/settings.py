@@ -79,6 +79,9 @@ class MemorySettings:
         False, "After the memories, ask for procedures that worked too: when, the steps, why. Each is pending until "
                "you approve it, and then comes back with the task that it is for.")
     skill_tokens: int = whole(300, "Tokens that the skills of one question may have, about. 0: none.", 0, 4096)
+    episodes: bool = flag(
+        False, "Sum up what was talked about, topic by topic and by date, in files of its own. No question carries any "
+               "of it.")
     consolidate: bool = flag(True, "Tidy the memory when idle: merge what says the same, correct what is outdated.")
 
 

@@ -103,6 +103,11 @@ class Entry:
         return self.page.startswith("skills/")
 
     @property
+    def is_episode(self) -> bool:
+        """Whether it sums up a part of a conversation. Such a one is read by the person, and never recalled."""
+        return self.page.startswith("episodes/")
+
+    @property
     def is_the_persons(self) -> bool:
         """Whether the words are the person's, written, asked for or edited by them: kvchat changes none of these by
         itself."""

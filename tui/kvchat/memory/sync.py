@@ -345,7 +345,7 @@ def documents(entries: Iterable[Entry]) -> dict[str, list[Chunk]]:
     """The documents by name; the chunks in the order of their keys, so that equal entries give equal documents."""
     pages: dict[str, list[Chunk]] = defaultdict(list)
     for entry in entries:
-        if entry.status is Status.LIVE:
+        if entry.status is Status.LIVE and not entry.is_episode:
             pages[SCOPE + entry.page].append(Chunk(entry.id, heading(entry.page), entry.text))
     return {name: sorted(chunks, key=lambda chunk: chunk.key) for name, chunks in pages.items()}
 

@@ -10,20 +10,17 @@ import time
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.extraction import EXTRACTION, THINKING
+from kvchat.chat.background.extraction import EXTRACTION
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import MemoriesNoted
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.memory.entry import Status, new_id
-from kvchat.memory.ledger import Cell, Ledger
-from kvchat.prompt.message import Message, Node, Role, State, node
-from kvchat.prompt.request import Parameters
+from kvchat.memory.ledger import UNASKED, Cell, Ledger
+from kvchat.prompt.message import State
 from kvchat.store.conversations import SKILLS_TO
 from kvchat.store.jobs import Job, JobReason
 from kvchat.text.notes import note_sentence
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.background.side_requests import SideRequests
     from kvchat.memory.entry import Entry, Fact
-    from kvchat.memory.learning.skills import Practice
     from kvchat.memory.memories import Memories
 
 SKILLS = "skills"
@@ -91,38 +87,31 @@ class Skills(ConversationObserver):
         link, conversation = self._servers.link(id), self._conversations.get(id)
         if not self._wanted(id):
             return Place(link.lane, 0.0)  # it only leaves the queue
-        if conversation is None or not self._can_ask(link, conversation):
+        if conversation is None or not self._side_requests.can_ask(link, conversation, ROOM):
             return None
         return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
-
-    def _can_ask(self, link: Link, conversation: OpenConversation) -> bool:
-        """Whether the server could answer now for its instruction alone."""
-        id = conversation.id
-        return (link.info is not None and link.connector.connection.phase == "ready"
-                and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
-                and self._side_requests.extends(conversation, in_slot=True, room=ROOM))
 
     # -- doing it
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
-        from kvchat.memory.learning.skills import checked, practice  # after the first paint
+        from kvchat.memory.learning.skills import ANSWER_TOKENS, checked, instruction, practice, schema
 
         id = job.subject
         conversation, link = self._conversations.get(id), self._servers.link(id)
         if not self._wanted(id):
             return Outcome(How.DONE)
-        if conversation is None or link.lane is not lane or not self._can_ask(link, conversation):
+        if conversation is None or link.lane is not lane or not self._side_requests.can_ask(link, conversation, ROOM):
             return Outcome(How.CALLED_OFF)
         cells = await self._ground.keeper.call(lambda: self._new_cells(id))
         # One that no model was asked about held nothing, or was said while memory was off.
-        asked_about = [cell.id for cell in cells if cell.model]
+        asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
         among = await self._ground.keeper.call(
             lambda: Ledger(self._ground.store.database).covered_by(asked_about))
-        path = conversation.path()
-        found = practice(path, among)
+        found = practice(conversation.path(), among)
         if not found.promising:
             return await self._looked_at(id, cells)
-        answer, began = await self._jobs.in_lane(lane, lambda: self._answer_about(link, conversation, path, found))
+        answer, began = await self._jobs.in_lane(lane, lambda: self._side_requests.at_the_end(
+            SKILLS, link, conversation, instruction(found), schema(found), ANSWER_TOKENS))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
         if self._conversations.looked_at not in ("", id):
@@ -141,17 +130,6 @@ class Skills(ConversationObserver):
         if cells:
             await self._ground.keep_setting(SKILLS_TO + id, cells[0].id)
         return Outcome(How.DONE)
-
-    async def _answer_about(self, link: Link, conversation: OpenConversation, path: list[Node],
-                            found: Practice) -> Node:
-        """The one request. Runs in the lane."""
-        from kvchat.memory.learning.skills import ANSWER_TOKENS, TEMPERATURE, instruction, schema
-
-        thinks = any(known.message.reasoning for known in path)
-        sent = [*path, node(path[-1], Message(Role.USER, instruction(found)), self._ground.timestamp())]
-        parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
-                                response_format=schema(found))
-        return await self._side_requests.settled(SKILLS, link, conversation, sent, parameters)
 
     async def _propose(self, id: str, facts: list[Fact], model: str) -> None:
         by = Cell(new_id(), id, self._ground.timestamp(), model=model, session=self._memory.session)

@@ -1,7 +1,8 @@
 """Summaries written at rest, where the settings say so: a full window is compacted without a wait.
 
-The rule: the request is that of a compaction, and is only made where it extends what the server holds of the
-conversation; it never runs beside an answer. A summary is of one head: when that has moved, it is of no use.
+The rule: the request is that of a compaction, whose plan leaves room for it, and is only made where it extends what
+the server holds of the conversation; it never runs beside an answer. A summary is of one head: when that has moved, it
+is of no use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.prompt.message import Node, State
@@ -88,16 +88,9 @@ class Summaries(ConversationObserver):
         link, conversation = self._servers.link(id), self._conversations.get(id)
         if conversation is None or not self._may_be_wanted(conversation):
             return Place(link.lane, 0.0)  # it only leaves the queue
-        if not self._can_ask(link, conversation):
+        if not self._side_requests.can_ask(link, conversation, 0):
             return None
         return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
-
-    def _can_ask(self, link: Link, conversation: OpenConversation) -> bool:
-        """Whether the server could write it now for little more than its words. The plan leaves room for it."""
-        id = conversation.id
-        return (link.info is not None and link.connector.connection.phase == "ready"
-                and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
-                and self._side_requests.extends(conversation, in_slot=True, room=0))
 
     # -- doing it
 
@@ -105,7 +98,7 @@ class Summaries(ConversationObserver):
         conversation, link = self._conversations.get(job.subject), self._servers.link(job.subject)
         if conversation is None or not self._wanted(conversation):
             return Outcome(How.DONE)
-        if link.lane is not lane or not self._can_ask(link, conversation):
+        if link.lane is not lane or not self._side_requests.can_ask(link, conversation, 0):
             return Outcome(How.CALLED_OFF)
         head = conversation.record.head
         try:

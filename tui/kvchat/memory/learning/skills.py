@@ -25,7 +25,6 @@ STEPS = 8
 WHEN, STEP, WHY = 160, 240, 240
 """Characters of each part."""
 ANSWER_TOKENS = 700
-TEMPERATURE = 0.0
 GROUNDED = 0.6
 """The share of a skill's telling words that must stand in the messages it names."""
 CONFIDENCE = 0.5

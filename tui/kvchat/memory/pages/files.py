@@ -30,8 +30,8 @@ LARGEST = 1 << 20
 MOST_PAGES = 5000
 DEEPEST = 8
 """Folders in folders below one of these."""
-TOPICS, SKILLS = "topics", "skills"
-FOLDERS = (TOPICS, SKILLS)
+TOPICS, SKILLS, EPISODES = "topics", "skills", "episodes"
+FOLDERS = (TOPICS, SKILLS, EPISODES)
 """The folders that hold pages."""
 ENDING = ".md"
 

@@ -251,8 +251,8 @@ class Folder:
         parts = name.split("/")
         is_page = parts[0] in files.FOLDERS and len(parts) > 1 and name.lower().endswith(files.ENDING)
         if not (name == PROFILE or is_page) or any(part.startswith(".") or not part for part in parts) or "\0" in name:
-            raise FolderError(f"{name!r} is not a page. Pages are {PROFILE}, {files.TOPICS}/….md and "
-                              f"{files.SKILLS}/….md.")
+            raise FolderError(f"{name!r} is not a page. Pages are {PROFILE} and "
+                              f"{', '.join(f'{folder}/….md' for folder in files.FOLDERS)}.")
         if not files.is_portable(name) and (sys.platform == "win32" or files.stamp(self._root / name) is None):
             raise FolderError(f"{name!r} cannot be a file on every system. Choose another name, of letters and digits.")
 

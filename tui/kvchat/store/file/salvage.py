@@ -171,6 +171,7 @@ _REAL = ("created", "updated", "trashed")
 _SHAPES = {
     (3, True): ("tag", "itt"),
     (5, True): ("collection", "ittrR"),
+    (6, True): ("in_episode", "itttbi"),
     (7, True): ("queued", "ittttrr"),
     (9, True): ("cell", "ittrtttit"),
     (11, True): ("side_request", "ittrtttIIIr"),
@@ -336,7 +337,7 @@ def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequenc
 
 def _mend(connection: sqlite3.Connection) -> int:
     """Make the saved rows refer to each other again; how many were found missing."""
-    for table in ("delta", "request", "covered"):
+    for table in ("delta", "request", "covered", "in_episode"):
         connection.execute(f"DELETE FROM {table} WHERE node NOT IN (SELECT id FROM node)")
     connection.execute(_ENTRIES_OF_CHANGES)
     missing = _mend_tree(connection)

@@ -250,8 +250,21 @@ def _queue(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX queued_conversation ON queued(conversation)")
 
 
+def _episodes(db: sqlite3.Connection) -> None:
+    """Which messages belong to an episode, each to one; an episode is a row of `cell`. As in `covered`, with the
+    message's place in it; `salvage` tells the two apart by the number of values."""
+    db.execute("""CREATE TABLE in_episode(
+        seq INTEGER PRIMARY KEY,
+        node TEXT NOT NULL UNIQUE REFERENCES node(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+        cell TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        mark BLOB NOT NULL,
+        place INTEGER NOT NULL)""")
+    db.execute("CREATE INDEX in_episode_mark ON in_episode(mark)")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _episodes]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -264,6 +277,7 @@ _NEW_TABLES = (
     set[str](),
     {"tag"},
     {"queued"},
+    {"in_episode"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)
