@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from backend_kit import Heard, a_turn, hurried
 
-from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, ServerInfo, Trouble
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
 from toyserver import ToyServer, drop, error, hang, loading, raw, reply
@@ -27,7 +27,7 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
             kind="llama.cpp", base_url=server.url, host_class=HostClass.LOOPBACK, model="smol",
             listing=backend.info.listing, figures=Figures.BEFORE,
             context_size=backend.info.context_size, slots=backend.info.slots, build=backend.info.build,
-            takes_local_extras=True, preserves_reasoning=False, embedded=True)
+            takes_local_extras=True, reasoning_option=None, embedded=True)
         props = json.loads((WIRE / "llamacpp_200_props.http").read_bytes().partition(b"\r\n\r\n")[2])
         assert backend.info.context_size == props["default_generation_settings"]["n_ctx"]
         assert backend.info.slots == props["total_slots"]
@@ -38,7 +38,7 @@ async def test_a_template_that_keeps_reasoning_is_noticed() -> None:
     async with ToyServer() as server:
         server.on("/props", reply(200, {"chat_template_caps": {"supports_preserve_reasoning": True}},
                                   server="llama.cpp"))
-        assert (await connect(server.url)).info.preserves_reasoning
+        assert (await connect(server.url)).info.reasoning_option == PRESERVED
 
 
 async def test_any_other_server_is_spoken_to_in_the_common_dialect() -> None:

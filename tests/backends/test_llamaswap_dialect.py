@@ -11,7 +11,7 @@ import pytest
 from backend_kit import FakeTime, Heard, a_turn, endpoint_of, hurried
 
 from engine_fixture import running_server
-from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Trouble
+from kvchat.backends.dialect import PRESERVED, BackendError, CacheAccess, ChatTurn, Trouble
 from kvchat.backends.dialects.llamaswap import LlamaSwapBackend
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
@@ -63,7 +63,7 @@ async def test_a_loaded_model_is_chosen_and_tells_what_it_has(has_status: bool) 
         info = await backend_at(server).identify()
         assert server.loads == []
     assert (info.model, info.context_size, info.slots, info.build) == ("b", 512, 1, "b7-toy")
-    assert info.figures is Figures.BEFORE and info.takes_local_extras and info.preserves_reasoning
+    assert info.figures is Figures.BEFORE and info.takes_local_extras and info.reasoning_option == PRESERVED
     assert info.unloads.startswith("after 300 s without a request") and info.unknown == ()
     assert [(model.loaded, model.context_size) for model in info.listing] == [(False, None), (True, 512)]
 

@@ -12,11 +12,13 @@ import pytest
 from kvchat.backends import embeddings, local_embeddings
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.embeddings import REST_S
+from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.process import Endpoint, EngineError, EngineExit
+from kvchat.backends.engine.process import Endpoint, EngineExit
 from kvchat.backends.local_embeddings import BATCH, LocalEmbeddings
 from kvchat.backends.transport import Clock
 from kvchat.config.settings import EmbeddingSettings
+from kvchat.text.engine_problems import EngineProblem
 from standins.embeddings import EmbeddingsStandIn, vector
 from toyserver import drop, hang
 
@@ -58,7 +60,7 @@ class ToyEngine:
     def die(self) -> None:
         self.endpoint = None
         self.gone.set()
-        self.on_exit(EngineExit("The engine ended unexpectedly (SIGKILL).", -9, ["last words"]))
+        self.on_exit(EngineExit(-9, ["last words"]))
 
 
 def gguf(path: Path, **facts: int | str) -> Path:
@@ -217,7 +219,7 @@ async def test_after_a_failed_start_questions_do_not_start_it_again_for_a_while(
         engine: ToyEngine, model: Path) -> None:
     seconds = 0.0
     source = LocalEmbeddings(model, clock=Clock(now=lambda: seconds))
-    engine.error = EngineError("There is not enough memory for it.")
+    engine.error = EngineError(EngineProblem.NO_MEMORY, path="it")
     for _ in range(3):
         with pytest.raises(BackendError, match="memory"):
             await source.vector("which cat?")

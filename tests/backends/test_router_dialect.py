@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from backend_kit import FakeTime, Heard, a_turn, endpoint_of
 
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import PRESERVED, BackendError, Trouble
 from kvchat.backends.dialects.llamacpp import PROCESS_LOOKS, LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
@@ -48,7 +48,7 @@ async def test_a_loaded_model_is_chosen_and_tells_what_it_has() -> None:
     async with RouterStandIn(*models(), loaded=("b",)) as server:
         info = await backend_at(server).identify()
         assert server.loads == []
-    assert (info.model, info.context_size, info.slots, info.preserves_reasoning) == ("b", 512, 1, True)
+    assert (info.model, info.context_size, info.slots, info.reasoning_option) == ("b", 512, 1, PRESERVED)
     assert [model.loaded for model in info.listing] == [False, True] and info.unknown == ()
 
 

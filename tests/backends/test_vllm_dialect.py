@@ -31,6 +31,18 @@ async def test_it_tells_its_model_window_and_version_and_what_it_cannot_tell(onl
     assert (info.slots, info.figures, info.unknown) == (None, Figures.AFTER, ("slots", "prompt progress"))
 
 
+@pytest.mark.parametrize(("keeps_by", "drops"), [
+    (("preserve_thinking", True), True), (("clear_thinking", False), True), (("drop_thinking", False), True),
+    (None, None)])
+async def test_the_option_that_keeps_earlier_reasoning_is_found_by_its_tokenizer(
+        keeps_by: tuple[str, bool] | None, drops: bool | None) -> None:
+    async with VllmStandIn(keeps_by=keeps_by) as server:
+        info = (await talk_with(server, VllmBackend)).backend.info
+        assert server.posts == 0, "nothing is generated for it"
+    assert info.template is not None
+    assert (info.reasoning_option, info.template.drops_reasoning) == (keeps_by, drops)
+
+
 async def test_ten_turns_read_what_is_new_and_less_than_a_block_more_and_the_usage_says_so() -> None:
     async with VllmStandIn(details=True) as server:
         talk = await talk_with(server, VllmBackend)

@@ -210,6 +210,8 @@ def test_the_switch_for_keeping_thoughts_is_named_only_where_there_is_one():
     turn = evidence(9_900, before={"reasoning": "Hm."})
     assert "preserve_reasoning" in helps(explain(replace(turn, can_keep_reasoning=True)))
     assert "preserve_reasoning" not in helps(explain(replace(turn, can_keep_reasoning=False)))
+    off = replace(turn, can_keep_reasoning=True, reasoning_option=("clear_thinking", False))
+    assert helps(explain(off)) == "Turn off clear_thinking in the template options of the conversation."
 
 
 def test_a_remedy_names_no_flag_of_another_server():
@@ -436,6 +438,7 @@ anything = st.builds(
     st.booleans(), st.booleans(), st.booleans(), st.booleans(),
     st.sampled_from([None, "edit", "regenerate", "delete", "fork", "system", "template", "tools", "compact"]),
     st.none() | st.integers(0, 9), maybe, st.none() | st.booleans(), st.none() | st.booleans(),
+    st.none() | st.sampled_from([("preserve_thinking", True), ("clear_thinking", False)]),
     st.none() | st.builds(Prediction, count, st.integers(0, 3), st.just("slot"), count, count, place,
                           st.sampled_from(["prefix", "least recent", "pinned"]), st.none()),
     st.lists(use, max_size=3).map(tuple), st.none() | st.builds(Foreign, st.none() | st.integers(0, 3), count), maybe,

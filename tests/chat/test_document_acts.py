@@ -134,7 +134,7 @@ class Walk:
     def _asked(self) -> Node:
         questions = [node for node in self.path if node.role is Role.USER]
         if not questions:
-            raise ChatError("nothing was asked yet")
+            raise ChatError.of("nothing was asked yet")
         return self.chance.choice(questions)
 
     async def _send(self, text: str, *blocks: ContextBlock) -> None:

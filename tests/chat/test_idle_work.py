@@ -70,8 +70,10 @@ async def test_a_long_answer_starts_none_and_rest_starts_exactly_one(resting):
     await server.until(lambda: server.posts == 1)
     await asyncio.sleep(IDLE * 1.5)
     assert service.runs == [], "it ran beside an answer"
+    stopped = time.time()
     await service.conversations.stop(id)
-    ended = time.time()
+    ended = service.servers.link(id).lane.quiet_since
+    assert ended >= stopped
     await until(service, lambda: not waits(service) and not service.jobs.at_work())
     assert len(service.runs) == 1 and service.beside == [False]
     assert service.runs[0] >= ended + IDLE * 0.9, "the time was counted from the beginning of the answer"
@@ -93,7 +95,7 @@ async def test_typing_and_another_answer_put_it_off(resting):
         typed = time.time()
     assert service.runs == []
     await until(service, lambda: not waits(service))
-    assert service.runs[0] >= typed + IDLE * 0.9
+    assert service.runs[0] >= service.jobs.typed_at + IDLE * 0.9
 
 
 async def test_an_error_is_tried_again_and_the_app_lives(resting, monkeypatch):

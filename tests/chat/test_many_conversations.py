@@ -18,6 +18,7 @@ from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store, StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 from toyserver import tokens
 
 
@@ -56,7 +57,7 @@ async def test_what_the_disk_refused_is_never_let_go(service, monkeypatch):
     ids = [(await service.new_conversations.create(reuse=False)).id for _ in range(2 * KEPT)]
 
     def full(*_: object) -> None:
-        raise StoreUnavailable("The disk is full.")
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     with monkeypatch.context() as patched:
         patched.setattr(Store, "set_draft", full)

@@ -27,6 +27,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, State, new_id, node, system_message
 from kvchat.store import Store, StoreError
 from kvchat.store.jobs import Job
+from kvchat.text.store_problems import StoreProblem
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -70,7 +71,7 @@ class Busy:
 
     def refuse(self, id: str) -> None:
         if id in self.ids:
-            raise ChatError("It is busy.")
+            raise ChatError.of("It is busy.")
 
     async def stop(self, id: str) -> None:
         self.ids.discard(id)
@@ -215,11 +216,11 @@ async def test_a_failure_to_write_in_the_background_is_told(ground: Ground) -> N
     ground.events.subscribe(told.append)
 
     async def fails() -> None:
-        raise StoreError("The disk is full.")
+        raise StoreError(StoreProblem.DISK_FULL, where="kvchat.db")
 
     ground.in_background(fails())
     await ground.rest()
-    assert told == [Noticed("The disk is full.", "warning")]
+    assert told == [Noticed(StoreProblem.DISK_FULL.format(where="kvchat.db"), "warning")]
 
 
 def test_listeners_hear_in_their_order_until_they_leave() -> None:

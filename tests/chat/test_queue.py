@@ -23,6 +23,7 @@ from kvchat.prompt.drafts import PASTE
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.queued import HoldKind
 from kvchat.store import Store, StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 from kvchat.transfer.lossless import read_lossless
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, error, event, tokens
 from two_windows_kit import Slow, history, kept, say, streaming, texts, until
@@ -448,7 +449,7 @@ async def test_what_the_other_window_takes_back_is_not_sent(windows, server):
 def refuse(monkeypatch):
     """From now on the disk refuses to write."""
     def full(*_, **__):
-        raise StoreUnavailable("The disk is full.")
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     def refuse():
         for name in ("add", "append", "settle", "change", "set_draft", "record_request", "set_setting"):

@@ -11,6 +11,7 @@ import pytest
 from kvchat.chat import store_writer as keeper
 from kvchat.chat.question import Question
 from kvchat.store import Store, StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 from toyserver import tokens
 
 
@@ -46,7 +47,7 @@ async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeyp
 
     def refuse(store: Store) -> None:
         loop.call_soon_threadsafe(asked.set)
-        raise StoreUnavailable("locked")
+        raise StoreUnavailable(StoreProblem.LOCKED, where="kvchat.db")
 
     monkeypatch.setattr(Store, "checkpoint", refuse)
     service = make(server.url)

@@ -15,6 +15,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
+from kvchat.text.store_problems import StoreProblem
 from toyserver import error, tokens
 
 
@@ -297,11 +298,11 @@ async def test_a_disk_that_refuses_loses_nothing(service, server, monkeypatch):
     real = Store.add
 
     def full(*_args, **_options):
-        raise StoreUnavailable("The disk is full.")
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     monkeypatch.setattr(Store, "add", full)
     await say(service, conversation.id, "one")
-    assert heard[0].trouble == "The disk is full."
+    assert heard[0].trouble == StoreProblem.DISK_FULL.format(where="kvchat.db")
     assert conversation.path()[-1].text == "Hello"
     monkeypatch.setattr(Store, "add", real)
     await service.keeper.flush()

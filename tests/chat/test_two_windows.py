@@ -22,6 +22,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE
 from kvchat.store import Store
 from kvchat.store.presence import process_id as owner
+from kvchat.text.store_problems import StoreProblem
 from toyserver import tokens
 from two_windows_kit import Slow, history, kept, say, streaming, texts, until
 
@@ -472,7 +473,7 @@ async def test_what_could_not_be_written_stays_while_the_other_one_writes(window
 
     def add(self, *args, **options):
         if self is lost:
-            raise StoreUnavailable("The disk is full.")
+            raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
         return real(self, *args, **options)
 
     monkeypatch.setattr(Store, "add", add)

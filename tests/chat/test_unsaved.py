@@ -17,6 +17,7 @@ from kvchat.chat.service import ChatService
 from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 from kvchat.transfer.formats import Source, TransferError
 from kvchat.transfer.lossless import read_lossless
 from toyserver import ToyServer, tokens
@@ -30,7 +31,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """From now on the disk refuses every write."""
 
     def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable("The disk is full.")
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     def refuse() -> None:
         for name in ("add", "append", "settle", "change", "set_draft", "record_request", "set_setting", "create"):
@@ -59,7 +60,7 @@ def test_writes_land_once_each_and_in_order_whoever_tries_them_again(refused: li
 
     def write(number: int) -> None:
         if next(troubles, False):
-            raise StoreUnavailable("The disk is full.")
+            raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
         if number not in landed:
             landed.append(number)
 
@@ -90,7 +91,7 @@ async def test_a_write_does_not_overtake_one_that_fails() -> None:
         nonlocal failed
         if not failed:
             failed = True
-            raise StoreUnavailable("The disk is full.")
+            raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
         landed.append("first")
 
     keeper = Keeper(lambda _: None)
@@ -130,7 +131,7 @@ async def test_nothing_is_unsaved_when_the_disk_takes_it_again(
     refuse()
     await say(service, conversation.id, "one")
     assert len(await service.conversations.unsaved.retry()) == 1
-    assert service.conversations.unsaved.reason == "The disk is full."
+    assert service.conversations.unsaved.reason == StoreProblem.DISK_FULL.format(where="kvchat.db")
     monkeypatch.undo()
     assert await service.conversations.unsaved.retry() == []
     assert service.conversations.unsaved.reason == ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, probe
 
-from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble, failure
+from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, TemplateFacts, Trouble, failure
 from kvchat.backends.kinds import DIALECTS, Figures
 from kvchat.cache.causes.cause import Remedy, said
 from kvchat.doctor.report import (
@@ -111,7 +111,7 @@ def test_a_date_in_the_template_is_a_note_with_its_remedy() -> None:
 
 def test_dropped_reasoning_with_a_switch_names_the_switch() -> None:
     dropping = replace(WELL_TEMPLATE, drops_reasoning=True)
-    for changes in ({"keeps_reasoning_when_asked": True}, {"server": a_server(preserves_reasoning=True)}):
+    for changes in ({"keeps_reasoning_when_asked": True}, {"server": a_server(reasoning_option=PRESERVED)}):
         found = about(Topic.REASONING, template=dropping, **changes)
         assert found.severity is NOTE
         assert "preserve_reasoning" in found.advice and "--reasoning-preserve" in found.advice

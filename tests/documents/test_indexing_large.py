@@ -12,8 +12,9 @@ from indexing_kit import collection, indexed, made, texts
 from kvchat.documents import index_run
 from kvchat.documents.index_run import status_of
 from kvchat.index import content, index_file
-from kvchat.index.index import BUSY, Index
+from kvchat.index.index import Index
 from kvchat.store.presence.locks import try_lock
+from kvchat.text.store_problems import StoreProblem
 
 LARGE = "".join(f"word{n} and word{n % 977}, {n % 31}\n" * 3 for n in range(2000))
 
@@ -71,7 +72,7 @@ def test_an_index_in_use_is_said_to_be_that(tmp_path: Path, monkeypatch: pytest.
     index = Index.open(tmp_path / "index.db")
     handle = os.open(tmp_path / "index.db.lock", os.O_RDWR)
     assert try_lock(handle)
-    assert indexed(index, root).trouble == BUSY
+    assert indexed(index, root).trouble == StoreProblem.INDEX_BUSY
     os.close(handle)
     assert not indexed(index, root).trouble and index.search("quokka")
     index.close()

@@ -17,8 +17,9 @@ from gguf_samples import chat_model, write
 
 from engine_fixture import small_model
 from kvchat.backends.engine import process
+from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.process import Endpoint, Engine, EngineError, EngineExit, EngineState
+from kvchat.backends.engine.process import Endpoint, Engine, EngineExit, EngineState
 
 pytestmark = pytest.mark.engine
 
@@ -195,8 +196,9 @@ def test_too_little_memory_is_said() -> None:
     code = """
 import asyncio, resource, sys
 from pathlib import Path
+from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.process import Engine, EngineError
+from kvchat.backends.engine.process import Engine
 
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 try:
@@ -226,3 +228,11 @@ async def until_spawned(engine: Engine) -> None:
     async with asyncio.timeout(120):
         while engine._child is None:  # noqa: ASYNC110  the engine has no reason to announce it
             await asyncio.sleep(0.005)
+
+
+async def test_an_engine_that_cannot_be_loaded_is_told_in_its_own_words(
+        engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "xllamacpp.py").write_text("raise ImportError('no such symbol')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    told = await failure(engine, EngineOptions(small_model()))
+    assert told.sentence == "The embedded engine cannot be loaded here: no such symbol"

@@ -199,8 +199,7 @@ def test_a_child_without_the_engine_says_how_to_install_it(tmp_path: Path) -> No
     line = json.dumps(EngineOptions(small_model()).for_child(read_header(small_model()), "")).encode() + b"\n"
     child = subprocess.run(COMMAND, input=line, capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
                            check=False)
-    assert json.loads(child.stdout) == {
-        "error": "The embedded engine is not installed. Install it with: pip install 'kvchat[embedded]'"}
+    assert json.loads(child.stdout) == {"problem": "NOT_INSTALLED"}
 
 
 def test_a_child_without_options_ends_in_silence() -> None:

@@ -16,7 +16,8 @@ import pytest
 from index_kit import keys, lines
 
 from kvchat.index import index_file
-from kvchat.index.index import BUSY, Index, IndexBusyError
+from kvchat.index.index import Index, IndexBusyError
+from kvchat.text.store_problems import StoreProblem
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_a_file_that_is_locked_is_no_error(path: Path, monkeypatch: pytest.Monke
     index = Index.open(path)
     assert index.search("lighthouse") == [] and index.docs() == {}
     index.replace("memory/new.md", lines(new="harbour"))
-    assert index.path == path and index.trouble == BUSY
+    assert index.path == path and index.trouble == StoreProblem.INDEX_BUSY
     holder.close()
     monkeypatch.setattr(index, "_again", 0.0)
     assert len(index.search("lighthouse")) == 3 and not index.trouble
@@ -179,7 +180,7 @@ def test_a_lock_that_comes_while_it_is_open_is_no_error(path: Path, monkeypatch:
     index = Index.open(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    assert index.search("lighthouse") == [] and index.trouble == BUSY
+    assert index.search("lighthouse") == [] and index.trouble == StoreProblem.INDEX_BUSY
     index.replace("memory/b.md", lines(new="island"), "2")
     with pytest.raises(IndexBusyError):
         index.replace_all([("memory/c.md", lines("harbour"), "", None)], at_once=True)

@@ -21,6 +21,7 @@ from kvchat.paths import find
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.notes import note_sentence
+from kvchat.text.store_problems import StoreProblem
 from toyserver import ToyServer, error, reply, tokens
 
 
@@ -838,17 +839,17 @@ async def test_a_disk_that_refuses_is_told_until_it_works_again(
     real = Store.add
 
     def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable("The disk is full.")
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     async with drive() as app:
         monkeypatch.setattr(Store, "add", full)
         await app.say("kept in memory")
         assert app.shown == ["kept in memory", "Hello"]
-        assert "The disk is full." in app.prose
+        assert "its disk is full" in app.prose
         assert "stay in memory; kvchat retries" in app.prose
         monkeypatch.setattr(Store, "add", real)
         await app.service.keeper.flush()
-        await app.until(lambda: "The disk is full." not in app.text)
+        await app.until(lambda: "its disk is full" not in app.text)
         id = app.conversation.id
     async with drive(conversation=id) as app:
         assert app.shown == ["kept in memory", "Hello"]

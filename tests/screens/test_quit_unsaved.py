@@ -8,6 +8,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.store import Store, StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 from kvchat.transfer.lossless import read_lossless
 from toyserver import ToyServer
 
@@ -19,7 +20,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk takes a new conversation, and nothing after that."""
 
     def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable(FULL)
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     for name in ("add", "append", "settle", "change", "set_draft", "record_request", "set_setting"):
         monkeypatch.setattr(Store, name, full)
@@ -103,7 +104,7 @@ async def test_one_may_quit_and_lose_them(drive: Drive, own_folders: Path) -> No
 async def test_a_disk_that_takes_it_again_is_not_asked_about(
         drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable(FULL)
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     async with drive() as app:
         monkeypatch.setattr(Store, "add", full)
@@ -119,7 +120,7 @@ async def test_a_disk_that_takes_it_again_is_not_asked_about(
 async def test_a_new_conversation_that_cannot_be_made_is_said(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
-        raise StoreUnavailable(FULL)
+        raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
     async with drive() as app:
         await app.say("one")

@@ -18,11 +18,12 @@ from toyserver import Answer, Visit, hang
 
 class SglangStandIn(EngineStandIn):
     def __init__(self, *, cache_report: bool = False, tells_of_itself: bool = True, context_size: int = 4096,
-                 **options: Any) -> None:
+                 model_path: str = "", **options: Any) -> None:
         super().__init__(**options)
         self.cache_report = cache_report
         self.tells_of_itself = tells_of_itself
         self.context_size = context_size
+        self.model_path = model_path
         self._caches: dict[str, PrefixCache] = {}
         self._reading = 0
 
@@ -41,7 +42,8 @@ class SglangStandIn(EngineStandIn):
         }
         if self.tells_of_itself:
             routes["/server_info"] = answered(200, {
-                "model_path": self.model, "context_length": None, "enable_cache_report": self.cache_report,
+                "model_path": self.model_path or self.model, "context_length": None,
+                "enable_cache_report": self.cache_report,
                 "max_total_num_tokens": 100_000, "internal_states": [{}], "version": "0.5.23"})
         return routes.get(visit.path, LOST)
 

@@ -11,9 +11,24 @@ model, a prompt that is too long. Without `details` it says nothing of cache hit
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from typing import Any
 
-from standins.blocks import DONE, END, LOST, EngineStandIn, PrefixCache, Read, part, pieces, rendered, say, stream_head
+from standins.blocks import (
+    DONE,
+    END,
+    LOST,
+    EngineStandIn,
+    PrefixCache,
+    Read,
+    Words,
+    part,
+    pieces,
+    rendered,
+    say,
+    stream_head,
+)
 from standins.blocks import uvicorn as answered
 from toyserver import Answer, Visit, reply
 
@@ -22,7 +37,8 @@ BLOCK = 16
 
 class VllmStandIn(EngineStandIn):
     def __init__(self, *, details: bool = False, counters: bool = True, only_api: bool = False,
-                 context_size: int = 4096, reasoning: str = "", **options: Any) -> None:
+                 context_size: int = 4096, reasoning: str = "", keeps_by: tuple[str, bool] | None = None,
+                 **options: Any) -> None:
         super().__init__(**options)
         self.details = details
         self.counters = counters
@@ -30,6 +46,9 @@ class VllmStandIn(EngineStandIn):
         """Behind a proxy that passes only /v1."""
         self.context_size = context_size
         self.reasoning = reasoning
+        """What it thinks before each answer; its template leaves that out of later prompts."""
+        self.keeps_by = keeps_by
+        """The option of its template that keeps it in; the others it does not know."""
         self.queries = self.hits = 0
         self._caches: dict[str, PrefixCache] = {}
 
@@ -41,6 +60,10 @@ class VllmStandIn(EngineStandIn):
                 "id": self.model, "object": "model", "created": 1795325417, "owned_by": "vllm", "root": self.model,
                 "parent": None, "max_model_len": self.context_size, "permission": []}]})
         routes = {"/version": answered(200, {"version": "0.32.0"}), "/health": answered(200)}
+        if visit.path == "/tokenize":
+            prompt = self.prompt(visit.json)
+            return answered(200, {"count": len(prompt), "max_model_len": self.context_size, "token_strs": None,
+                                  "tokens": [zlib.crc32(word.encode()) for word in prompt]})
         if self.counters:
             routes["/metrics"] = reply(200, self._metrics(), content_type="text/plain; version=0.0.4", server="uvicorn")
         return LOST if self.only_api else routes.get(visit.path, LOST)
@@ -55,6 +78,16 @@ class VllmStandIn(EngineStandIn):
             "# TYPE vllm:prefix_cache_hits_total counter\n",
             f"vllm:prefix_cache_hits_total{labels} {float(self.hits)}\n",
         )).encode()
+
+    def prompt(self, request: Mapping[str, Any]) -> Words:
+        """What the template makes of a request's messages."""
+        options = dict(request.get("chat_template_kwargs") or {})
+        kept = self.keeps_by is not None and options.get(self.keeps_by[0]) is self.keeps_by[1]
+        for name in ("preserve_thinking", "clear_thinking", "drop_thinking"):
+            options.pop(name, None)
+        return rendered([
+            {**message, "content": f"{thought_of(message['reasoning'])} {message['content']}"}
+            if kept and message.get("reasoning") else message for message in request["messages"]], options)
 
     def read(self, prompt: tuple[str, ...], salt: str = "") -> int:
         """Look a prompt up in the cache, as its computation does; the hits."""
@@ -73,7 +106,7 @@ class VllmStandIn(EngineStandIn):
             return refused(400, "Stream options can only be defined when `stream=True`.", "stream_options")
         if request["model"] != self.model:
             return refused(404, f"The model `{request['model']}` does not exist.", "model", "NotFoundError")
-        prompt = rendered(request["messages"], request.get("chat_template_kwargs"))
+        prompt = self.prompt(request)
         if len(prompt) + (longest or 1) > self.context_size:
             return refused(400, f"This model's maximum context length is {self.context_size} tokens. However, you "
                                 f"requested {longest or 0} output tokens and your prompt contains {len(prompt)} input "
@@ -103,7 +136,8 @@ class VllmStandIn(EngineStandIn):
                 last = finish if said == len(words) else None
                 await say(visit, part(self.model, {"content": piece}, last, **counted(said)))
             # the token that was sampled last is not computed
-            self._caches[request.get("cache_salt", "")].keep((*prompt, *words[:max(0, said - 1)]))
+            thought = thought_of(self.reasoning).split()
+            self._caches[request.get("cache_salt", "")].keep((*prompt, *thought, *words[:max(0, said - 1)]))
             self.reads.append(Read(len(prompt), cached, said))
             if options.get("include_usage"):
                 final = {**usage, "total_tokens": len(prompt) + said, "completion_tokens": said}
@@ -114,6 +148,11 @@ class VllmStandIn(EngineStandIn):
                 await visit.send(DONE + END)
 
         return stream
+
+
+def thought_of(reasoning: str) -> str:
+    """Reasoning as the template writes it in front of an answer."""
+    return f"<think> {reasoning} </think>" if reasoning else ""
 
 
 def refused(status: int, message: str, field: str, kind: str = "BadRequestError") -> Answer:

@@ -17,6 +17,7 @@ from kvchat.cache.causes.cause import said
 from kvchat.prompt.message import Message, NoteKind, Role, State, chained, node
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.file import schema
+from kvchat.text.store_problems import StoreProblem
 
 if sys.platform == "win32":
     pytest.skip("needs fork and kill", allow_module_level=True)
@@ -156,7 +157,7 @@ def test_a_delta_tried_again_after_a_failure_is_kept_once(folder, new_talk, monk
     def kept_and_raised(**options):
         with write(**options) as connection:
             yield connection
-        raise StoreUnavailable("the commit was kept, but its end was not seen")
+        raise StoreUnavailable(StoreProblem.CLOSED)
 
     with monkeypatch.context() as failing:
         failing.setattr(store._db, "write", kept_and_raised)

@@ -18,6 +18,7 @@ from kvchat.store.file.backup import backups
 from kvchat.store.file.database import on_network
 from kvchat.store.presence import locks
 from kvchat.store.presence import process_id as owner
+from kvchat.text.store_problems import StoreProblem
 from whole_rows import add_nodes
 
 DAY = 86_400.0
@@ -232,7 +233,7 @@ def test_a_daily_backup_is_whole_and_seven_are_kept(folder, tmp_path, new_talk):
 
 def test_a_backup_that_fails_leaves_nothing_behind(folder, store, talk, monkeypatch):
     def broken(path: Path) -> None:
-        raise StoreError("could not be verified")
+        raise StoreError(StoreProblem.UNVERIFIED, path="kvchat.db")
 
     monkeypatch.setattr("kvchat.store.file.backup._check", broken)
     with pytest.raises(StoreError):

@@ -110,7 +110,7 @@ def test_every_title_gives_a_name_that_is_found_again(tmp_path_factory, title):
 
 def test_the_state_changes_with_all_that_is_in_the_file():
     record = source().conversation
-    for change in ({"title": "x"}, {"head": "cd" * 16}, {"updated": 1.0}, {"model": "m"}):
+    for change in ({"title": "x"}, {"head": "cd" * 16}, {"updated": 1.0}, {"model": "m"}, {"tags": ("work",)}):
         assert state_of(replace(record, **change)) != state_of(record), change
     for change in ({"unread": True}, {"context_used": 7}, {"memory": False}):
         assert state_of(replace(record, **change)) == state_of(record), change

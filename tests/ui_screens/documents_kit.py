@@ -112,7 +112,7 @@ class Service:
 
     def _do(self, *act: object) -> None:
         if self.refuses:
-            raise ChatError(self.refuses)
+            raise ChatError.of(self.refuses)
         self.did.append(act)
 
     def get(self, id: str) -> OpenConversation | None:
@@ -120,7 +120,7 @@ class Service:
 
     async def with_library(self, work: Callable[[Library], R]) -> R:
         if self.refuses:
-            raise ChatError(self.refuses)
+            raise ChatError.of(self.refuses)
         return work(self.library)
 
     collections = DocumentService.collections

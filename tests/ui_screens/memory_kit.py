@@ -83,7 +83,7 @@ class Book:
 
     def _put(self, act: Act, after: Entry, *, at: float = T, why: str = "") -> Change:
         if self.refuses:
-            raise ChatError(self.refuses)
+            raise ChatError.of(self.refuses)
         before = self.all.get(after.id) if act not in (Act.NOTED, Act.PROPOSED) else None
         self.all[after.id] = after
         change = Change(act, before, after, at, "run 1", why, len(self.history) + 1)
@@ -171,7 +171,7 @@ class Service:
 
     def _opened(self) -> Any:
         if self.trouble:
-            raise ChatError(self.trouble)
+            raise ChatError.of(self.trouble)
         return self.book
 
     async def _no_vector(self, question: str) -> None:

@@ -34,7 +34,7 @@ async def attaching(taken: list[str], size: tuple[int, int] = (80, 24)) -> Async
     async def attach(path: str) -> ContextBlock:
         taken.append(path)
         if not Path(path).expanduser().is_file():
-            raise ChatError(f"There is no file {path}.")
+            raise ChatError.of(f"There is no file {path}.")
         return ContextBlock(FILE, Path(path).name, "text\n", f"{path}#0")
 
     async with showing(AttachScreen(complete, attach), size) as shown:
@@ -95,7 +95,7 @@ async def test_hostile_names_and_sentences_only_stand_there(size: tuple[int, int
         return [Mention(f"./{name}", name, Kind.FILE) for name in (*HOSTILE, "灯台" * 80, "[@click=x]y[/]")]
 
     async def attach(path: str) -> ContextBlock:
-        raise ChatError(f"{MARKUP}{path}")
+        raise ChatError.of(f"{MARKUP}{path}")
 
     async with showing(AttachScreen(complete, attach), size) as shown:
         await shown.app.workers.wait_for_complete()

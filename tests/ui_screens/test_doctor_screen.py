@@ -112,7 +112,7 @@ async def test_escape_ends_the_examination() -> None:
 
 
 async def test_a_failure_is_a_sentence() -> None:
-    async with showing(DoctorScreen(Doctor(ChatError("There is no server.")))) as shown:
+    async with showing(DoctorScreen(Doctor(ChatError.of("There is no server.")))) as shown:
         await examined(shown)
         assert "There is no server." in shown.text
 

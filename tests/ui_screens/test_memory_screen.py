@@ -21,6 +21,7 @@ from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
+from kvchat.text.store_problems import StoreProblem
 from kvchat.ui.screens.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
 from kvchat.ui.screens.memory.editor import line_of
 from kvchat.ui.screens.rows import FocusRows
@@ -83,7 +84,7 @@ async def test_what_comes_when_the_screen_is_being_closed_ends_nothing(trouble: 
     async def slow(query: str = "") -> Any:
         await go_on.wait()
         if trouble:
-            raise ChatError(trouble)
+            raise ChatError.of(trouble)
         return await look(query)
 
     async with memory(source) as shown:
@@ -364,16 +365,16 @@ async def test_a_store_that_fails_is_told_and_the_list_stays() -> None:
     source = service()
     async with memory(source) as shown:
         async def fails(*_: object) -> Any:
-            raise StoreError("The disk is full: make room on it.")
+            raise StoreError(StoreProblem.DISK_FULL, where="kvchat.db")
 
         source.queue = source.request = fails  # type: ignore[method-assign]
         source.tell(JobsChanged())
         await shown.pilot.pause(PATIENCE * 2)
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
-        assert "The disk is full: make room on it." in shown.text and METRIC in shown.text
+        assert "its disk is full" in shown.text and METRIC in shown.text
         await shown.press("tab", "r")
-        assert "The disk is full: make room on it." in shown.text and "6 messages" in shown.text
+        assert "its disk is full" in shown.text and "6 messages" in shown.text
 
 
 # Writing.

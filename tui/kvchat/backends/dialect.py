@@ -16,6 +16,7 @@ from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
+from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault, Value, fault_sentence
@@ -47,6 +48,8 @@ class ServerOptions:
     """The body fields that carry the session id; None: what the dialect knows."""
     context_size: int | None = None
     """Tokens of the window to ask for, where the server takes that with a request (Ollama's num_ctx)."""
+    vision: Literal["auto", "yes", "no"] = "auto"
+    """Whether its models take images, where the person says so."""
     keep_alive: str = ""
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
 
@@ -149,6 +152,12 @@ def failure(trouble: Trouble, fault: Fault, *, status: int | None = None, prompt
                         context_size=context_size)
 
 
+TemplateOption = tuple[str, bool]
+"""An option of a chat template, and the value that it is given."""
+PRESERVED: TemplateOption = "preserve_reasoning", True
+"""llama-server's word for it, whatever the template itself calls it (`supports_preserve_reasoning` of its /props)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
     """What is known of a server. None means it does not say."""
@@ -168,8 +177,8 @@ class ServerInfo:
     """Its version, in its own words."""
     takes_local_extras: bool = False
     """Whether session_id, cache_prompt, progress and timings may be sent: only to servers recognised as local."""
-    preserves_reasoning: bool = False
-    """Whether the template keeps earlier reasoning when asked to."""
+    reasoning_option: TemplateOption | None = None
+    """What asks the template to keep earlier reasoning in the prompt; None where nothing that does is known."""
     embedded: bool = False
     figures: Figures = Figures.AFTER
     """How it tells what came from its cache; what it does not know, it never shows as 0."""
@@ -178,6 +187,8 @@ class ServerInfo:
     unknown: tuple[str, ...] = ()
     """What this kind of server cannot tell, in words for the person: `slots`, `context size`."""
     template: TemplateFacts | None = None
+    sees: bool | None = None
+    """Whether the model in use takes images; None where the server does not say."""
     replicas: bool = False
     """Whether several servers answer at this address, one or the other by a router's choice: there is no one cache
     that could be followed."""
@@ -196,6 +207,13 @@ class ServerInfo:
         """Tokens that fit in a conversation with this model; without a name: with the one in use."""
         named = self.known(model)
         return named.context_size or self.context_size if named is not None else self.context_size
+
+    def takes_images(self, model: str) -> bool | None:
+        """Whether this model takes images; without a name: the one in use. None: the server does not say."""
+        named = self.known(model)
+        if named is not None and named.sees is not None:
+            return named.sees
+        return self.sees if model in ("", self.model) else None
 
     def remote_of(self, model: str) -> str:
         """Where the text of a model is passed on to, if it does not stay with the server; without a name: of the one in
@@ -262,6 +280,11 @@ class ChatTurn:
     Frozen with the conversation, because it is part of the prefix."""
     continues: bool = False
     """The last message is the beginning of the reply: the server goes on with it."""
+
+    @property
+    def has_images(self) -> bool:
+        """Whether a message has an image: how many tokens a server makes of that, and which, is not known."""
+        return has_images(self.wires)
 
     @property
     def extended(self) -> ChatTurn:

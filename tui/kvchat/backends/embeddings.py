@@ -24,7 +24,7 @@ from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, 
 from kvchat.backends.stream import MIB
 from kvchat.backends.transport import Clock, ask
 from kvchat.prompt.wire import canonical, whole_characters
-from kvchat.text.faults import Fault
+from kvchat.text.faults import Fault, Unread
 
 PATH = "/v1/embeddings"
 QUERY_S, BATCH_S = 1.5, 120.0
@@ -180,11 +180,11 @@ class Embeddings:
             said = answer.decode("utf-8", "replace")
             raise _refusal(endpoint, head.status, said, head.headers.get("retry-after", ""))
         if len(answer) > BODY_LIMIT:
-            raise errors.protocol(str(endpoint.url), f"more than {BODY_LIMIT // MIB} MiB of vectors")
+            raise errors.protocol(str(endpoint.url), Unread.VECTORS_TOO_LARGE.format(mib=BODY_LIMIT // MIB))
         try:
             found = _read(answer.decode("utf-8", "replace"), len(texts))
         except PayloadError as error:
-            raise errors.protocol(str(endpoint.url), str(error)) from None
+            raise errors.protocol(str(endpoint.url), error) from None
         self._length = self._length or len(found[0])
         if len(found[0]) != self._length:
             raise failure(Trouble.PROTOCOL, Fault.OTHER_VECTORS, url=str(endpoint.url), length=len(found[0]),
@@ -223,25 +223,25 @@ def _read(text: str, count: int) -> list[list[float]]:
     """The vectors in an answer, in the order of the texts. Raises PayloadError."""
     answer = as_object(parsed(text), "an answer")
     if (said := errors.error_in(answer)) is not None:
-        raise PayloadError(f"an error instead of vectors ({errors.quoted(said[0])})")
+        raise PayloadError(Unread.VECTOR_ERROR, said=errors.quoted(said[0]))
     items = [as_object(item, "a vector") for item in list_at(answer, "data")]
     if len(items) != count:
-        raise PayloadError(f"{len(items)} vectors for {count} texts")
+        raise PayloadError(Unread.VECTORS_MISSING, count=len(items), texts=count)
     if {count_at(item, "index") for item in items} == set(range(count)):
         items.sort(key=lambda item: count_at(item, "index") or 0)
     found = [_vector(item.get("embedding")) for item in items]
     if len({len(vector) for vector in found}) != 1:
-        raise PayloadError("vectors of several lengths")
+        raise PayloadError(Unread.VECTOR_LENGTHS)
     return found
 
 
 def _vector(value: object) -> list[float]:
     if not isinstance(value, list) or not value:
-        raise PayloadError("a vector that is not a list of numbers")
+        raise PayloadError(Unread.NO_VECTOR)
     found: list[float] = []
     for number in value:
         if isinstance(number, bool) or not isinstance(number, int | float):
-            raise PayloadError("a vector that is not a list of numbers")
+            raise PayloadError(Unread.NO_VECTOR)
         found.append(_finite(number))
     return found
 
@@ -252,5 +252,5 @@ def _finite(number: float) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise PayloadError("a vector with a number that is too large")
+        raise PayloadError(Unread.VECTOR_INFINITE)
     return number

@@ -115,9 +115,9 @@ def cut(url: str, *, before_answer: bool) -> BackendError:
     return failure(Trouble.CUT, Fault.CUT_BEFORE if before_answer else Fault.CUT, url=url)
 
 
-def protocol(url: str, what: str) -> BackendError:
-    """`what` ends the sentence "The server at ... sent ..."."""
-    return failure(Trouble.PROTOCOL, Fault.PROTOCOL, url=url, what=quoted(what))
+def protocol(url: str, what: PayloadError | str) -> BackendError:
+    """`what` was sent: in words, the end of the sentence "The server at ... sent ..."."""
+    return failure(Trouble.PROTOCOL, Fault.PROTOCOL, url=url, what=quoted(str(what)))
 
 
 def not_json(url: str) -> BackendError:

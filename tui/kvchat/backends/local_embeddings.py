@@ -20,9 +20,11 @@ from kvchat.backends import embeddings
 from kvchat.backends.dialect import BackendError, Trouble, failure
 from kvchat.backends.embeddings import Embeddings
 from kvchat.backends.engine.gguf import GgufError, read_header
+from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions, default_threads
-from kvchat.backends.engine.process import Engine, EngineError, EngineExit
+from kvchat.backends.engine.process import Engine, EngineExit
 from kvchat.backends.transport import Clock
+from kvchat.text.engine_problems import EngineProblem
 from kvchat.text.faults import Fault
 
 IDLE_S = 300.0
@@ -154,7 +156,7 @@ class LocalEmbeddings:
     def _check(self) -> None:
         """Raises EngineError and GgufError for what is no model that makes vectors."""
         if read_header(self._file).pooling == _RANKS:
-            raise EngineError(f"{self._file} ranks texts and makes no vectors: use an embedding model.")
+            raise EngineError(EngineProblem.RANKS, path=self._file)
 
     def _ended(self, exit: EngineExit) -> None:
         self._exit = exit

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Unread
+from kvchat.text.problem import ProblemError
 
 DEEPEST = 100
 """Levels of arrays and objects: no protocol spoken here has a tenth of that."""
@@ -25,8 +27,8 @@ _MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 """What opens and closes in JSON; brackets inside a text are part of the text."""
 
 
-class PayloadError(ValueError):
-    """The server sent something this protocol does not allow. The message ends "The server sent ..."."""
+class PayloadError(ProblemError):
+    """The server sent something this protocol does not allow. `str` ends "The server sent ..."."""
 
 
 def parsed(text: str) -> object:
@@ -56,7 +58,7 @@ def _loaded(text: str) -> object:
         except ValueError:  # Python makes no number of more than 4,300 digits
             value = json.loads(text, parse_constant=_null, parse_float=_finite, parse_int=_countable)
     except ValueError:
-        raise PayloadError("something that is not JSON") from None
+        raise PayloadError(Unread.NO_JSON) from None
     return value
 
 
@@ -97,7 +99,7 @@ def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
 def as_object(value: object, what: str) -> Mapping[str, object]:
     """`value` if it is a JSON object. Raises PayloadError that names `what`."""
     if not is_object(value):
-        raise PayloadError(f"{what} that is not an object")
+        raise PayloadError(Unread.NO_OBJECT, what=what)
     return value
 
 
@@ -119,7 +121,7 @@ def list_at(value: Mapping[str, object], key: str) -> Sequence[object]:
     if found is None:
         return ()
     if not isinstance(found, list):
-        raise PayloadError(f'"{key}" that is not a list')
+        raise PayloadError(Unread.NO_LIST, what=f'"{key}"')
     return found
 
 
@@ -128,7 +130,7 @@ def text_at(value: Mapping[str, object], key: str) -> str | None:
     found = value.get(key)
     if found is None or isinstance(found, str):
         return found
-    raise PayloadError(f'"{key}" that is not text')
+    raise PayloadError(Unread.NO_TEXT, key=key)
 
 
 def figure_at(value: Mapping[str, object], key: str) -> float | None:
@@ -222,6 +224,8 @@ class Model:
     """Where the server passes the text on to, when it does not answer itself: another machine's name."""
     chats: bool = True
     """False for a model that only makes embeddings and the like."""
+    sees: bool | None = None
+    """Whether it takes images; None where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,4 +260,22 @@ def _model(entry: Mapping[str, object]) -> Model:
     loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
     return Model(whole_characters(text_at(entry, "id") or ""),
-                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded)
+                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded, sees=sees_in(entry))
+
+
+def sees_in(entry: Mapping[str, object]) -> bool | None:
+    """Whether a model takes images, as its entry in a list says: by its input modalities (llama.cpp, OpenRouter), or
+    by its abilities, in a list (Ollama, llama.cpp) or by name (LM Studio, Mistral). None: it does not say."""
+    inputs = figures_at(entry, "architecture").get("input_modalities")
+    if isinstance(inputs, list):
+        return "image" in inputs
+    abilities = entry.get("capabilities")
+    if isinstance(abilities, list):
+        return "vision" in abilities or "multimodal" in abilities if abilities else None
+    return flag_at(figures_at(entry, "capabilities"), "vision")
+
+
+def flag_at(value: Mapping[str, object], key: str) -> bool | None:
+    """The truth value under `key`; None when there is none."""
+    found = value.get(key)
+    return found if isinstance(found, bool) else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kvchat.backends.errors import error_in
 from kvchat.backends.payload import PayloadError, parsed
+from kvchat.text.faults import Unread
 
 # -- server-sent events -----------------------------------------------------------------------------------------------
 
@@ -24,13 +25,11 @@ ANSWER_LIMIT = 64 * MIB
 _BOM = b"\xef\xbb\xbf"
 
 
-class TooLargeError(Exception):
+class TooLargeError(PayloadError):
     """A line, an event or the whole answer is larger than kvchat reads. What was parsed before it is good."""
 
     def __init__(self, what: str, limit: int) -> None:
-        super().__init__(f"{what} is larger than {limit // MIB} MiB")
-        self.what = what
-        self.limit = limit
+        super().__init__(Unread.TOO_LARGE, what=what, mib=limit // MIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ class NotAnAnswerError(PayloadError):
 
 
 class Decoder:
-    """Feed it a body in any split. Raises PayloadError or TooLargeError after what was good before it."""
+    """Feed it a body in any split. Raises PayloadError after what was good before it."""
 
     def __init__(self, content_type: str) -> None:
         self._body: _Events | _Json | None = _Events(self._comment) if content_type == EVENT_STREAM else None
@@ -188,7 +187,7 @@ class Decoder:
             if not first:
                 return
             if first == b"<":
-                raise NotAnAnswerError("a web page")
+                raise NotAnAnswerError(Unread.WEB_PAGE)
             self._body = _Json() if first in b"{[" else _Events(self._comment)
         for item in self._body.feed(chunk):
             self._is_sure = True
@@ -199,7 +198,7 @@ class Decoder:
         if isinstance(self._body, _Json):
             yield from self._body.end()
         elif self._body is not None and not self._is_sure:
-            raise NotAnAnswerError("something else")
+            raise NotAnAnswerError(Unread.OTHER)
 
     def _comment(self, text: str) -> None:
         self.on_comment(text)

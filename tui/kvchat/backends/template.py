@@ -7,12 +7,12 @@ model no time and nothing that is cached, but it wakes a server that sleeps; onl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from typing import Protocol, runtime_checkable
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, ChatTurn, TemplateFacts, Trouble
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, ChatTurn, TemplateFacts, TemplateOption, Trouble
 from kvchat.backends.kinds import kind_of
 from kvchat.backends.payload import PayloadError, as_object, text_at
 from kvchat.prompt.wire import canonical
@@ -23,6 +23,9 @@ ANSWERS = ("The snowdrop is the first.", "The autumn crocus comes last.")
 THOUGHT = "They ask about early blossoms."
 """Invented texts; none is part of another one."""
 OLD_DATE = "01 Jan 2000"
+REASONING_OPTIONS: tuple[TemplateOption, ...] = (
+    ("preserve_thinking", True), ("clear_thinking", False), ("drop_thinking", False))
+"""What templates call the option that keeps earlier reasoning, and the value that does: Qwen, GLM, DeepSeek."""
 SESSION = "0" * 32
 MOST_TEMPLATE = 1 << 18
 """Characters of a template that are looked at; the longest real ones have a tenth of that."""
@@ -148,6 +151,11 @@ def _has_system(template: str, raised: list[str]) -> bool | None:
     return True if "system" in template.lower() else None
 
 
+def reasoning_option_in(template: str) -> TemplateOption | None:
+    """The option by which this template keeps earlier reasoning, as far as its text tells."""
+    return next((option for option in REASONING_OPTIONS if option[0] in template[:MOST_TEMPLATE]), None)
+
+
 # -- the prompts it makes -------------------------------------------------------------------------------------------
 
 
@@ -195,8 +203,7 @@ def _keeps_prefix(second: str, third: str) -> bool | None:
 
 async def _reasoning(backend: CacheAccess, system: str, text: str) -> tuple[bool | None, bool | None]:
     """Whether earlier reasoning is kept: by itself, and when asked. None for a template without reasoning."""
-    messages = _said(QUESTIONS[0], ANSWERS[0], QUESTIONS[1])
-    messages = (messages[0], {**messages[1], "reasoning_content": THOUGHT}, messages[2])
+    messages = thought_about("reasoning_content")
     if THOUGHT in await _prompt(backend, messages, system):
         return True, True
     if text and not _REASONS.search(text):
@@ -205,6 +212,28 @@ async def _reasoning(backend: CacheAccess, system: str, text: str) -> tuple[bool
     if not text and not asked:
         return None, None  # it may not know reasoning at all
     return False, asked
+
+
+async def reasoning_kept(prompt: Prompt, thought: str) -> tuple[bool | None, TemplateOption | None]:
+    """Whether the template leaves earlier reasoning out, and the option that keeps it, from what a server makes of
+    prompts (as token ids); None where neither changes one. `thought`: the field of a message that holds its reasoning.
+    Raises what `prompt` raises."""
+    messages = thought_about(thought)
+    kept = await prompt(messages, {})
+    if kept != await prompt(_said(QUESTIONS[0], ANSWERS[0], QUESTIONS[1]), {}):
+        return False, None
+    if await prompt(messages, dict(REASONING_OPTIONS)) == kept:
+        return None, None
+    for option in REASONING_OPTIONS:
+        if await prompt(messages, dict([option])) != kept:
+            return True, option
+    return None, None
+
+
+def thought_about(thought: str) -> tuple[Said, ...]:
+    """A question, an answer with a thought in this field, and a question."""
+    question, answer, next_one = _said(QUESTIONS[0], ANSWERS[0], QUESTIONS[1])
+    return question, {**answer, thought: THOUGHT}, next_one
 
 
 async def _changed_by(backend: CacheAccess, messages: tuple[Said, ...], system: str, option: str,
@@ -235,6 +264,8 @@ def _refused(error: BackendError) -> bool:
 
 
 Said = Mapping[str, object]
+Prompt = Callable[[Sequence[Said], Mapping[str, object]], Awaitable[Sequence[object]]]
+"""The token ids of the prompt that these messages make with these template options."""
 
 
 def _said(*texts: str, first: str = "user") -> tuple[Said, ...]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
 from kvchat.backends.endpoint import Endpoint
-from kvchat.text.faults import Fault
+from kvchat.text.faults import Fault, Unreached, Unread
 
 if TYPE_CHECKING:
     import httpx
@@ -93,7 +93,7 @@ class Exchange:
         if not path.startswith("/"):  # "@example.com" after the host would lead there
             raise ValueError("a path begins with /")
         self._endpoint = endpoint
-        self._url = str(endpoint.url)
+        self._url = endpoint.shown
         self._method = method
         self._path = path
         self._headers = dict(headers or {})
@@ -164,7 +164,7 @@ class Exchange:
     async def _talk(self) -> None:
         addresses = (None,) if self._endpoint.proxy else self._endpoint.place.addresses
         if not addresses:
-            raise errors.NotConnectedError(self._url, "it has no address")
+            raise errors.NotConnectedError(self._url, Unreached.NO_ADDRESS)
         httpx = await _httpx()
         failures: list[Exception] = []
         for address in addresses:
@@ -327,16 +327,16 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
         return failure(Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url,
                             reason=errors.quoted(untrusted.verify_message))
     if isinstance(error, httpx.ConnectTimeout):
-        return errors.NotConnectedError(url, "no answer to the connection")
+        return errors.NotConnectedError(url, Unreached.SILENT)
     if isinstance(error, httpx.ProxyError):
-        return errors.NotConnectedError(url, "the proxy refused the connection")
+        return errors.NotConnectedError(url, Unreached.PROXY)
     if isinstance(error, httpx.ConnectError):
         refused = _is_refused(error)
-        return errors.NotConnectedError(url, "connection refused" if refused else _reason(causes), refused=refused)
+        return errors.NotConnectedError(url, Unreached.REFUSED if refused else _reason(causes), refused=refused)
     if isinstance(error, httpx.WriteError | httpx.WriteTimeout):
         return failure(Trouble.CUT, Fault.NOT_SENT, url=url)
     if isinstance(error, httpx.RemoteProtocolError) and not _is_cut(str(error)):
-        return errors.protocol(url, "something that is not HTTP")
+        return errors.protocol(url, Unread.NO_HTTP)
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
         return errors.cut(url, before_answer=not answered)
     return errors.unexpected(url, error)
@@ -360,7 +360,7 @@ def _reason(causes: list[BaseException]) -> str:
     """The system's own words for why a connection failed."""
     for cause in reversed(causes):
         if isinstance(cause, ssl.SSLError):
-            return f"the encrypted connection failed: {cause.reason or 'TLS error'}"
+            return Unreached.TLS.format(error=cause.reason or "TLS error")
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower()
-    return "the connection failed"
+    return Unreached.FAILED

@@ -107,9 +107,9 @@ class Branches:
     async def set_instructions(self, id: str, instructions: str) -> None:
         """Another system prompt: a new branch below a new system message. The old branch stays."""
         conversation = self.conversations.free(id)
-        before = conversation.path()[0].text
-        message = system_message(instructions, tag_of(before))
-        if before == message.text:
+        before = conversation.path()[0].message
+        message = system_message(instructions, tag_of(before.text), before.blocks)
+        if before == message:
             return
         branch = under_system(conversation.tree, conversation.record.head or "", message, self._ground.timestamp())
         self._tracker.did(conversation, "system", conversation.path()[0].id)

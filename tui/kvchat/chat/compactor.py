@@ -43,9 +43,10 @@ from kvchat.prompt.compaction import (
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import HeadMoved
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.findings import dropped_text_notice
-from kvchat.text.format import count, counted, duration
 from kvchat.text.notes import note_sentence
+from kvchat.text.prices import COMPACTION_STOPPED, compacted_words
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
@@ -148,8 +149,7 @@ class Compactor:
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
-            raise ChatError("There is nothing to compact yet: a summary takes the place of the older turns, and the "
-                            "last one stays.")
+            raise ChatError(ChatProblem.NO_OLDER_TURNS)
         used = conversation.context_used
         if used is None:
             used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
@@ -158,8 +158,7 @@ class Compactor:
         window = self._servers.window(id)
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
-            raise ChatError("The first turn alone fills the window, so there is no room to summarise it. Begin a new "
-                            "conversation, or give the server a larger window.")
+            raise ChatError(ChatProblem.NO_ROOM)
         reading, writing = self._tracker.prefill_speed(id), _decode_speed(conversation.figures())
         return CompactionPrice(
             plan, window,
@@ -175,7 +174,7 @@ class Compactor:
         if (ready := self.ready(conversation)) is not None:
             return await self._take(conversation, ready)
         if self.running is not None:
-            raise ChatError("Another conversation is being compacted. Wait until that is done.")
+            raise ChatError(ChatProblem.COMPACTING_ELSEWHERE)
         plan = self.price(id).plan
         running = self.running = self._begun(conversation, plan)
         self._ground.events.tell(CompactionChanged(id))
@@ -194,15 +193,13 @@ class Compactor:
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
-        if done is None:
-            self._ground.events.tell(Noticed("Compaction stopped. Nothing has changed."))
-        else:
-            self._done(id, done)
+        self._told(id, done)
         return done
 
-    def _done(self, id: str, done: Compacted) -> None:
-        self._ground.events.tell(Noticed(_told(done)))
-        if self._conversations.looked_at == id:
+    def _told(self, id: str, done: Compacted | None) -> None:
+        """Tell how a compaction ended, and warm the new branch up while it is looked at."""
+        self._ground.events.tell(Noticed(_outcome(done)))
+        if done and self._conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)
 
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
@@ -254,18 +251,16 @@ class Compactor:
     def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> ReadySummary:
         """The summary in an answer. Raises ChatError when it cannot be used."""
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            raise ChatError(f"No summary came, so nothing was changed. {note_sentence(answer.note)}")
+            raise ChatError(ChatProblem.NO_SUMMARY, why=note_sentence(answer.note))
         summary = usable(answer.text, answer.state)
         if not summary:
-            why = "the model was still thinking when it had to end" if answer.message.reasoning or answer.text else (
-                "the answer held no text")
-            raise ChatError(f"No summary came ({why}), so nothing was changed. Another try may do better.")
+            thought = answer.message.reasoning or answer.text
+            raise ChatError(ChatProblem.STILL_THINKING if thought else ChatProblem.EMPTY_SUMMARY)
         length = answer.figures.predicted_tokens if answer.figures is not None else None
         if length is None or answer.message.reasoning or len(summary) < len(answer.text) // 2:
             length = len(summary.encode()) // BYTES_PER_TOKEN
         if length >= plan.replaced:
-            raise ChatError(f"The summary has {counted(length, 'token')}, and the turns it is to replace have "
-                            f"{count(plan.replaced)}. That makes no room, so nothing was changed.")
+            raise ChatError(ChatProblem.LONG_SUMMARY, tokens=length, replaced=plan.replaced)
         return ReadySummary(conversation.record.head or "", plan, summary, length)
 
     async def _put_in_place(self, conversation: OpenConversation, summary: ReadySummary,
@@ -328,7 +323,7 @@ class Compactor:
             ended.set()
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
-        self._done(id, done)
+        self._told(id, done)
         return done
 
     # -- while it runs the conversation is as busy as with an answer
@@ -339,7 +334,7 @@ class Compactor:
 
     def refuse(self, id: str) -> None:
         if id in self._taking or self._running_in(id):
-            raise ChatError("This conversation is being compacted. Stop that first (Esc), or wait for it.")
+            raise ChatError(ChatProblem.COMPACTING)
 
     async def stop_all(self) -> None:
         """End the compaction that runs."""
@@ -394,8 +389,7 @@ def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:
     return sum(n for n, _ in timed) / sum(ms for _, ms in timed) * 1000 if timed else None
 
 
-def _told(done: Compacted) -> str:
-    """`Compacted: 7,120 → 1,240 tokens in 4.1 s`, and where the old version is."""
-    ms = (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0)
-    took = f" in {duration(ms / 1000)}" if ms else ""
-    return f"Compacted: {count(done.before)} → {count(done.after)} tokens{took} · /tree has the old version"
+def _outcome(done: Compacted | None) -> str:
+    if done is None:
+        return COMPACTION_STOPPED
+    return compacted_words(done.before, done.after, (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0))

@@ -15,13 +15,14 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent, StorageChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.shared import IN_TRASH, Head, SharedConversations
+from kvchat.chat.shared import Head, SharedConversations
 from kvchat.chat.unsaved import Unsaved
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, SearchHit
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, listed, tagged
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Change, StoreError
+from kvchat.text.chat_problems import ChatProblem
 
 KEPT = 16
 """So many stay loaded that nobody looks at."""
@@ -139,7 +140,7 @@ class Conversations:
         try:
             return self._store.conversation(id)
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
 
     async def search(self, query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
         """Messages and titles that match, newest first; `ranked`: best first among the newest."""
@@ -180,7 +181,7 @@ class Conversations:
         try:
             record = await self._ground.keeper.call(lambda: self._store.create(record, root))
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         self.list_changed()
         return await self.open(record.id)
 
@@ -197,6 +198,16 @@ class Conversations:
         return (conversation.id != self.looked_at and conversation.id not in self.streaming()
                 and conversation.elsewhere is None and self.shared.is_stored(conversation))
 
+    def branch_turns(self, record: Conversation) -> int:
+        """The questions on the branch in use."""
+        conversation = self.loaded.get(record.id)
+        if conversation is not None:
+            return sum(node.role is Role.USER for node in conversation.path())
+        try:
+            return self._store.branch_turns(record.id) if record.turns else 0
+        except StoreError:
+            return record.turns
+
     # -- its row --------------------------------------------------------------------------------------------------
 
     async def rename(self, id: str, title: str) -> None:
@@ -208,7 +219,7 @@ class Conversations:
         ChatError."""
         conversation, add, remove = self.load(id), tuple(add), tuple(remove)
         if conversation.record.turns == 0:
-            raise ChatError("This conversation is empty; there is nothing to tag.")
+            raise ChatError(ChatProblem.EMPTY)
         await self.change(conversation, lambda row: replace(row, tags=tagged(row.tags, add, remove)))
 
     async def delete(self, id: str) -> None:
@@ -258,7 +269,7 @@ class Conversations:
         conversation = self.free(id)
         await self.shared.look(conversation)
         if conversation.record.trashed is not None:
-            raise ChatError(IN_TRASH)
+            raise ChatError(ChatProblem.IN_TRASH)
         if head is Head.AWAITED:
             await self.shared.settled(conversation)
         elif head is Head.SETTLED:

@@ -1,13 +1,21 @@
-"""What can go wrong in the service, told to the person in one sentence."""
+"""What can go wrong in the service: a kind of problem and its arguments, which `text.chat_problems` has in words."""
 
 from __future__ import annotations
 
+from typing import Self
+
 from kvchat.prompt.queued import HoldKind
-from kvchat.text.format import count
+from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problem import ProblemError
 
 
-class ChatError(Exception):
+class ChatError(ProblemError):
     """An act that cannot be done now; the sentence says why and what to do."""
+
+    @classmethod
+    def of(cls, reason: object) -> Self:
+        """The error for what another part refused: its error, or its sentence."""
+        return cls(ChatProblem.TOLD, sentence=reason)
 
 
 class GivenUp(ChatError):  # noqa: N818
@@ -26,7 +34,7 @@ class HeldError(ChatError):
     """What came before holds the queue: nothing was sent."""
 
     def __init__(self, kind: HoldKind) -> None:
-        super().__init__("The queue is held.")
+        super().__init__(ChatProblem.HELD)
         self.kind = kind
 
 
@@ -34,10 +42,7 @@ class TooLongError(ChatError):
     """A prompt that does not fit in the server's window; nothing was stored or sent."""
 
     def __init__(self, tokens: int, window: int, *, counted: bool) -> None:
-        about = "" if counted else "about "
-        super().__init__(f"Too long: the prompt has {about}{count(tokens)} tokens, the server's window holds "
-                         f"{count(window)}. Shorten the question, begin a new conversation, or give the server a "
-                         "larger window.")
+        super().__init__(ChatProblem.TOO_LONG if counted else ChatProblem.ABOUT_TOO_LONG, tokens=tokens, window=window)
         self.tokens = tokens
         """Of the whole prompt."""
         self.window = window

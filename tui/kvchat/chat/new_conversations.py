@@ -31,6 +31,7 @@ from kvchat.prompt.message import (
 )
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
 
 TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""
@@ -46,20 +47,20 @@ class NewConversations:
         self._conversations = conversations
         self._servers = servers
 
-    async def create(self, instructions: str | None = None, *, persona: Persona = NOBODY, reuse: bool = True,
-                     ) -> OpenConversation:
-        """A new conversation, looked at. `reuse`: an empty one that nobody has written in is used again. Raises
-        ChatError."""
+    async def create(self, instructions: str | None = None, *, persona: Persona = NOBODY,
+                     trunk: Message | None = None, reuse: bool = True) -> OpenConversation:
+        """A new conversation, looked at. `trunk`: the system message of a trunk, which it shares with others to the
+        byte. `reuse`: an empty one that nobody has written in is used again. Raises ChatError."""
         if instructions is None:
             instructions = persona.system_prompt or self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
-        message, servers, server = system_message(instructions), self._servers, self.server_of(persona)
+        message, servers = trunk or system_message(instructions), self._servers
+        server = self.server_of(persona)
         link = servers.links.at(server)
         _must_have(link, persona)
         parameters = merged(servers.first_parameters(link), persona.parameters)
-        if reuse and (conversation := await self._used_again(
-                instructions_of(message.text), server, persona.model, parameters)) is not None:
+        if reuse and (conversation := await self._used_again(message, server, persona.model, parameters)) is not None:
             return conversation
-        if await self._wants_tag(link, message):
+        if trunk is None and await self._wants_tag(link, message):
             message = system_message(instructions, new_tag())
         now = self._ground.timestamp()
         root = node(None, message, now)
@@ -76,16 +77,18 @@ class NewConversations:
         if persona.profile in profiles:
             return persona.profile
         near = nearest(persona.profile, profiles)
-        raise ChatError(f"The persona {persona.name} asks for the profile {one_line(persona.profile, 40)}, which the "
-                        f"settings do not have{f'; did you mean {near}?' if near else '.'}")
+        raise ChatError(ChatProblem.NO_PROFILE_BUT if near else ChatProblem.NO_PROFILE, persona=persona.name,
+                        profile=one_line(persona.profile, 40), near=near)
 
-    async def _used_again(self, instructions: str, server: str, model: str, parameters: Parameters,
-                          ) -> OpenConversation | None:
-        """An empty conversation with these instructions, opened, with what a new one begins with."""
+    async def _used_again(self, message: Message, server: str, model: str,
+                          parameters: Parameters) -> OpenConversation | None:
+        """An empty conversation with this system message, whatever its tag, opened, with what a new one begins with."""
+        instructions = instructions_of(message.text)
         conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
         for known in conversations.all():
             if known.turns == 0 and known.id not in streaming and not self._is_written_in(known.id):
-                same = conversations.load(known.id).instructions == instructions
+                root = conversations.load(known.id).path()[0].message
+                same = instructions_of(root.text) == instructions and root.blocks == message.blocks
                 if same and await conversations.take_empty(known.id):
                     conversation = await conversations.open(known.id)
                     if (known.server, known.model, known.parameters) != (server, model, parameters):
@@ -121,6 +124,6 @@ def _must_have(link: Link, persona: Persona) -> None:
     """Raises ChatError where the server is known not to have the model of a persona."""
     info = link.info
     if persona.model and info is not None and info.listing and not info.known(persona.model):
-        where = "the built-in engine" if info.embedded else info.base_url
-        raise ChatError(f"The persona {persona.name} asks for the model {one_line(persona.model, 60)}, which {where} "
-                        f"does not have. It has: {', '.join(one_line(model, 60) for model in info.models[:6])}.")
+        raise ChatError(ChatProblem.ENGINE_HAS_NO_MODEL if info.embedded else ChatProblem.NO_MODEL, url=info.base_url,
+                        persona=persona.name, model=one_line(persona.model, 60),
+                        models=", ".join(one_line(model, 60) for model in info.models[:6]))

@@ -15,6 +15,7 @@ from kvchat.config.problem import Problem
 from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
 
 
 class Personas:
@@ -35,12 +36,13 @@ class Personas:
         for persona in known:
             if persona.name.casefold() == name.strip().casefold():
                 return persona
-        said = f"There is no persona {one_line(name, 40)}"
+        shown = one_line(name, 40)
         near = nearest(name, [persona.name for persona in known])
         broken = next((problem for problem in self._files()[1] if problem.file and problem.file.stem == name), None)
         if broken is not None:
-            raise ChatError(f"{said}: {broken}.")
-        raise ChatError(f"{said}; did you mean {near}?" if near else f"{said}. They are TOML files in {self.folder}.")
+            raise ChatError(ChatProblem.BROKEN_PERSONA, name=shown, problem=broken)
+        raise ChatError(ChatProblem.NO_PERSONA_BUT if near else ChatProblem.NO_PERSONA, name=shown, near=near,
+                        folder=self.folder)
 
     def _files(self) -> tuple[dict[str, Persona], list[Problem]]:
         return load_personas(self.folder)
@@ -63,4 +65,4 @@ class Personas:
 
     def _no_file(self, name: str) -> None:
         if name in self._files()[0]:
-            raise ChatError(f"{name} is a file, {name}.toml in {self.folder}: change it there.")
+            raise ChatError(ChatProblem.PERSONA_FILE, name=name, folder=self.folder)

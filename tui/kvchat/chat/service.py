@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from kvchat.chat.exports import Exports
     from kvchat.chat.imports import Imports
     from kvchat.chat.server.choice import ServerChooser
+    from kvchat.chat.thumbnails import Thumbnails
+    from kvchat.chat.trunks import Trunks
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
 
@@ -67,11 +69,12 @@ class ChatService:
 
     def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
                  clock: Clock = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
-                 one_server: bool = False, memories: Callable[[], Memories | None] | None = None,
+                 trunks: Path | None = None, one_server: bool = False,
+                 memories: Callable[[], Memories | None] | None = None,
                  library: Callable[[], Library | None] | None = None) -> None:
-        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
-        conversation goes to the server of the settings, whatever it was begun on. `memories`, `library` are opened
-        when they are first needed; None, and in an incognito run: there are none."""
+        """`snapshots`, `lanes`, `trunks`: the folders of saved states, of the locks between kvchats and of trunks.
+        `one_server`: every conversation goes to the server of the settings, whatever it was begun on. `memories`,
+        `library` are opened when they are first needed; None, and in an incognito run: there are none."""
         self.store, self.incognito, self.clock = store, incognito, clock
         self.ground = ground = Ground(store, settings, incognito=incognito, strict=strict, clock=clock)
         self.events, self.keeper = ground.events, ground.keeper
@@ -89,8 +92,9 @@ class ChatService:
         self.vectors = Vectors(ground, shared, servers, self.jobs, self.memory, self.documents)
         self.retrieval = Retrieval(ground, shared, servers, self.documents, self.vectors)
         sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
-        tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
-        self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, tokens.plain)
+        self._special_tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
+        self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, self._special_tokens.plain)
+        self._trunk_folder = trunks
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
         self.queue = MessageQueue(ground, shared)
@@ -145,6 +149,12 @@ class ChatService:
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
 
     @cached_property
+    def thumbnails(self) -> Thumbnails:
+        from kvchat.chat.thumbnails import Thumbnails
+
+        return Thumbnails(self.store)
+
+    @cached_property
     def rail(self) -> Rail:
         from kvchat.chat.cache.rail import Rail
 
@@ -162,11 +172,20 @@ class ChatService:
 
         return Imports(self.ground, self.conversations)
 
+    @cached_property
+    def trunks(self) -> Trunks | None:
+        """None in a run that keeps nothing."""
+        from kvchat.chat.trunks import Trunks
+
+        return Trunks(self._trunk_folder, self.ground, self.servers, self.tracker, self.routes, self.warm_up,
+                      self.new_conversations, self._special_tokens, self.jobs) if self._trunk_folder else None
+
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)
 
     def begin_background(self) -> None:
         """Do what can wait from now on, until `aclose`."""
+        _ = self.trunks  # it does jobs of its own
         self.jobs.begin()
         self.extraction.begin()
         self.documents.begin(self.jobs.enabled)
@@ -188,6 +207,7 @@ class ChatService:
         try:
             await self.mirror.forget_trash()
             await self.keeper.call(lambda: self.store.purge_trash(before))
+            await self.keeper.call(self.store.images.tidy)
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self.servers.links.snapshots.tidy()
         except StoreError as error:

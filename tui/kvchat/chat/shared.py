@@ -41,6 +41,7 @@ from kvchat.store import (
     StoreUnavailable,
     UnknownConversation,
 )
+from kvchat.text.chat_problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations import Conversations
@@ -52,8 +53,6 @@ LOOK_S = 0.1
 OWNER_S = 1.0
 """How often it is looked whether the kvchat that streams it still lives."""
 
-ANSWERED_ELSEWHERE = "Another window is answering here. Wait for it, or stop it there."
-IN_TRASH = "This conversation is in the trash, so nothing was sent."
 
 
 class Head(Enum):
@@ -188,7 +187,7 @@ class SharedConversations:
             try:
                 row = await self._keeper.write(lambda: self._store.change(known, change, shown=known.head))
             except ConversationDeleted as error:
-                raise ChatError(str(error)) from None
+                raise ChatError.of(error) from None
             self._written(conversation, row, change)
 
     async def add(self, conversation: OpenConversation, nodes: Sequence[Node], change: Change, *, whole: bool,
@@ -206,16 +205,16 @@ class SharedConversations:
             try:
                 row = await (self._keeper.now(add) if queued else self._keeper.write(add, partial(add, late=True)))
             except NotQueued as error:
-                raise NotInQueue(str(error)) from None
+                raise NotInQueue.of(error) from None
             except StoreUnavailable as error:
                 if not queued:
                     raise
-                raise ChatError(str(error)) from None
+                raise ChatError.of(error) from None
             except HeadMoved:
                 conversation.mark = None
                 raise
             except ConversationDeleted as error:
-                raise ChatError(str(error)) from None
+                raise ChatError.of(error) from None
             for node in nodes:
                 conversation.tree.put(node)
             self._count(conversation, len(nodes), sum(node.state is State.STREAMING for node in nodes))
@@ -278,7 +277,7 @@ class SharedConversations:
     def refuse_beside_a_reply(self, conversation: OpenConversation) -> None:
         """Raises AnsweredElsewhere while another kvchat's reply streams at the end of the branch."""
         if self.reply_elsewhere(conversation) is not None:
-            raise AnsweredElsewhere(ANSWERED_ELSEWHERE)
+            raise AnsweredElsewhere(ChatProblem.ANSWERED_ELSEWHERE)
 
     async def settled(self, conversation: OpenConversation) -> None:
         """Return when no reply streams elsewhere at the end of the branch; when its kvchat dies, it is settled with
@@ -292,11 +291,11 @@ class SharedConversations:
             while self.reply_elsewhere(conversation) is not None:
                 await self._ended(conversation, given_up)
                 if given_up.is_set():
-                    raise GivenUp("The message was not sent.")
+                    raise GivenUp(ChatProblem.NOT_SENT)
                 if not await self.look(conversation):
                     await asyncio.sleep(LOOK_S)
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
         finally:
             self._waits[id].remove(given_up)
             self._tell(HeadAwaited(id))

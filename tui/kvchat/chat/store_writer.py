@@ -31,8 +31,7 @@ class Keeper:
 
     def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False,
                  at_rest: Callable[[], object] = lambda: None) -> None:
-        self.trouble = ""
-        """Why the last write failed; empty when all is written."""
+        self._failed: StoreError | None = None
         self._tell = on_trouble
         self._strict = strict
         self._at_rest = at_rest
@@ -42,6 +41,11 @@ class Keeper:
         """Held by the write that is under way: the next one must know whether it failed."""
         self._backlog: list[Write] = []
         self._retry: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why the last write failed; empty when all is written."""
+        return str(self._failed or "")
 
     @property
     def unsaved(self) -> int:
@@ -64,7 +68,7 @@ class Keeper:
                 if self._strict or isinstance(error, Conflict):
                     raise
                 self._backlog.append(later or write)
-                self._on_trouble(str(error))
+                self._on_trouble(error)
                 if self._retry is None:
                     self._retry = asyncio.create_task(self._retry_later())
                 return None
@@ -72,8 +76,8 @@ class Keeper:
     async def now(self, write: Callable[[], T]) -> T:
         """Carry out `write` in its turn, or not at all. Raises StoreError, also while others wait for the disk."""
         async with self._turn:
-            if self._backlog:
-                raise StoreUnavailable(self.trouble)
+            if self._backlog and self._failed is not None:
+                raise StoreUnavailable(self._failed.problem, **self._failed.arguments)
             return await self.call(write)
 
     async def call(self, read: Callable[[], T]) -> T:
@@ -99,11 +103,11 @@ class Keeper:
                 except Conflict as error:
                     log.info("what waited for the disk is not wanted any more: %s", error)
                 self._backlog.pop(0)
-        self._on_trouble("")
+        self._on_trouble(None)
 
-    def _on_trouble(self, trouble: str) -> None:
-        self.trouble = trouble
-        self._tell(trouble)
+    def _on_trouble(self, failed: StoreError | None) -> None:
+        self._failed = failed
+        self._tell(self.trouble)
 
     async def _retry_later(self) -> None:
         while self._backlog:
@@ -111,7 +115,7 @@ class Keeper:
             try:
                 await self.flush()
             except StoreError as error:
-                self._on_trouble(str(error))
+                self._on_trouble(error)
         self._retry = None
 
     async def aclose(self) -> None:

@@ -62,6 +62,7 @@ from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.continuing import GO_ON, asked_to_go_on, no_continuing
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
@@ -131,8 +132,10 @@ class Turns:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
         `anyway`."""
         branch = await self._questions.built(conversation, head, question)
+        path = [*conversation.tree.path(head), branch.nodes[0]]
+        await self._servers.must_take_images(conversation, path)
         if not anyway:
-            await self._sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
+            await self._sizes.must_fit(conversation, path)
         return branch
 
     @on_newest(Head.ANY)
@@ -163,7 +166,7 @@ class Turns:
             await self._regenerate(conversation, node_id, parameters)
             return
         if cut is None or not cut.is_cut:
-            raise ChatError(no_continuing(cut))
+            raise ChatError.of(no_continuing(cut))
         info = self._servers.link(id).info or await self._servers.reach(id)
         if not info.continues(cut.message):
             branch = await self._fitting(conversation, cut.id, Question(GO_ON), anyway=False)
@@ -173,6 +176,7 @@ class Turns:
             await self._grow(conversation, branch, parameters, whole=at_end)
             self._ground.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
             return
+        await self._servers.must_take_images(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
         answer = begun(question, cut, self._ground.clock())
         self._tracker.did(conversation, "continue", cut.id)
@@ -185,6 +189,7 @@ class Turns:
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
+        await self._servers.must_take_images(conversation, conversation.tree.path(question.id))
         fresh = awaited(question, self._ground.clock())
         self._tracker.did(conversation, "regenerate", answer.id if answer else None)
         self.conversations.remember_head(conversation)
@@ -403,9 +408,10 @@ class Turns:
             return
         if link.connector.home and conversation.record.server == DEFAULT:
             await self.conversations.update(conversation, server=link.connector.home)
-        if info.preserves_reasoning and "preserve_reasoning" not in options:
+        if info.reasoning_option is not None and info.reasoning_option[0] not in options:
+            kept = dict([info.reasoning_option])
             await self.conversations.change(conversation, lambda row: replace(
-                row, template_options={**row.template_options, "preserve_reasoning": True}))
+                row, template_options={**row.template_options, **kept}))
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
             await self.conversations.update(conversation, system_in_user=True)
@@ -494,7 +500,7 @@ class Turns:
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
         if id in self._running:
-            raise ChatError("An answer is still running here. Stop it (Esc), or wait for it.")
+            raise ChatError(ChatProblem.RUNNING)
 
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled. What waits for it in the queue is

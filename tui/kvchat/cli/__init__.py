@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
               "aichat",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
+    "trunk": "files that are prefilled once, with which conversations begin warm",
     "config": "look at the settings and change them",
     "completion": "print a script that completes commands, options and names in your shell",
 }
@@ -52,6 +53,7 @@ EXAMPLES: Mapping[str, str] = {
     "export": "kvchat export --all -f html -o chats.html",
     "memory": 'kvchat memory add "I prefer metric units."',
     "documents": "kvchat documents add notes",
+    "trunk": "kvchat trunk add handbook docs README.md",
     "config": "kvchat config show",
     "import": "kvchat import conversations.json",
     "completion": "kvchat completion bash",
@@ -91,6 +93,8 @@ def parser(arguments: Sequence[str] | None = None) -> Parser:
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
     top.add_argument("--man", action=_Manual, nargs=0, help="print the manual page, for man -l")
     choosing_options(top)
+    top.add_argument("--plain", action="store_true",
+                     help="line by line in place of the app, for screen readers: no escape sequence is written")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
         command = commands.add_parser(
@@ -134,7 +138,7 @@ def common_options(*, of_command: bool = False) -> Parser:
 
 def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
     """Adds the options for which conversation to continue or begin, of which one may be given: `continue_`,
-    `conversation` and `persona`. Returns their group, for a command that has one more."""
+    `conversation`, `persona` and `trunk`. Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
                        help="continue the latest conversation")
@@ -142,6 +146,8 @@ def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclu
                        help="continue this conversation (the first digits of its id are enough)")
     which.add_argument("--persona", metavar="NAME", default=argparse.SUPPRESS,
                        help="begin a new conversation with a persona: its system prompt, model and parameters")
+    which.add_argument("--trunk", metavar="NAME", default=argparse.SUPPRESS,
+                       help="begin a new conversation with a trunk, whose files are prefilled")
     return which
 
 
@@ -153,6 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     args.continue_ = getattr(args, "continue_", False)
     args.conversation = getattr(args, "conversation", None)
     args.persona = getattr(args, "persona", None)
+    args.trunk = getattr(args, "trunk", None)
     os.umask(0o077)
     try:
         return _carried_out(args)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat.aliases import with_old_names
 from kvchat.cache.causes.cause import Statement
-from kvchat.chat.errors import ChatError, GivenUp, TooLongError
+from kvchat.chat.errors import GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.personas import Personas
@@ -50,6 +50,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.notes import note_sentence
 from kvchat.text.reserved import reserved_words
 from kvchat.text.servers import fallback_words
+from kvchat.text.trunks import changed_words
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="print one JSON object with the text and the figures instead")
     parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
     parser.add_argument("-a", "--attach", metavar="FILE", action="append", default=[],
-                        help="attach a file, as it is now; can be given several times")
+                        help="attach a file or an image, as it is now; can be given several times")
     parser.add_argument("-x", "--extract", action="store_true", help="print only the first code block of the answer")
     parser.add_argument("--schema", metavar="FILE", type=Path,
                         help="ask for JSON by the JSON schema in FILE; print it only if it fits")
@@ -130,8 +131,9 @@ def run(session: Session) -> int:
     the reading at once. Raises CommandError."""
     args = session.args
     if args.continue_answer:
-        if args.text is not None or args.new or args.persona:
-            what = "the question" if args.text is not None else "--new" if args.new else "--persona"
+        if args.text is not None or args.new or args.persona or args.trunk:
+            what = next(name for name, given in (("the question", args.text is not None), ("--new", args.new),
+                                                 ("--persona", args.persona), ("--trunk", args.trunk)) if given)
             raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
         session.print_problems()
         return session.with_service(lambda service: ask(service, args, None))
@@ -240,7 +242,8 @@ class _Watch:
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
-    """The question when all that it needs is there: the person's word on files from outside. Raises ChatError."""
+    """The question when all that it needs is there: the person's word on files from outside. Raises ChatError and
+    CommandError."""
     mentions = question.meant is not NOTHING and "@" in question.text
     if not mentions:
         return question
@@ -249,12 +252,12 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
         return question
     error = OutsideError(found.outside)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ChatError(f"{error} To send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE")
+        raise CommandError(f"{error} To send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE")
     for path in error.paths:
         print(f"{one_line(path, 1000)} is outside the working folder and the collections.", file=sys.stderr)
     print(f"Send {'them' if len(error.paths) > 1 else 'it'}? [y/N] ", end="", file=sys.stderr, flush=True)
     if (await _line()).strip().lower() not in ("y", "yes"):
-        raise ChatError("Nothing was sent.")
+        raise CommandError("Nothing was sent.")
     return replace(question, meant=replace(question.meant, agreed=frozenset(error.paths)))
 
 
@@ -283,7 +286,7 @@ WAITS = "kvchat: Another window is answering in this conversation. Waiting for i
 async def ask(service: ChatService, args: argparse.Namespace, asked: Question | None,
               schema: AnswerSchema | None = None, persona: Persona = NOBODY) -> int:
     """Ask, print, and return the exit status. None: go on with the last answer. `persona`: what a new conversation
-    begins with. Raises ChatError and StoreError."""
+    begins with. Raises ChatError, CommandError and StoreError."""
     if asked is not None:
         asked = replace(asked, text=filled(persona.first_message, asked.text))
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
@@ -330,7 +333,7 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     if interrupted:
         return INTERRUPTED
     if answer.state not in GOOD:
-        raise ChatError(note_sentence(answer.note) or "The answer did not complete.")
+        raise CommandError(note_sentence(answer.note) or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
     if schema is not None:
@@ -347,18 +350,32 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
 async def _conversation(service: ChatService, args: argparse.Namespace, persona: Persona, *,
                         answered: bool = False) -> OpenConversation:
     """The conversation to ask in, its server reached: a question that reaches none changes nothing. `answered`: one
-    that has an answer. Raises ChatError."""
+    that has an answer. Raises ChatError and CommandError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
     if known is None and (args.continue_ or answered):
         known = service.conversations.latest()
     if known is None and answered:
-        raise ChatError("There is no answer to continue yet.")
+        raise CommandError("There is no answer to continue yet.")
     if known is not None:
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)
         return conversation
+    if args.trunk:
+        return await _from_trunk(service, args.trunk)
     await service.servers.reach(name=service.new_conversations.server_of(persona) if persona.profile else "")
     return await service.new_conversations.create(persona=persona, reuse=False)
+
+
+async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
+    """A new conversation that begins with a trunk, its server reached. Raises ChatError, CommandError."""
+    if service.trunks is None:
+        raise CommandError("An incognito run has no trunks; leave out --incognito.")
+    await service.trunks.find(name)
+    await service.servers.reach()
+    conversation, changed = await service.trunks.begin(name)
+    if changed:
+        print(f"kvchat: {changed_words(name, changed)}", file=sys.stderr)
+    return conversation
 
 
 def _tell_fallback(event: ServiceEvent) -> None:
@@ -372,9 +389,9 @@ def _tell_notice(event: ServiceEvent) -> None:
 
 
 def _code(answer: Node) -> str:
-    """The first code block of an answer. Raises ChatError."""
+    """The first code block of an answer. Raises CommandError."""
     if (code := first_code(answer.text)) is None:
-        raise ChatError("The answer has no code block. It is stored; kvchat show has it.")
+        raise CommandError("The answer has no code block. It is stored; kvchat show has it.")
     return code.removesuffix("\n")
 
 

@@ -300,7 +300,7 @@ class _GoneThrough:
     @property
     def json(self) -> dict[str, object]:
         found = asdict(self.report)
-        del found["collection"]
+        del found["collection"], found["is_elsewhere"]
         return {**asdict(self.collection), "files": self.files, **found, "stopped": self.stopped}
 
 

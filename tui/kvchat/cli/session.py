@@ -92,7 +92,8 @@ class Session:
 
         places, settings, incognito = self.places, self.settings, self.args.incognito
         store = Store.open(None if incognito else places.data)
-        snapshots, lanes = (None, None) if incognito else (places.data / "snapshots", places.data / "lanes")
+        snapshots, lanes, trunks = (None, None, None) if incognito else (
+            places.data / "snapshots", places.data / "lanes", places.data / "trunks")
 
         def memories() -> Memories | None:
             from kvchat.memory.memories import open_memories
@@ -105,6 +106,7 @@ class Session:
             return open_library(places, settings, store)
 
         service = ChatService(store, settings, incognito=incognito, strict=strict, snapshots=snapshots, lanes=lanes,
+                              trunks=trunks,
                               memories=memories, library=library, one_server=self._has_one_server())
         return service, store.notices
 

@@ -6,7 +6,7 @@ stands in its module (`backends/dialects`), as values.
 
 from __future__ import annotations
 
-from kvchat.backends.dialect import ServerInfo
+from kvchat.backends.dialect import PRESERVED, ServerInfo
 from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.cause import Statement, said
@@ -101,7 +101,8 @@ def without_date(info: ServerInfo, date_option: bool | None) -> Advised:
 
 def keep_reasoning(info: ServerInfo, when_asked: bool) -> Advised:
     if when_asked:
-        return (said(Advice.PRESERVED, program=_program(info), flag=flags_of(info).keep_reasoning),)
+        return (said(Advice.PRESERVED, option=(info.reasoning_option or PRESERVED)[0],
+                     program=_program(info), flag=flags_of(info).keep_reasoning),)
     return *_template(info, "reasoning"), remedies.keep_reasoning(False)
 
 

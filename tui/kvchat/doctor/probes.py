@@ -219,7 +219,7 @@ class Talk:
 
     async def _sent(self, wires: Sequence[bytes]) -> tuple[Heard, Ended]:
         info = self._backend.info
-        options = {"preserve_reasoning": True} if info.preserves_reasoning else {}
+        options = dict([info.reasoning_option] if info.reasoning_option else ())
         turn = ChatTurn(tuple(wires), self._session, self._model, Parameters(max_tokens=self._size.answer), options,
                         self.slot, system_in_user=self._system_in_user)
         heard = Heard()

@@ -203,7 +203,7 @@ def _reasoning(found: Examination) -> Iterable[Verdict]:
     if info is None or not drops(found):
         return
     asked = found.keeps_reasoning_when_asked
-    can = info.preserves_reasoning if asked is None else asked
+    can = info.reasoning_option is not None if asked is None else asked
     if can:
         yield Verdict(Topic.REASONING, _NOTE, said(Seen.REASONING_UNASKED), advice.keep_reasoning(info, True))
         return

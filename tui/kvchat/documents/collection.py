@@ -190,6 +190,8 @@ class Report:
     skipped: tuple[Skipped, ...] = ()
     trouble: str = ""
     """Why it could not be gone through to the end; empty: it was."""
+    is_elsewhere: bool = False
+    """Whether that is only because another kvchat is at it: it can be tried again."""
 
 
 @dataclass(frozen=True, slots=True)

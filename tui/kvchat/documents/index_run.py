@@ -125,15 +125,15 @@ class Visit:
 
     def report(self) -> Report:
         """Do it all."""
-        trouble = ""
+        trouble: object = ""
         try:
             self._go_through()
         except (IndexBusyError, DocumentError) as error:
-            trouble = str(error)
+            trouble = error
         try:
             self._batch.flush()  # also what waits where it ended early
         except IndexBusyError as error:
-            trouble = str(error)
+            trouble = error
         self._tell(force=True)
         return self.reported(trouble)
 
@@ -151,11 +151,12 @@ class Visit:
         for found, old in todo:
             self._brought_up_to_date(root, found, old)
 
-    def reported(self, trouble: str) -> Report:
-        """What was done so far."""
+    def reported(self, trouble: object) -> Report:
+        """What was done so far; `trouble`: an error or a sentence."""
         return Report(self._collection.name, self._added, self._changed, self._unchanged, self._removed, self._chunks,
                       self._indexed_bytes, time.monotonic() - self._begun,
-                      tuple(sorted(self._skipped, key=lambda one: one.path)), trouble)
+                      tuple(sorted(self._skipped, key=lambda one: one.path)), str(trouble),
+                      isinstance(trouble, IndexBusyError))
 
     def is_kept(self) -> bool:
         """Whether the index has all that was put into it: another kvchat may have made it anew."""
@@ -317,7 +318,7 @@ def index_collection(index: Index, collection: Collection, options: Options, *,
     path = index.path
     with alone(path, collection.name) as hold:
         if not hold:
-            return Report(collection.name, trouble=ELSEWHERE)
+            return Report(collection.name, trouble=ELSEWHERE, is_elsewhere=True)
         for _ in range(2):
             with Readers(READ_S) as readers:
                 visit = Visit(index, collection, options, readers, told, lambda: stopped() or not hold.lasts, anew,
@@ -331,7 +332,7 @@ def index_collection(index: Index, collection: Collection, options: Options, *,
                 if report.trouble or visit.is_kept():
                     return report
             except IndexBusyError as error:
-                return visit.reported(str(error))
+                return visit.reported(error)
         return visit.reported(_REPLACED)
 
 

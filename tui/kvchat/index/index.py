@@ -35,12 +35,13 @@ from typing import Literal, TypeVar
 
 from kvchat.index import content, index_file, ranking, vector_search, vectors
 from kvchat.index.content import Chunk, Name
-from kvchat.index.index_file import BUSY, IndexBusyError, Tables
+from kvchat.index.index_file import IndexBusyError, Tables
 from kvchat.index.scoping import Scope, Within, exactly
 from kvchat.index.tokenizer import content_words
 from kvchat.store.errors import StoreError, StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 
-__all__ = ["BUSY", "Chunk", "Document", "Hit", "Index", "IndexBusyError", "Scope", "exactly"]
+__all__ = ["Chunk", "Document", "Hit", "Index", "IndexBusyError", "Scope", "exactly"]
 
 POOL = 200
 """The best by words, and the nearest by vectors, that are looked at."""
@@ -53,7 +54,6 @@ SOON_S = 2.0
 """After so long one that was in use."""
 PATIENCE_S = 3.0
 """How long what need not be put in at once waits for another kvchat to finish a write."""
-UNUSABLE = "The search index cannot be used; until it can, it is held in memory."
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -103,8 +103,8 @@ class Index:
     def trouble(self) -> str:
         """A sentence where the last call could not use the file; empty: it could."""
         if self._is_busy or self._tables.is_stand_in:
-            return BUSY
-        return UNUSABLE if self._path is not None and self._tables.path is None else ""
+            return StoreProblem.INDEX_BUSY
+        return StoreProblem.INDEX_UNUSABLE if self._path is not None and self._tables.path is None else ""
 
     def search(self, query: str, k: int = 8, *, scope: Scope = "", vector: Sequence[float] | None = None,
                model: str = "", since: float | None = None, until: float | None = None) -> list[Hit]:

@@ -26,8 +26,8 @@ from kvchat.index.vector_search import Held
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file.database import connect, has_fts, identity_of
 from kvchat.store.presence.locks import locked_within, unlock
+from kvchat.text.store_problems import StoreProblem
 
-BUSY = "The search index is in use by another kvchat; try again."
 _CODES = (5, 6)
 """SQLite's BUSY and LOCKED."""
 
@@ -36,7 +36,7 @@ class IndexBusyError(StoreUnavailable):
     """Another program holds the file for longer than the caller waits."""
 
     def __init__(self) -> None:
-        super().__init__(BUSY)
+        super().__init__(StoreProblem.INDEX_BUSY)
 
 
 @contextmanager
@@ -175,9 +175,9 @@ class Tables:
         mark = writer.execute("PRAGMA application_id").fetchone()[0]
         version = writer.execute("PRAGMA user_version").fetchone()[0]
         if tables and mark != _APPLICATION_ID:
-            raise StoreUnavailable(f"{self.path} is not a search index of kvchat. Move it away.")
+            raise StoreUnavailable(StoreProblem.NO_INDEX, path=self.path)
         if version // 2 > VERSION:
-            raise StoreUnavailable(f"{self.path} is the search index of a newer kvchat.")
+            raise StoreUnavailable(StoreProblem.NEWER_INDEX, path=self.path)
         if tables and version != self._version:
             raise _OutdatedError(f"{self.path} is outdated.")
         # What is written stays in the cache until it is committed: readers wait only while a transaction's pages are
@@ -195,7 +195,7 @@ class Tables:
                 writer.execute(f"PRAGMA user_version = {self._version}")
         elif self.path and self.path.stat().st_size < _CHECKED and (
                 answer := writer.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise StoreDamaged(f"{self.path} is damaged ({answer}).")
+            raise StoreDamaged(StoreProblem.INDEX_DAMAGED, path=self.path, error=answer)
 
     @property
     def _version(self) -> int:
@@ -203,7 +203,7 @@ class Tables:
 
     def _still_there(self) -> None:
         if identity_of(self.path) != self._identity:
-            raise StoreUnavailable(f"{self.path} was deleted or replaced.")
+            raise StoreUnavailable(StoreProblem.INDEX_REPLACED, path=self.path)
 
 
 def opened(path: Path | None, *, anew: bool = False) -> Tables:
@@ -234,7 +234,7 @@ def _throw_away(path: Path) -> None:
         try:
             with lock.held(WRITE_MS / 1000):
                 if _is_foreign(path):
-                    raise StoreUnavailable(f"{path} is not a search index of kvchat. Move it away.")
+                    raise StoreUnavailable(StoreProblem.NO_INDEX, path=path)
                 for name in ("", "-journal", "-wal", "-shm"):
                     _beside(path, name).unlink(missing_ok=True)
         finally:
@@ -267,7 +267,7 @@ def _make_private(path: Path) -> None:
     if not path.exists():
         path.touch(0o600)
     if not path.is_file():
-        raise StoreUnavailable(f"{path} is not a file. Move it away.")
+        raise StoreUnavailable(StoreProblem.INDEX_NO_FILE, path=path)
     with contextlib.suppress(OSError):
         path.chmod(0o600)
 

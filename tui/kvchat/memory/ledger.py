@@ -75,6 +75,15 @@ _WANTED = """
     SELECT id, head FROM conversation
     WHERE trashed IS NULL AND memory != 0 AND head IS NOT NULL AND id IN (SELECT value FROM json_each(?))
     ORDER BY updated, seq"""
+_COVER = {
+    EXTRACTIONS: "INSERT INTO covered SELECT id, ?, coalesce(conversation, ?), ? FROM node WHERE id = ?",
+    EPISODES: "INSERT INTO in_episode(node, cell, mark) SELECT id, ?1, ?3 FROM node WHERE id = ?4",
+}
+_MARKED = {
+    EXTRACTIONS: "SELECT node, conversation FROM covered WHERE mark = ?",
+    EPISODES: "SELECT node, coalesce(node.conversation, cell.conversation) FROM in_episode"
+              " JOIN node ON node.id = node LEFT JOIN cell ON cell.id = cell WHERE mark = ?",
+}
 SAMPLE = 20_000
 """Messages that wait of which the conversations are looked up first, where only some conversations are asked for."""
 _ABOVE = """
@@ -163,7 +172,7 @@ class Ledger:
         """Store an extraction, the messages of one branch that it went through and what came of it, all or nothing.
         False, and nothing is stored, if one of them is not pending any more. Raises StaleChange, and ValueError for
         messages that are on no one branch."""
-        nodes, placed = list(dict.fromkeys(nodes)), self._of == EPISODES
+        nodes = list(dict.fromkeys(nodes))
         with self._db.write(durable=True) as connection:
             above = self._above(nodes)
             if not nodes or any(id not in above for id in nodes):
@@ -176,10 +185,7 @@ class Ledger:
                 f"INSERT INTO cell({columns(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
                 [whole_characters(value) if isinstance(value, str) else value for value in values])
             connection.executemany(
-                f"INSERT INTO {self._of}(node, cell, conversation, mark{', place' if placed else ''})"
-                f" SELECT id, ?, coalesce(conversation, ?), ?{', ?' if placed else ''} FROM node WHERE id = ?",
-                [(cell.id, cell.conversation, waiting[id], *((at,) if placed else ()), id)
-                 for at, id in enumerate(nodes)])
+                _COVER[self._of], [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
             put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
         return True
 
@@ -222,8 +228,7 @@ class Ledger:
         conversation or one forked from it, and never stands above or below it; each original has one copy on a path.
         """
         place = {id: number for number, id in enumerate(path)}
-        marked = f"SELECT node, conversation FROM {self._of} WHERE mark = ?"
-        alike = {mark: [row for row in self._db.rows(marked, (mark,)) if row[0] not in place]
+        alike = {mark: [row for row in self._db.rows(_MARKED[self._of], (mark,)) if row[0] not in place]
                  for mark in set(marks.values())}
         originals = [node for rows in alike.values() for node, _ in rows]
         if not originals:

@@ -15,6 +15,7 @@ from enum import StrEnum, auto
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
+from kvchat.prompt.images import images_in, stored_part
 from kvchat.prompt.wire import canonical, whole_characters
 
 DEFAULT_INSTRUCTIONS = "You are a helpful assistant."
@@ -68,6 +69,7 @@ class NoteKind(StrEnum):
     NOT_AGREED_BESIDE = auto()  # url
     NOT_AGREED_APART = auto()  # url
     ON_THE_INTERNET = auto()  # url
+    NO_IMAGES = auto()  # model
     # of a whole answer
     OTHER_MODEL_ANSWERED = auto()  # answered, asked; title: of a program that has one model at a time
     RUNS_ELSEWHERE = auto()  # host
@@ -86,16 +88,19 @@ class Message:
     text: str
     """The person's own words, or the answer exactly as received."""
     blocks: tuple[ContextBlock, ...] = ()
-    """Context in front of a user message."""
+    """Context in front of a user message, or the sources of a trunk in front of a system message."""
     reasoning: str = ""
     """An answer's reasoning exactly as received."""
     reasoning_field: str = "reasoning_content"
     """The field in which the server sent the reasoning; it goes back in the same one."""
 
     def wire(self) -> bytes:
-        """The canonical JSON object of this message: role, content, then reasoning if there is any."""
-        content = rendered(self.blocks, self.text) if self.role is Role.USER else self.text
-        fields = {"role": self.role.value, "content": content}
+        """The canonical JSON object of this message: role, content, then reasoning if there is any. Images make parts
+        of the content, in front of its text, each named and not there itself."""
+        content: object = rendered(self.blocks, self.text)
+        if self.role is Role.USER and (images := images_in(self.blocks)):
+            content = [*map(stored_part, images), *([{"type": "text", "text": content}] if content else [])]
+        fields: dict[str, object] = {"role": self.role.value, "content": content}
         if self.reasoning:
             fields[self.reasoning_field] = self.reasoning
         return canonical(fields)
@@ -104,11 +109,11 @@ class Message:
 _TAG = re.compile(r"\[kv-[0-9a-z]{4}\]\n")
 
 
-def system_message(instructions: str, tag: str = "") -> Message:
+def system_message(instructions: str, tag: str = "", blocks: tuple[ContextBlock, ...] = ()) -> Message:
     """The one system message: the instructions, then the safety policy; stable text only. `tag` makes its first bytes
-    differ from every other conversation's: see `new_tag`."""
+    differ from every other conversation's: see `new_tag`. `blocks`: the sources of a trunk, which stand in front."""
     instructions = whole_characters(instructions).strip() or DEFAULT_INSTRUCTIONS
-    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}")
+    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}", blocks)
 
 
 def new_tag() -> str:

@@ -80,7 +80,8 @@ _RESERVED: Mapping[Reserved, Sequence[str]] = {
         "template", "chat_template", "chat_template_str", "chat_template_kwargs", "template_vars", "prompt_template",
         "instruction_template", "instruction_template_str", "chat_instruct_command", "response_prefix", "mode",
         "character", "greeting", "name1", "name2", "bot_name", "user_name", "user_bio", "reasoning",
-        "reasoning_effort", "think", "thinking", "enable_thinking", "preserve_reasoning", "date_string"),
+        "reasoning_effort", "think", "thinking", "enable_thinking", "preserve_reasoning",
+        "preserve_thinking", "clear_thinking", "drop_thinking", "date_string"),
     # Where a turn is computed, what it may reuse there, and whether the state of it stays. Logits of the prompt are
     # among them: to give them, a server computes all of the prompt again.
     Reserved.CACHE: (
@@ -117,7 +118,10 @@ def system_in_user(wires: Sequence[bytes]) -> tuple[bytes, ...]:
     first, second = json.loads(wires[0]), json.loads(wires[1])
     if first.get("role") != "system" or second.get("role") != "user":
         return tuple(wires)
-    second["content"] = f"{first['content']}\n\n{second['content']}"
+    if isinstance(second["content"], list):
+        second["content"].insert(0, {"type": "text", "text": f"{first['content']}\n\n"})
+    else:
+        second["content"] = f"{first['content']}\n\n{second['content']}"
     return (canonical(second), *wires[2:])
 
 

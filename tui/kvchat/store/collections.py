@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import StoreError
 from kvchat.store.file.database import Database
+from kvchat.text.store_problems import StoreProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Collections:
     def put(self, name: str, root: str, created: float) -> None:
         """Keep a collection. One of this name gets this root; if that is another, it has not been gone through."""
         if whole_characters(root) != root:
-            raise StoreError(f"{whole_characters(root)} cannot be indexed: its name is not valid text. Rename it.")
+            raise StoreError(StoreProblem.BAD_NAME, path=whole_characters(root))
         with self._db.write(durable=True) as connection:
             connection.execute(
                 "INSERT INTO collection(name, root, created) VALUES (?, ?, ?) ON CONFLICT(name) DO UPDATE SET"

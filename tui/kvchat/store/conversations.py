@@ -33,6 +33,7 @@ from kvchat.store.rows import (
     tags_of,
     to_json,
 )
+from kvchat.text.store_problems import StoreProblem
 
 Change = Callable[[Conversation], Conversation]
 """What an act makes of a conversation's row as it is when the act is stored."""
@@ -73,8 +74,8 @@ ROOTS = 100
 """System messages that are remembered: more conversations are hardly begun and left empty by one kvchat."""
 
 
-def _unknown(id: str) -> str:
-    return f'No conversation "{one_line(id, 40)}". IDs look like 4097b73d (kvchat list).'
+def _unknown(id: str) -> UnknownConversation:
+    return UnknownConversation(StoreProblem.UNKNOWN, id=one_line(id, 40))
 
 
 class Conversations:
@@ -97,6 +98,15 @@ class Conversations:
         return [(str(name), int(number)) for name, number in self._db.rows(
             "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
             " GROUP BY server ORDER BY max(updated) DESC")]
+
+    def branch_turns(self, id: str) -> int:
+        """The questions on the branch that a conversation has in use."""
+        return int(self._db.rows(
+            "WITH RECURSIVE up(id, parent, role) AS ("
+            "SELECT node.id, node.parent, node.role FROM node JOIN conversation ON node.id = conversation.head"
+            " WHERE conversation.id = ? UNION ALL "
+            "SELECT node.id, node.parent, node.role FROM node JOIN up ON node.id = up.parent)"
+            " SELECT count(*) FROM up WHERE role = 'user'", (id,))[0][0])
 
     def tags(self) -> list[tuple[str, int]]:
         """The tags that conversations have, with how many, by name."""
@@ -125,13 +135,13 @@ class Conversations:
 
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
-            raise UnknownConversation(_unknown(id))
+            raise _unknown(id)
         found = self._db.rows(f"{_LIST} WHERE id >= ? AND id < ? LIMIT 2", (id, id + "g"))
         if len(found) == 1:
             return found[0]  # type: ignore[no-any-return]
         if found:
-            raise UnknownConversation(f'Several conversations begin with "{id}". Give more digits of the id.')
-        raise UnknownConversation(_unknown(id))
+            raise UnknownConversation(StoreProblem.AMBIGUOUS, id=id)
+        raise _unknown(id)
 
     def create(self, conversation: Conversation, system: Node) -> Conversation:
         """Store a new conversation above `system`, or above the system message that has the same bytes already.
@@ -183,7 +193,7 @@ class Conversations:
         if row is not None:
             return row
         if known.turns:
-            raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
+            raise ConversationDeleted(StoreProblem.DELETED)
         self.keep_root(connection, known.head)
         put(connection, known)
         return known
@@ -227,7 +237,7 @@ class Conversations:
         with self._db.reading(), many_values():
             known = self._db.row("SELECT head FROM conversation WHERE id = ?", (id,))
             if known is None:
-                raise UnknownConversation(_unknown(id))
+                raise _unknown(id)
             own = self._db.rows(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE conversation = ? ORDER BY seq", (id,))
             here = {row[0] for row in own}
             above = {row[1] for row in own if row[1] is not None} | ({known[0]} - {None})
@@ -263,7 +273,10 @@ class Conversations:
     def _purge(self, condition: str, value: object) -> None:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
+        from kvchat.store.images import forget, held
+
         with self._db.write(durable=True) as connection:
+            images = held(connection)
             for table in ("draft", "queued"):
                 connection.execute(
                     f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
@@ -273,6 +286,7 @@ class Conversations:
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
             collect(connection, self._db.fts)
+            forget(connection, images)
 
 
 def put(connection: sqlite3.Connection, conversation: Conversation) -> None:

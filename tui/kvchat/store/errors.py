@@ -1,4 +1,4 @@
-"""What can go wrong in the store, each told in one sentence: what, where, and what to do.
+"""What can go wrong in the store: a kind of problem and its arguments, which `text.store_problems` has in words.
 
 The rule: nothing but these leaves the package; a caller never sees an error of SQLite or of the file system.
 """
@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kvchat.text.problem import ProblemError
+from kvchat.text.store_problems import StoreProblem
+
 _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
+_UNAVAILABLE = {
+    _BUSY: StoreProblem.LOCKED, _LOCKED: StoreProblem.LOCKED, _FULL: StoreProblem.DISK_FULL,
+    _READONLY: StoreProblem.READ_ONLY, _IOERR: StoreProblem.FAILING, _CANTOPEN: StoreProblem.FAILING,
+}
 
 
-class StoreError(Exception):
+class StoreError(ProblemError):
     """A failure of the store."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
 
 
 class UnknownConversation(StoreError):  # noqa: N818
@@ -27,10 +30,6 @@ class UnknownConversation(StoreError):  # noqa: N818
 
 class UnknownImport(StoreError):  # noqa: N818
     """There is no import with this id that could be taken back."""
-
-    def __init__(self, id: str) -> None:
-        super().__init__(f"There is no import {id[:40]} that could be undone." if id else
-                         "There is no import that could be undone.")
 
 
 class Conflict(StoreError):  # noqa: N818
@@ -71,29 +70,17 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def failure(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
-    """The store's own error for `error`, in a sentence that names the file."""
+    """The store's own error for `error`, which names the file."""
     where = str(path) if path else "the conversations held in memory"
     if isinstance(error, OSError):
-        reason = error.strerror or type(error).__name__
-        return StoreUnavailable(f"{error.filename or where} cannot be used: {reason}. Check its permissions and the "
-                                "free space of its disk.")
-    code = result_code(error)
+        return StoreUnavailable(StoreProblem.UNUSABLE, where=error.filename or where,
+                                reason=error.strerror or type(error).__name__)
     if is_damage(error):
-        return StoreDamaged(f"{where} is damaged ({error}). Start kvchat again: the file is moved aside and every "
-                            "message that can be read is saved.")
-    if code in (_BUSY, _LOCKED):
-        return StoreUnavailable(f"{where} is locked by another program. Close that program, or wait until it is done.")
-    if code == _FULL:
-        return StoreUnavailable(f"There is no room for {where}: its disk is full. Free some space, then try again.")
-    if code == _READONLY:
-        return StoreUnavailable(f"{where} is read-only. Give yourself write permission on the file and its folder.")
-    if code in (_IOERR, _CANTOPEN):
-        return StoreUnavailable(f"{where} cannot be read or written ({error}). Check its disk, its folder's "
-                                "permissions and the free space.")
-    if isinstance(error, sqlite3.IntegrityError):
-        return StoreError(f"The conversation is no longer whole in {where} ({error}): another kvchat may have "
-                          "emptied the trash. Open the conversation again.")
-    return StoreError(f"{where} refused an operation ({error}).")
+        return StoreDamaged(StoreProblem.DAMAGED, where=where, error=error)
+    if (problem := _UNAVAILABLE.get(result_code(error))) is not None:
+        return StoreUnavailable(problem, where=where, error=error)
+    broken = isinstance(error, sqlite3.IntegrityError)
+    return StoreError(StoreProblem.NOT_WHOLE if broken else StoreProblem.REFUSED, where=where, error=error)
 
 
 @contextmanager

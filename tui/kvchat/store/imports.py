@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
@@ -20,6 +21,10 @@ from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
+from kvchat.text.store_problems import StoreProblem
+
+if TYPE_CHECKING:
+    from kvchat.store.images import Image
 
 KEY = "store.import "
 """In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
@@ -49,6 +54,8 @@ class Arrival:
     marks: Mapping[str, bytes] = field(default_factory=dict)
     """The messages that count as gone through for memories, each with its mark."""
     draft: str = ""
+    images: tuple[Image, ...] = ()
+    """Those of its messages that are not stored yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,11 @@ class Imports:
 
     def take_in(self, batch: Batch, part: int, arrivals: Sequence[Arrival]) -> None:
         """Store conversations, all or none, as one part of an import."""
+        from kvchat.store import images
+
         with self._db.write(durable=True) as connection:
             made, grown = list[str](), dict[str, list[str | None]]()
+            images.put(connection, [image for one in arrivals for image in one.images], batch.at)
             for one in arrivals:
                 id, row = one.conversation.id, self._conversations.exact(one.conversation.id)
                 nodes, moved = self._store(connection, one)
@@ -157,7 +167,7 @@ class Imports:
         with self._db.write(durable=True) as connection:
             batch = next((one for one in self.all() if one.undone is None and (not id or one.id.startswith(id))), None)
             if batch is None:
-                raise UnknownImport(id)
+                raise UnknownImport(StoreProblem.NO_IMPORT if id else StoreProblem.NO_IMPORTS, id=id[:40])
             parts = connection.execute("SELECT key, value FROM setting WHERE key GLOB ? ORDER BY key DESC",
                                        (f"{KEY}{batch.id} *",)).fetchall()
             trashed = kept = back = 0

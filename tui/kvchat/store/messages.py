@@ -22,6 +22,7 @@ from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
+from kvchat.text.store_problems import StoreProblem
 
 _ADD = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
@@ -69,13 +70,13 @@ class Messages:
         """Raise what stands against adding the nodes. `end`: where the branch must still end that they were made from.
         """
         if row.trashed is not None:
-            raise ConversationDeleted("This conversation is in the trash, so nothing was sent.")
+            raise ConversationDeleted(StoreProblem.IN_TRASH)
         first = nodes[0]
         parent = connection.execute("SELECT state, digest FROM node WHERE id = ?", (first.parent,)).fetchone()
         if parent is not None and (parent[0] == State.STREAMING or chained(parent[1], first.wire) != first.digest):
-            raise HeadMoved("The reply that this was to follow has not ended, or ended otherwise than it was known.")
+            raise HeadMoved(StoreProblem.REPLY_DIFFERS)
         if end is not None and tips.stands_above(connection, end, row.head):
-            raise HeadMoved("Another kvchat has gone on from here.")
+            raise HeadMoved(StoreProblem.GONE_ON)
 
     def _insert(self, connection: sqlite3.Connection, node: Node, conversation: str | None) -> bool:
         owner = self._db.owner if node.state is State.STREAMING else None

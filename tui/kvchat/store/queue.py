@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import NotQueued
 from kvchat.store.file.database import Database
+from kvchat.text.store_problems import StoreProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class Queue:
         rows = self._db.rows("SELECT id, conversation, text, more, created, place FROM queued WHERE conversation = ?"
                              " ORDER BY place, seq", (conversation,))
         return [QueuedRow(*row) for row in rows]
+
+    def conversations(self) -> list[str]:
+        """The ids of those in which something waits."""
+        return [row[0] for row in self._db.rows("SELECT DISTINCT conversation FROM queued")]
 
     def put(self, row: QueuedRow) -> None:
         """One more message, at its place. One that is stored already stays as it is."""
@@ -75,4 +80,4 @@ class Queue:
 def take(connection: sqlite3.Connection, id: str) -> None:
     """Inside the transaction that stores a message as a question: take it out of the queue. Raises NotQueued."""
     if not connection.execute("DELETE FROM queued WHERE id = ?", (id,)).rowcount:
-        raise NotQueued("This message is not in the queue any more: another window sent it, or took it out.")
+        raise NotQueued(StoreProblem.NOT_QUEUED)

@@ -240,7 +240,7 @@ _ADVICE: dict[str, Callable[[Statement], str]] = {
         f"Start {s['program']} with {s['flag']}, a copy of the template {_COPIES.get(str(s['which']), '')}"
         f"{f'; {more}' if (more := s['more']) else ''}."),
     "preserved": lambda s: (
-        f"kvchat asks for it in new conversations (preserve_reasoning){_program(s, '; for other programs start')}."),
+        f"kvchat asks for it in new conversations ({s['option']}){_program(s, '; for other programs start')}."),
     "first_question": lambda s: "Let the system message go in the first question.",
     "unpinned": lambda s: _program(s, "If a program pins (id_slot), start", "."),
     "keep_alive": lambda s: f"Or set server.keep_alive to \"{s['value']}\".",

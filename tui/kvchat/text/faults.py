@@ -24,6 +24,7 @@ class Fault(StrEnum):
     # no answer
     NOT_CONNECTED = auto()
     NO_ANSWER = auto()
+    NO_PROFILE = auto()  # name
     NO_SERVER = auto()  # asked, unusable: where it was looked, embedded: whether there is an engine
     BAD_CERTIFICATE = auto()
     CERTIFICATE_FILE = auto()
@@ -60,6 +61,7 @@ class Fault(StrEnum):
     WINDOW_FULL = auto()  # with_figures: whether the server told the prompt's and the window's tokens
     OWN_WINDOW_FULL = auto()  # prompt, window: tokens, None: not known
     NOT_AS_JSON = auto()
+    IMAGE_GONE = auto()
     PAID_FOR = auto()
     NO_SUCH_MODEL = auto()  # model, models
     ENDLESS = auto()
@@ -107,6 +109,41 @@ class Fault(StrEnum):
     ENDING = auto()
 
 
+class Unread(StrEnum):
+    """What a server sent that cannot be read: the end of "The server at ... sent ..." (`Fault.PROTOCOL`)."""
+
+    NO_JSON = "something that is not JSON"
+    NO_HTTP = "something that is not HTTP"
+    WEB_PAGE = "a web page"
+    OTHER = "something else"
+    NO_OBJECT = "{what} that is not an object"
+    NO_LIST = "{what} that is not a list"
+    NO_TEXT = '"{key}" that is not text'
+    NO_TOKENS = "tokens that are not numbers"
+    TOO_MANY_TOKENS = "a slot with more tokens than any window has"
+    TOO_LARGE = "an answer in which {what} is larger than {mib} MiB"
+    # vectors
+    VECTORS_TOO_LARGE = "more than {mib} MiB of vectors"
+    VECTOR_ERROR = "an error instead of vectors ({said})"
+    VECTORS_MISSING = "{count} vectors for {texts} texts"
+    VECTOR_LENGTHS = "vectors of several lengths"
+    NO_VECTOR = "a vector that is not a list of numbers"
+    VECTOR_INFINITE = "a vector with a number that is too large"
+
+
+class Unreached(StrEnum):
+    """Why no connection was made, where the system has no words for it (`Fault.NOT_CONNECTED`)."""
+
+    SILENT = "no answer to the connection"
+    PROXY = "the proxy refused the connection"
+    REFUSED = "connection refused"
+    NO_ADDRESS = "it has no address"
+    TLS = "the encrypted connection failed: {error}"
+    FAILED = "the connection failed"
+
+
+BUILT_IN = "built-in engine"
+"""Stands for the URL of kvchat's own server, whose address says nothing to the person."""
 _PARAMETERS = "the conversation's parameters and "
 _IN_APP = {
     "address": "(/model)", "model_setting": "(/model)", "key": "(server.api_key_env in the settings)",
@@ -129,7 +166,6 @@ _LOG = "Try again; if it stays so, look at the server's log."
 
 _SENTENCES: dict[Fault, str] = {
     Fault.TOLD: "{sentence}",
-    Fault.NOT_CONNECTED: "No server answers at {url} ({reason}). Start it, or choose another {address}.",
     Fault.NO_ANSWER: "The {server} accepted the connection but did not answer within {seconds:g} s. It may hang; look "
                        "at its log or restart it.",
     Fault.BAD_CERTIFICATE: "The certificate of {url} cannot be trusted ({reason}). If the server has its own "
@@ -157,6 +193,8 @@ _SENTENCES: dict[Fault, str] = {
                            "again.",
     Fault.NO_KEY: "The {server} wants an API key (401). Give it {key}.{keys}",
     Fault.WRONG_KEY: "The {server} refused the API key (401). Give the right one {key}.{keys}",
+    Fault.IMAGE_GONE: "An image of this conversation is no longer in the store, so it cannot be sent again. Edit the "
+                      "message that had it, or start a new conversation.",
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
                          "again.",
     Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",
@@ -244,6 +282,8 @@ def fault_sentence(fault: Fault, arguments: Mapping[str, Value]) -> str:
     chat = _IN_COMMAND if on_command_line.get() else _IN_APP
     words = {"keys": "", **(_EMBEDDINGS if arguments.get("use") else chat), **arguments}
     words["said"] = f": {words['said']}" if words.get("said") else ""
+    if words.get("url") == BUILT_IN:
+        words |= {"server": BUILT_IN, "url": f"the {BUILT_IN}"}
     words.setdefault("server", f"server at {words.get('url')}")
     if refusal := _REFUSALS.get(fault):
         if fault is Fault.TOO_MANY:
@@ -277,6 +317,12 @@ def _room(words: Mapping[str, Value]) -> str:
     return room_sentence(str(words.get("room") or ROOM))
 
 
+def _no_profile(words: Mapping[str, Value]) -> str:
+    way = here("Choose a server (/model)", "Name a server (--base-url)")
+    return (f"There is no profile {words['name']} in the settings, which this conversation uses. {way}, or write the "
+            "profile.")
+
+
 def _no_server(words: Mapping[str, Value]) -> str:
     asked = f" (asked: {words['asked']})" if words.get("asked") else ""
     if words.get("unusable"):
@@ -286,6 +332,12 @@ def _no_server(words: Mapping[str, Value]) -> str:
     choose = here("choose one, or" if words["embedded"] else "choose one (/model), or", "name one (--base-url), or")
     end = here(" (/model)", "") if words["embedded"] else ""
     return f"No model server answers on this machine{asked}. Start one, {choose} {engine}{end}."
+
+
+def _not_connected(words: Mapping[str, Value]) -> str:
+    if words["server"] == BUILT_IN:
+        return f"The {BUILT_IN} does not answer ({words['reason']}). {here('Choose it again (/model)', 'Try again')}."
+    return f"No server answers at {words['url']} ({words['reason']}). Start it, or choose another {words['address']}."
 
 
 def _roles(words: Mapping[str, Value]) -> str:
@@ -300,7 +352,7 @@ def _too_long(words: Mapping[str, Value]) -> str:
 
 
 def _window_full(words: Mapping[str, Value]) -> str:
-    full = stopped(f"The window of the server at {words['url']} is full: {words['words']}")
+    full = stopped(f"The window of the {words['server']} is full: {words['words']}")
     return f"{full} {room_sentence('lower max_tokens') if words['with_figures'] else _room(words)}"
 
 
@@ -312,7 +364,9 @@ def _own_window_full(words: Mapping[str, Value]) -> str:
 
 
 _SPECIAL: dict[Fault, Callable[[Mapping[str, Value]], str]] = {
+    Fault.NO_PROFILE: _no_profile,
     Fault.NO_SERVER: _no_server,
+    Fault.NOT_CONNECTED: _not_connected,
     Fault.ROLES: _roles,
     Fault.TOO_LONG: _too_long,
     Fault.WINDOW_FULL: _window_full,

@@ -302,8 +302,8 @@ _REMEDIES: dict[str, Callable[[Statement], str]] = {
     Remedy.LARGER_WINDOW: _larger_window,
     Remedy.NO_SHIFT: lambda s: f"Compact the conversation, and start the server with {s['flag']}.",
     Remedy.KEEP_REASONING: lambda s: (
-        "Turn on preserve_reasoning in the conversation's template options." if s["known"] else
-        "Turn on preserve_reasoning in the template options, where the template knows it."),
+        f"Turn {'off' if s['on'] is False else 'on'} {s['option'] or 'preserve_reasoning'} in the template options"
+        f"{' of the conversation' if s['known'] else ', where the template knows it'}."),
     Remedy.WARM_UP_REASONING: lambda s: (
         "This template has no switch for it; the setting cache.warm_up reads the answer again ahead of time."),
     Remedy.THINKING_ON: lambda s: (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,3 +41,34 @@ def server_facts(model: str, window: int | None, slots: int | None, speed: Speed
 def fallback_words(off: str, used: str) -> str:
     """That a conversation begins elsewhere: `192.168.1.5:8080 is off · using the built-in engine`."""
     return f"{place_words(off)} is off · using {place_words(used)}"
+
+
+class Reaching(StrEnum):
+    """What is done to reach a server. `name`: of the model's file, `server`: as `place_words` has it."""
+
+    LOOKING = "Looking for a model server on this machine …"
+    CONNECTING = "Connecting to {url} …"
+    LOADING = "{url} is loading its model ({seconds:.0f} s) …"
+    STARTING = "Starting the built-in engine with {name} …"
+    OFF = "{server} is off, looking for another server …"
+
+
+def unusable_words(title: str, url: str, *, locked: bool) -> str:
+    """Of a server that was found and cannot be talked to; `locked`: it wants a key."""
+    why = "needs a key (api_key_env in the settings)" if locked else "does not say what it is"
+    return f"{title or 'a server'} at {url} {why}"
+
+
+_HOSTS = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
+          "cloud": "a server on the internet"}
+
+
+def leaving_lines(base_url: str, goes_to: str, host_class: str, *, begun_nearer: bool) -> list[str]:
+    """What is to be known before a conversation leaves this machine. `goes_to`: where the server `base_url` sends it,
+    itself for most; `begun_nearer`: another server has answered in it before."""
+    lines = [f"{goes_to} is {_HOSTS[host_class]}." if goes_to == base_url else
+             f"{base_url} passes your messages on to {goes_to}.",
+             "Every message of this conversation, with its context, leaves this machine."]
+    if begun_nearer:
+        lines.append("That includes what was said on the server before.")
+    return lines

@@ -33,7 +33,7 @@ def facts(conversation: Conversation) -> tuple[object, ...]:
     they never change, and by the time of the last."""
     given = tuple(sorted((name, repr(value)) for name, value in conversation.parameters.given().items()))
     return (conversation.head, conversation.updated, conversation.title, conversation.created, conversation.model,
-            given)
+            conversation.tags, given)
 
 
 def state_of(conversation: Conversation) -> str:

@@ -68,6 +68,9 @@ ACTIONS: tuple[Action, ...] = (
            footer="new", method="conversations.new"),
     Action("persona", "", "New with persona", "Begin a new conversation with a persona: its system prompt, model and "
            "parameters.", "Conversations", "persona", "NAME", method="conversations.new_with_persona"),
+    Action("trunk", "", "New with trunk", "Begin a new conversation with a trunk: files that are prefilled once for "
+           "many conversations. add NAME PATH makes one.", "Conversations", "trunk", "NAME",
+           method="conversations.new_with_trunk"),
     Action("next", "ctrl+pagedown,alt+down,f9", "Next conversation", "Open the next conversation of the list.",
            "Conversations", "next", method="conversations.next"),
     Action("previous", "ctrl+pageup,alt+up,f8", "Previous conversation", "Open the conversation above in the list.",

@@ -23,6 +23,7 @@ from kvchat.backends.answer import progress_of
 from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
 from kvchat.backends.dialect import (
     MOST_TOKENS,
+    PRESERVED,
     BackendError,
     ChatTurn,
     Emit,
@@ -33,6 +34,8 @@ from kvchat.backends.dialect import (
     ServerState,
     SlotCount,
     SlotFile,
+    Trouble,
+    failure,
 )
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import (
@@ -43,6 +46,7 @@ from kvchat.backends.payload import (
     as_object,
     count_at,
     figures_at,
+    flag_at,
     is_object,
     list_at,
     models_in,
@@ -52,7 +56,7 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
-from kvchat.backends.stream import MIB, Decoder, StreamDone, TooLargeError
+from kvchat.backends.stream import MIB, Decoder, StreamDone
 from kvchat.backends.tokens import PieceTokens
 from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
@@ -61,6 +65,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.text.faults import Fault, Unread
 
 # -- the answer to saving or restoring a slot -------------------------------------------------------------------------
 
@@ -111,7 +116,7 @@ def specials_of(props: Mapping[str, object]) -> tuple[str, ...]:
 def _ids(values: Sequence[object]) -> list[int]:
     ids = [value for value in values if isinstance(value, int) and 0 <= value < 2**31 and value is not True]
     if len(ids) != len(values):
-        raise PayloadError("tokens that are not numbers")
+        raise PayloadError(Unread.NO_TOKENS)
     return ids
 
 
@@ -294,7 +299,7 @@ class LlamaCppBackend(HttpBackend):
         try:
             return await asyncio.to_thread(of, values) if len(values) > MANY else of(values)
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
 
     async def server_state(self) -> ServerState:
         _, found = await self.get_json("/props")
@@ -310,11 +315,11 @@ class LlamaCppBackend(HttpBackend):
     async def slot_counts(self) -> list[SlotCount]:
         _, found = await self.get_json("/slots")
         if not isinstance(found, list):
-            raise errors.protocol(self.url, "slots that are not a list")
+            raise errors.protocol(self.url, Unread.NO_LIST.format(what="slots"))
         counts = [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
                             slot.get("is_processing") is True) for slot in found if is_object(slot)]
         if any(count.tokens > MOST_TOKENS for count in counts):
-            raise errors.protocol(self.url, "a slot with more tokens than any window has")
+            raise errors.protocol(self.url, Unread.TOO_MANY_TOKENS)
         return counts
 
     async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
@@ -348,8 +353,8 @@ class LlamaCppBackend(HttpBackend):
                             progressed(progress)
                         if part.get("stop") is True:
                             final = part
-            except (PayloadError, TooLargeError) as error:
-                raise errors.protocol(self.url, str(error)) from None
+            except PayloadError as error:
+                raise errors.protocol(self.url, error) from None
         cached = count_at(figures_at(final, "timings"), "cache_n")
         if cached is None and last is not None:
             cached = last.cached
@@ -359,7 +364,9 @@ class LlamaCppBackend(HttpBackend):
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """As of `PrefillAccess`, for a server that cannot be followed: what every prompt begins with that goes on with
-        a question is read, and nothing is answered."""
+        a question is read, and nothing is answered. Not with images, whose tokens only a chat request gives."""
+        if turn.has_images:
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence="A prompt with images cannot be prefilled ahead here.")
         asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
                  for question in QUESTIONS]
         one, other = [await self.tokens_of(text) for text in asked]
@@ -379,13 +386,13 @@ class LlamaCppBackend(HttpBackend):
         try:
             return await asyncio.to_thread(read) if len(answer) > LARGE else read()
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
 
     def _checked(self, read: Callable[[], T]) -> T:
         try:
             return read()
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
 
 
 def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) -> ServerInfo:
@@ -401,8 +408,10 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
         build=whole_characters(text_at(props, "build_info") or ""),
         takes_local_extras=True,
-        preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
+        reasoning_option=PRESERVED if object_at(props, "chat_template_caps").get(
+            "supports_preserve_reasoning") is True else None,
         figures=Figures.BEFORE,
+        sees=flag_at(figures_at(props, "modalities"), "vision"),
     )
 
 

@@ -97,7 +97,7 @@ class LlamaSwapBackend(HttpBackend):
         listed = Models(tuple(replace(model, loaded=_is_loaded(model, running)) for model in models_in(listing).all))
         chosen = next((model for model in listed.all if model.id == self._info.model), None) or listed.chosen
         info = replace(self._info, model="", listing=listed.all, context_size=None, slots=None, build="",
-                       preserves_reasoning=False, takes_local_extras=True, figures=Figures.AFTER)
+                       reasoning_option=None, takes_local_extras=True, figures=Figures.AFTER)
         self._upstream = None
         if chosen is None:
             return info
@@ -163,7 +163,7 @@ class LlamaSwapBackend(HttpBackend):
         try:
             is_ready = _is_ready(await self._running(), model)
         except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
+            raise errors.protocol(self.url, error) from None
         if not is_ready:
             raise failure(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
         if self._known is False:

@@ -16,8 +16,10 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble, failure
 from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.local_template import template_here
 from kvchat.backends.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
 from kvchat.backends.stream import Decoder
+from kvchat.backends.template import facts_of_text, reasoning_option_in
 from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
@@ -56,11 +58,14 @@ class MlxLmBackend(OneTokenWarmUp):
             # It does not say which one it was started with, and a list of those it found need not hold that one.
             models = (Model(DEFAULT_MODEL, about="the model it was started with"), *models)
         self._started_with = next(model.id for model in models if model.id == DEFAULT_MODEL or _is_path(model.id))
+        template = await template_here(self._info, self._started_with)
         return replace(
             self._info,
             model=self._started_with,
             listing=models,
             takes_local_extras=True,
+            reasoning_option=reasoning_option_in(template),
+            template=facts_of_text(template),
             figures=Figures.AFTER,
             unknown=("context size", "slots"),
         )

@@ -7,20 +7,34 @@ sent: another salt is another cache.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
+from kvchat.backends.dialect import (
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    Reported,
+    ServerInfo,
+    StreamEvent,
+    TemplateFacts,
+    TemplateOption,
+)
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.backends.payload import Responses, name_at, owners
+from kvchat.backends.payload import PayloadError, Responses, as_object, list_at, name_at, owners, parsed
+from kvchat.backends.template import Said, reasoning_kept
 from kvchat.cache.causes.remedies import Change, Flags
-from kvchat.prompt.wire import whole_characters
+from kvchat.prompt.wire import canonical, whole_characters
 
-VERSION_PATH, METRICS_PATH = "/version", "/metrics"
+VERSION_PATH, METRICS_PATH, TOKENIZE_PATH = "/version", "/metrics", "/tokenize"
 OWNER = "vllm"
-METRICS_S = 2.0
+JSON = {"content-type": "application/json"}
+METRICS_S = TOKENIZE_S = 2.0
+THOUGHT_FIELD = "reasoning"
+"""Of a message; it renamed `reasoning_content`."""
 
 
 class VllmBackend(OneTokenWarmUp):
@@ -48,6 +62,7 @@ class VllmBackend(OneTokenWarmUp):
         self._lacks_details, self._has_counters = False, True
         models = await self.listed()
         chosen = models.chosen
+        drops, option = await self._reasoning(chosen.id if chosen else "")
         return replace(
             self._info,
             model=chosen.id if chosen else "",
@@ -55,9 +70,26 @@ class VllmBackend(OneTokenWarmUp):
             context_size=chosen.context_size if chosen else None,
             build=whole_characters(name_at(await self.told_at(VERSION_PATH), "version")),
             takes_local_extras=True,
+            reasoning_option=option,
+            template=TemplateFacts(drops_reasoning=drops),
             figures=Figures.AFTER,
             unknown=("slots", "prompt progress"),
         )
+
+    async def _reasoning(self, model: str) -> tuple[bool | None, TemplateOption | None]:
+        """What becomes of earlier reasoning in a prompt, as its tokenizer shows (`TokenizeChatRequest`); its route may
+        be missing behind a proxy, and older versions take no options."""
+        async def prompt(messages: Sequence[Said], options: Mapping[str, object]) -> Sequence[object]:
+            body = canonical({"model": model, "messages": list(messages), "chat_template_kwargs": options})
+            head, answer = await self.ask("POST", TOKENIZE_PATH, TOKENIZE_S, headers=JSON, body=body)
+            if head.status != 200:
+                raise self._error(head, answer.decode("utf-8", "replace"))
+            return list_at(as_object(parsed(answer.decode("utf-8", "replace")), "tokens"), "tokens")
+
+        try:
+            return await reasoning_kept(prompt, THOUGHT_FIELD)
+        except (BackendError, PayloadError):
+            return None, None
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         """With the usage on every part of the answer, so that a stopped one has its size too."""

@@ -1,8 +1,9 @@
 """The engine's own process: llama.cpp's server on a free loopback port, for as long as its parent lives.
 
-Run as `python -m kvchat.backends.engine.child`. It reads one line of JSON options from stdin, answers one line
-of JSON on stdout (`{"port": N}` or `{"error": "one sentence"}`), logs to stderr, and ends when stdin does. The
-rule: it needs nothing but the standard library and xllamacpp, and the API key reaches it by stdin only.
+Run as `python -m kvchat.backends.engine.child`. It reads one line of JSON options from stdin, answers one line of JSON
+on stdout (`{"port": N}`, or what failed: the name of an `EngineProblem` as `problem`, the library's words as `error`),
+logs to stderr, and ends when stdin does. The rule: it needs nothing but the standard library and xllamacpp, and the API
+key reaches it by stdin only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from contextlib import suppress
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
-NOT_INSTALLED = "The embedded engine is not installed. Install it with: pip install 'kvchat[embedded]'"
 LOOPBACK = "127.0.0.1"
 BACKGROUND = 5
 """How much an engine for vectors stands back behind one that answers."""
@@ -72,13 +72,9 @@ def parameters(engine: Any, options: Mapping[str, Any]) -> Any:
 
 
 def started(options: Mapping[str, Any]) -> Any:
-    """The server, listening; it stops when this object is collected. Raises RuntimeError with one sentence."""
-    try:
-        import xllamacpp
-    except ModuleNotFoundError:
-        raise RuntimeError(NOT_INSTALLED) from None
-    except ImportError as error:
-        raise RuntimeError(f"The embedded engine cannot be loaded here: {error}") from None
+    """The server, listening; it stops when this object is collected. Raises what the library raises."""
+    import xllamacpp
+
     if options["pooling"] is not None and hasattr(os, "nice"):
         os.nice(BACKGROUND)
     return xllamacpp.Server(parameters(xllamacpp, options))
@@ -90,6 +86,10 @@ def serve(line: bytes, answer: TextIO) -> None:
     try:
         server = started(json.loads(line))
         found: dict[str, object] = {"port": urlsplit(server.listening_address).port}
+    except ModuleNotFoundError:
+        found = {"problem": "NOT_INSTALLED"}
+    except ImportError as error:
+        found = {"problem": "NOT_LOADABLE", "error": str(error)}
     except Exception as error:
         found = {"error": str(error) or type(error).__name__}
     with suppress(OSError):  # a parent that died meanwhile reads no answer

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvchat.text.engine_problems import EngineProblem
+from kvchat.text.problem import ProblemError
+
 MAGIC = b"GGUF"
 WINDOW = 256 * 1024
 """Bytes read from a file. The facts of a model stand before its vocabulary, which is megabytes long."""
@@ -43,12 +46,8 @@ _STATES = ("ssm", "shortconv", "wkv", "kda")
 _EMBEDDERS = ("bert", "t5encoder", "gemma-embedding")
 
 
-class GgufError(Exception):
-    """A file that is no usable GGUF, told in one sentence."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+class GgufError(ProblemError):
+    """A file that is no usable GGUF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +97,14 @@ class _Reader:
     def __init__(self, data: bytes, size: int, path: Path) -> None:
         self.data, self.size, self.path, self.at = data, size, path, 0
 
-    def damaged(self, why: str) -> GgufError:
-        return GgufError(f"{self.path} is a damaged GGUF file: {why}.")
+    def damaged(self, problem: EngineProblem, **arguments: object) -> GgufError:
+        return GgufError(problem, path=self.path, **arguments)
 
     def skip(self, length: int) -> int:
         """Move on by `length` bytes and return where they began."""
         begin, end = self.at, self.at + length
         if end > self.size:
-            raise self.damaged(f"its header needs byte {end}, the file has {self.size}")
+            raise self.damaged(EngineProblem.SHORT, needed=end, size=self.size)
         if end > len(self.data):
             raise _WindowEndError
         self.at = end
@@ -122,7 +121,7 @@ class _Reader:
     def text(self, limit: int | None = None) -> str:
         length = self.number("Q")
         if limit is not None and length > limit:
-            raise self.damaged(f"a name of {length} bytes")
+            raise self.damaged(EngineProblem.LONG_NAME, length=length)
         begin = self.skip(length)
         return self.data[begin : begin + min(length, 4 * MAX_TEXT)].decode("utf-8", "replace")[:MAX_TEXT]
 
@@ -134,7 +133,7 @@ class _Reader:
             self.array()
             return None
         if kind not in _SCALARS:
-            raise self.damaged(f"an entry of the unknown type {kind}")
+            raise self.damaged(EngineProblem.UNKNOWN_ENTRY, type=kind)
         return self.scalar(_SCALARS[kind])
 
     def array(self) -> None:
@@ -143,31 +142,32 @@ class _Reader:
             self.skip(count * struct.calcsize("<" + _SCALARS[kind]))
         elif kind == _STRING:
             if count * 8 > self.size:
-                raise self.damaged(f"a list of {count} strings in {self.size} bytes")
+                raise self.damaged(EngineProblem.LONG_LIST, count=count, size=self.size)
             if count > MAX_STRINGS:
                 raise _WindowEndError
             for _ in range(count):
                 self.skip(self.number("Q"))
         else:
-            raise self.damaged(f"a list of the unsupported type {kind}")
+            raise self.damaged(EngineProblem.UNKNOWN_LIST, type=kind)
 
 
 def read_header(path: Path) -> GgufHeader:
     """The header of the GGUF at `path`, in a few milliseconds. Raises GgufError."""
     data, size = _first_bytes(path)
     if data[:4] != MAGIC:
-        raise GgufError(f"{path} is not a GGUF model file: {_beginning(data)}, not GGUF.")
+        raise GgufError(EngineProblem.OTHER_FORMAT if data else EngineProblem.EMPTY, path=path,
+                        beginning=repr(data[:8])[1:])
     reader = _Reader(data, size, path)
     reader.at = 4
     try:
         version = reader.number("I")
         if version not in (2, 3):
-            raise GgufError(f"{path} is a GGUF file of a version this engine does not read ({_version(version)}).")
+            raise GgufError(EngineProblem.OTHER_VERSION, path=path, version=_version(version))
         tensors, count = reader.number("Q"), reader.number("Q")
     except _WindowEndError:
-        raise reader.damaged("it ends in its header") from None
+        raise reader.damaged(EngineProblem.CUT_HEADER) from None
     if count > MAX_ENTRIES:
-        raise reader.damaged(f"it claims {count} header entries")
+        raise reader.damaged(EngineProblem.MANY_ENTRIES, count=count)
     values, complete = _entries(reader, count)
     return _header(path, version, tensors, values, complete)
 
@@ -178,21 +178,15 @@ def _first_bytes(path: Path) -> tuple[bytes, int]:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise GgufError(f"{path} is not a file.")
+                raise GgufError(EngineProblem.NO_FILE, path=path)
             return file.read(WINDOW) or b"", info.st_size
     except FileNotFoundError:
-        raise GgufError(f"There is no file {path}.") from None
+        raise GgufError(EngineProblem.GONE, path=path) from None
     except IsADirectoryError:
-        raise GgufError(f"{path} is a folder, not a GGUF model file.") from None
+        raise GgufError(EngineProblem.FOLDER, path=path) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise GgufError(f"{path} cannot be read: {reason}.") from None
-
-
-def _beginning(data: bytes) -> str:
-    if not data:
-        return "it is empty"
-    return f"it begins with {repr(data[:8])[1:]}"
+        raise GgufError(EngineProblem.UNREADABLE, path=path, reason=reason) from None
 
 
 def _version(version: int) -> str:

@@ -1,4 +1,4 @@
-"""The engine's log: its last lines in memory, and the sentence they make when the engine fails.
+"""The engine's log: its last lines in memory, and what they say when the engine fails.
 
 The rule: it is bounded, whatever the engine writes, and it never goes to a disk.
 """
@@ -9,11 +9,15 @@ import re
 import signal
 from collections import deque
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 
-OWN_WORDS = "The embedded engine "
-"""What the child's own sentences begin with: they need no log to be understood."""
+from kvchat.text.engine_problems import EngineProblem, exit_in_words
+from kvchat.text.problem import ProblemError
+
 LINES = 500
+TAIL = 20
+"""Lines that go with an error."""
 LINE_LENGTH = 500
 """Characters kept of a line."""
 
@@ -49,30 +53,24 @@ def _shown(line: bytes) -> str:
     return line[: 4 * LINE_LENGTH].decode("utf-8", "replace").rstrip("\r")[:LINE_LENGTH]
 
 
-def start_failure(model: Path, log: Sequence[str], said: str, code: int | None) -> str:
-    """One sentence about a start that failed: `said` is the child's own word, `code` its exit code, if known."""
-    if said.startswith(OWN_WORDS):
-        return said
-    text = "\n".join(log)
+class EngineError(ProblemError):
+    """The engine could not be started. `log`: the end of its log."""
+
+    def __init__(self, problem: StrEnum, log: Sequence[str] = (), /, **arguments: object) -> None:
+        super().__init__(problem, **arguments)
+        self.log = [*log]
+
+
+def start_failure(model: Path, log: Sequence[str], said: str, code: int | None) -> EngineError:
+    """What went wrong in a start that failed: `said` is the child's own word, `code` its exit code, if known."""
+    text, end = "\n".join(log), log[-TAIL:]
     if found := _ARCHITECTURE.search(text):
-        return (f"The engine does not know the architecture '{found[1]}' of {model}: "
-                "use another model, or a newer engine (pip install -U xllamacpp).")
+        return EngineError(EngineProblem.UNKNOWN_ARCHITECTURE, end, path=model, architecture=found[1])
     if _INCOMPLETE.search(text):
-        return f"{model} is damaged or not completely downloaded: download it again."
+        return EngineError(EngineProblem.INCOMPLETE, end, path=model)
     if _MEMORY.search(text) or _MEMORY.search(said) or code == -signal.SIGKILL:
-        return f"There is not enough memory for {model}: use a smaller model or a smaller context."
+        return EngineError(EngineProblem.NO_MEMORY, end, path=model)
     if code is not None and code < 0:
-        return f"The engine broke down while it loaded {model} ({exit_in_words(code)})."
-    errors = [found[1] for line in log if (found := _ERROR.match(line))]
-    reason = errors[0] if errors else said or "it ended without a word"
-    return f"The engine could not load {model}: {reason.strip().rstrip('.')}."
-
-
-def exit_in_words(code: int) -> str:
-    """An exit code as the person knows it: `exit code 1`, or the signal's name."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
+        return EngineError(EngineProblem.BROKE_DOWN, end, path=model, exit=exit_in_words(code))
+    reason = next((found[1] for line in log if (found := _ERROR.match(line))), said).strip().rstrip(".")
+    return EngineError(EngineProblem.NOT_LOADED if reason else EngineProblem.SILENT, end, path=model, error=reason)

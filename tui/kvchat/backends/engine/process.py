@@ -12,20 +12,20 @@ import json
 import secrets
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kvchat.backends.engine.child import LOOPBACK, NOT_INSTALLED
+from kvchat.backends.engine.child import LOOPBACK
 from kvchat.backends.engine.gguf import GgufError, read_header
-from kvchat.backends.engine.log import LogTail, exit_in_words, start_failure
+from kvchat.backends.engine.log import TAIL, EngineError, LogTail, start_failure
 from kvchat.backends.engine.options import EngineOptions
+from kvchat.text.engine_problems import EngineProblem, ended_words
 
 GRACE = 2.0
 """Seconds a child has to end by itself, and again after it was asked to terminate."""
-TAIL = 20
 
 
 class EngineState(StrEnum):
@@ -36,15 +36,6 @@ class EngineState(StrEnum):
     """It could not be started."""
     EXITED = "exited"
     """It ended by itself after it was ready."""
-
-
-class EngineError(Exception):
-    """The engine could not be started: one sentence, and the end of its log."""
-
-    def __init__(self, sentence: str, log: list[str] | None = None) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
-        self.log = log or []
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +55,12 @@ class Endpoint:
 class EngineExit:
     """An engine that ended by itself."""
 
-    sentence: str
     code: int
     log: list[str]
+
+    @property
+    def sentence(self) -> str:
+        return ended_words(self.code)
 
 
 class _Child:
@@ -158,11 +152,11 @@ class Engine:
     async def _start(self, options: EngineOptions, attempt: object) -> Endpoint:
         began = asyncio.get_running_loop().time()
         if importlib.util.find_spec("xllamacpp") is None:
-            raise EngineError(NOT_INSTALLED)
+            raise EngineError(EngineProblem.NOT_INSTALLED)
         try:
             header = await asyncio.to_thread(read_header, options.model)
         except GgufError as error:
-            raise EngineError(error.sentence) from None
+            raise EngineError(error.problem, **error.arguments) from None
         if options.snapshots:
             private_folder(options.snapshots)
         line = options.for_child(header, api_key := secrets.token_urlsafe(32))
@@ -176,10 +170,10 @@ class Engine:
             raise
         if self._attempt is not attempt:
             await child.end(0)
-            raise EngineError("The engine was stopped while it was starting.")
+            raise EngineError(EngineProblem.STOPPED)
         port = answer.get("port")
         if not isinstance(port, int):
-            raise await self._failure(child, options.model, str(answer.get("error", "")))
+            raise await self._failure(child, options.model, answer)
         self.state = EngineState.READY
         self._endpoint = Endpoint(
             f"http://{LOOPBACK}:{port}", api_key, child.process.pid,
@@ -193,26 +187,27 @@ class Engine:
         try:
             process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
         except OSError as error:
-            raise EngineError(f"The engine's process cannot be started: {error.strerror}.") from None
+            raise EngineError(EngineProblem.NO_PROCESS, reason=error.strerror) from None
         return _Child(process, self._ended)
 
-    async def _failure(self, child: _Child, model: Path, said: str) -> EngineError:
+    async def _failure(self, child: _Child, model: Path, answer: Mapping[str, object]) -> EngineError:
         """The error of a child that did not get ready, once its log is complete."""
         with suppress(TimeoutError):
             await asyncio.wait_for(child.wait(), GRACE)
         code = child.process.returncode
         await child.end(0)
-        return EngineError(start_failure(model, child.log.last(), said, code), child.log.last(TAIL))
+        said = str(answer.get("error", ""))
+        if (problem := answer.get("problem")) in EngineProblem.__members__:
+            return EngineError(EngineProblem[str(problem)], child.log.last(TAIL), error=said)
+        return start_failure(model, child.log.last(), said, code)
 
     def _ended(self, child: _Child) -> None:
         if child is not self._child or child.stopping or self.state is not EngineState.READY:
             return
         self.state = EngineState.EXITED
         code = child.process.returncode or 0
-        why = "; the machine may have run out of memory" if exit_in_words(code) == "SIGKILL" else ""
-        sentence = f"The engine ended unexpectedly ({exit_in_words(code)}{why})."
         if self._on_exit:
-            self._on_exit(EngineExit(sentence, code, child.log.last(TAIL)))
+            self._on_exit(EngineExit(code, child.log.last(TAIL)))
 
     async def wait(self) -> int | None:
         """The exit code, once the engine has ended; None when none was started."""
@@ -239,4 +234,4 @@ def private_folder(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise EngineError(f"The folder for saved conversations {path} cannot be made: {error.strerror}.") from None
+        raise EngineError(EngineProblem.NO_FOLDER, path=path, reason=error.strerror) from None

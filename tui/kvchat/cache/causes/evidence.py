@@ -152,7 +152,9 @@ class Evidence:
     drops_reasoning: bool | None = None
     """Whether the chat template was seen to leave out earlier reasoning."""
     can_keep_reasoning: bool | None = None
-    """Whether the template has a switch for keeping it (`preserve_reasoning`)."""
+    """Whether the template has an option for keeping it."""
+    reasoning_option: tuple[str, bool] | None = None
+    """That option, and the value that keeps it."""
 
     prediction: Prediction | None = None
     """The simulator's, made before the request was sent."""

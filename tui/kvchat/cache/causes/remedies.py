@@ -131,9 +131,12 @@ def no_shift(flags: Flags, tokens: int | None) -> Statement:
     return said(Remedy.NO_SHIFT, flag=flags.no_shift) if flags.no_shift else larger_window(flags, tokens)
 
 
-def keep_reasoning(can_keep: bool | None) -> Statement:
-    """`can_keep`: whether the template has a switch for it; None: not known."""
-    return said(Remedy.WARM_UP_REASONING) if can_keep is False else said(Remedy.KEEP_REASONING, known=bool(can_keep))
+def keep_reasoning(can_keep: bool | None, option: tuple[str, bool] | None = None) -> Statement:
+    """`can_keep`: whether the template has an option for it, `option` with its value; None: not known."""
+    if can_keep is False:
+        return said(Remedy.WARM_UP_REASONING)
+    name, value = option or ("preserve_reasoning", True)
+    return said(Remedy.KEEP_REASONING, known=bool(can_keep), option=name, on=value)
 
 
 def apart(flags: Flags, shape: Shape | None, shared: bool) -> Statement | None:

@@ -114,7 +114,8 @@ def reasoning(case: Case) -> Suspicion | None:
     if what is not Difference.THOUGHTS and not guessed:
         return None
     if before.reasoning:
-        evidence, remedy = said(Reason.THOUGHTS_DROPPED), remedies.keep_reasoning(e.can_keep_reasoning)
+        evidence = said(Reason.THOUGHTS_DROPPED)
+        remedy = remedies.keep_reasoning(e.can_keep_reasoning, e.reasoning_option)
     else:
         evidence, remedy = said(Reason.EMPTY_THOUGHTS_DROPPED), said(Remedy.THINKING_ON)
     return case.suspect(Cause.REASONING, evidence, remedy, case.parted.where,

@@ -24,6 +24,7 @@ from kvchat.chat.events import DocumentsChanged, IndexingProgressed
 from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.store import StoreError
+from kvchat.text.chat_problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.documents.collection import Collection, Passage, Progress, Report, Status
@@ -82,7 +83,7 @@ class DocumentService:
         """What `work` gives back, done beside the loop, in the order of the calls; `patient`: on a thread of its own,
         because it takes long and no question waits for it. Raises ChatError."""
         if self._open_library is None:
-            raise ChatError("There are no documents in an incognito run.")
+            raise ChatError(ChatProblem.NO_DOCUMENTS)
 
         def do() -> T:
             from kvchat.documents.errors import DocumentError
@@ -90,7 +91,7 @@ class DocumentService:
             try:
                 return work(self._opened_library())
             except (DocumentError, StoreError) as error:
-                raise ChatError(str(error)) from None
+                raise ChatError.of(error) from None
 
         return await (self._caretaker if patient else self._reader).do(do)
 
@@ -100,7 +101,7 @@ class DocumentService:
                 assert self._open_library is not None
                 self._library = self._open_library()
         if self._library is None:
-            raise ChatError("There are no documents in an incognito run.")
+            raise ChatError(ChatProblem.NO_DOCUMENTS)
         return self._library
 
     # -- what there is
@@ -218,7 +219,7 @@ class DocumentService:
             self._reports[name] = Report(name, trouble=str(error))
         except Exception as error:
             log.exception("indexing failed")
-            self._reports[name] = Report(name, trouble=f"It could not be indexed ({type(error).__name__}).")
+            self._reports[name] = Report(name, trouble=ChatProblem.NOT_INDEXED.format(error=type(error).__name__))
         finally:
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)
@@ -233,7 +234,7 @@ class DocumentService:
         collection, options, path = await self.with_library(
             lambda library: (library.get(name), library.options, library.index.path))
         if path is None:
-            raise ChatError("The search index cannot be written; its folder is read-only or full.")
+            raise ChatError(ChatProblem.NO_INDEX_WRITTEN)
         report = await indexed(path, collection, options, told, anew)
         if not report.trouble:
             await self.with_library(lambda library: library.indexed(name))

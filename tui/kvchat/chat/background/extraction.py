@@ -34,6 +34,7 @@ from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.notes import note_sentence
 from kvchat.text.refusals import refusal
 
@@ -143,10 +144,10 @@ class Extraction:
     async def request(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self._memory.is_on(id):
-            raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
+            raise ChatError(ChatProblem.MEMORY_OFF)
         _, pending = await self._waiting(self._conversations.load(id))
         if not pending:
-            raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
+            raise ChatError(ChatProblem.NOTHING_NEW)
         await self._jobs.queued(lambda: self._ground.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
         self._jobs.look_again()
         self._jobs.changed()

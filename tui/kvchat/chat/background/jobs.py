@@ -128,7 +128,7 @@ class Jobs:
         try:
             return await self._keeper.call(work)
         except StoreError as error:
-            raise ChatError(str(error)) from None
+            raise ChatError.of(error) from None
 
     async def retry(self, kind: str, subject: str) -> None:
         """Try a paused job again. Raises ChatError."""

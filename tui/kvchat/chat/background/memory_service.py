@@ -24,6 +24,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
+from kvchat.text.chat_problems import ChatProblem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +91,7 @@ class MemoryService:
     async def with_memories(self, work: Callable[[Memories], T]) -> T:
         """What `work` gives back, done beside the loop, in the order of the calls. Raises ChatError."""
         if self._open_memories is None:
-            raise ChatError("There is no memory in an incognito run.")
+            raise ChatError(ChatProblem.NO_MEMORY)
 
         def do() -> T:
             from kvchat.memory.entry import MemoryTrouble
@@ -98,7 +99,7 @@ class MemoryService:
             try:
                 return work(self._opened_memories())
             except (MemoryTrouble, StoreError) as error:
-                raise ChatError(str(error)) from None
+                raise ChatError.of(error) from None
 
         return await self._remembering.do(do)
 
@@ -107,7 +108,7 @@ class MemoryService:
             assert self._open_memories is not None
             self._memories = self._open_memories()
         if self._memories is None:
-            raise ChatError("There is no memory in an incognito run.")
+            raise ChatError(ChatProblem.NO_MEMORY)
         return self._memories
 
     def look_soon(self) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache.accounting import TurnFigures, misses, totals
 from kvchat.cache.causes.cause import Cause, Finding
-from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
@@ -23,6 +22,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
 from kvchat.store.stats import cache_stats
+from kvchat.text.cache import cache_rules
 
 
 class CacheReports:
@@ -53,7 +53,7 @@ class CacheReports:
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
             plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
-            rules=_rules(cache.simulator.best.shape) if cache else "",
+            rules=cache_rules(cache.simulator.best.shape) if cache else "",
             here=Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
@@ -133,13 +133,3 @@ def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
         new = max(0, end - max(start, cached, new_from)) if new_from is not None else None
         wasted = end - start - kept - new if new is not None else None
         yield MessageCells(node.id, node.role.value, node.text[:200], tokens, kept, new, wasted)
-
-
-def _rules(shape: Shape) -> str:
-    """What is known of the server's cache, in one sentence."""
-    slots = "1 slot" if shape.slots == 1 else f"{shape.slots} slots"
-    parts = [slots + (", one cache for all" if shape.unified else "")]
-    parts.append("no memory for parked states" if shape.ram_bytes == 0 else "parks states in memory")
-    parts.append({Rewind.ANYWHERE: "can go back anywhere", Rewind.WINDOW: "goes back to checkpoints (sliding window)",
-                  Rewind.NOWHERE: "goes back to checkpoints only (recurrent layers)"}[shape.rewind])
-    return "; ".join(parts)

@@ -205,6 +205,19 @@ class Routes(ConversationObserver):
             if engine is not None and held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
                 await engine.lane.in_spare_time(self._save(engine, held))
 
+    def saves_on(self, cache: ServerCache) -> bool:
+        """Whether states can be saved on this server."""
+        engine = self._links.engine
+        return engine is not None and engine.cache is cache and not self._links.snapshots.why_not
+
+    async def save_owned(self, link: Link, cache: ServerCache, owner: str, path: Sequence[Node]) -> None:
+        """Save the slot that holds what was prefilled last for `owner`, as the state of `path` or of its beginning.
+        Runs in the lane."""
+        for slot, state in enumerate(cache.simulator.best.slots):
+            if state is not None and state.owner == owner:
+                digests = _digests(path)
+                await self._save(link, SlotContent(slot, owner, digests[-1], len(state.tokens), digests))
+
     async def _save(self, engine: Link, held: SlotContent) -> None:
         backend = await engine.connector.ready()
         saved = await self._links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,

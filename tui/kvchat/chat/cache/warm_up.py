@@ -115,6 +115,8 @@ class WarmUp(ConversationObserver):
             return
         if not self._servers.consent.agreed_to(backend.info, id):
             return
+        if not self._servers.takes(conversation, backend.info, conversation.path()):
+            return
         if cache is None:
             destination = self._servers.consent.destination(backend.info, id)
             if isinstance(backend, PrefillAccess) and destination.host_class is not HostClass.CLOUD:
@@ -142,7 +144,7 @@ class WarmUp(ConversationObserver):
             return
         chosen = self._routes.plan(cache, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
-            await link.lane.in_spare_time(self._prefill(backend, cache, id, path, prefix, chosen))
+            await link.lane.in_spare_time(self.prefill(backend, cache, id, path, prefix, chosen))
 
     async def _warm_untracked(self, link: Link, backend: PrefillAccess, conversation: OpenConversation) -> None:
         """Have a server read a conversation whose cache cannot be tracked: where it holds it already, that costs a
@@ -187,9 +189,10 @@ class WarmUp(ConversationObserver):
             log.info("the server's cache was not probed: %s", error.sentence)
         await self._tracker.learn(link, cache)
 
-    async def _prefill(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
-                       chosen: Option) -> None:
-        """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
+    async def prefill(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
+                      chosen: Option, *, whole: bool = True) -> None:
+        """The request of a warm-up; it runs in the lane. A cancel ends it; what was read stays in the cache. `whole`:
+        `prefix` is all that `path` renders to. Raises BackendError."""
         await self._routes.prepare(backend, cache, chosen, id, path, prefix)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
@@ -211,7 +214,8 @@ class WarmUp(ConversationObserver):
             read = len(prefix)
             cache.simulator.end(Tokens.unknown(1))
             cache.journal.read_whole(cache.server.base_url)
-            cache.holds(id, tuple(node.digest.hex() for node in path))
+            if whole:
+                cache.holds(id, tuple(node.digest.hex() for node in path))
             if done.cached_tokens is not None:
                 cached = done.cached_tokens
                 cache.simulator.reported(cached)

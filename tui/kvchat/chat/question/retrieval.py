@@ -21,11 +21,12 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.citations import name_of
-from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.prompt.drafts import PASTE, chips_of, label_of
 from kvchat.prompt.message import Node
 from kvchat.store import StoreError
+from kvchat.text.chat_problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kvchat.documents.library import Library
     from kvchat.documents.mentions import Mention, Written
     from kvchat.documents.retrieval_plan import RetrievalPlan
+    from kvchat.store.images import Image
 
 UNKNOWN_WINDOW = 4096
 """Tokens of a window whose size no server has told."""
@@ -41,8 +43,6 @@ SEARCH_S, READ_S = 5.0, 30.0
 """How long a question waits for its passages, and for the files it mentions."""
 LONG = 20_000
 """Characters of a text that is gone through for mentions beside the loop."""
-
-NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class Retrieval:
                 plan, from_outside = await self._plan(conversation, text, mentions, chosen, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("a mention was not followed: %s", error or "it took too long")
-            return RetrievalResult(problems=(NOT_SEARCHED,))
+            return RetrievalResult(problems=(ChatProblem.NOT_SEARCHED,))
         problems = plan.problems
         passages: tuple[Passage, ...] = ()
         if search:
@@ -170,7 +170,7 @@ class Retrieval:
                     passages = await self._passages_for(id, plan, path)
             except (ChatError, StoreError, TimeoutError) as error:
                 log.info("the documents were not searched: %s", error or "it took too long")
-                problems = (*problems, *((NOT_SEARCHED,) if plan.named and plan.scopes else ()))
+                problems = (*problems, *((ChatProblem.NOT_SEARCHED,) if plan.named and plan.scopes else ()))
             else:
                 begun = [name for name in self._documents.indexing
                          if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
@@ -191,7 +191,7 @@ class Retrieval:
         def look(library: Library | None) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
             from kvchat.documents.retrieval_plan import plan_retrieval
 
-            plan = plan_retrieval(library, text, mentions, chosen, most, indexing)
+            plan = plan_retrieval(library, text, mentions, chosen, most, indexing, self._keep)
             plan = replace(plan, files=unsaid(path, plan.files))
             return plan, outside(plan.files, roots, given)
 
@@ -214,7 +214,7 @@ class Retrieval:
             passages = found(library, plan.query, plan.scopes, there, most=settings.passages,
                              tokens=window * settings.budget_percent // 100, named=plan.named, vector=vector)
             if not passages and not library.index.names("docs/", "", 1):
-                raise ChatError("the index cannot be read")
+                raise ChatError(ChatProblem.NOT_SEARCHED)
             return tuple(passages)
 
         return await self._documents.look_up(find)
@@ -232,14 +232,17 @@ class Retrieval:
 
             try:
                 whole = Path(path.strip()).expanduser().absolute()
-                newer = attached(whole, whole.name, most)
-            except (DocumentError, OSError, RuntimeError, ValueError) as error:
-                raise ChatError(str(error)) from None
+                newer = attached(whole, whole.name, most, self._keep)
+            except (DocumentError, OSError, RuntimeError, ValueError, StoreError) as error:
+                raise ChatError.of(error) from None
             if (changed := unsaid(path_there, (newer,))):
                 return changed[0]
-            raise ChatError(f"{newer.source} stands in this conversation already and has not changed since.")
+            raise ChatError(ChatProblem.UNCHANGED, file=newer.source)
 
         return await asyncio.to_thread(capture)
+
+    def _keep(self, image: Image) -> None:
+        self._ground.store.images.put([image])
 
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
@@ -267,7 +270,7 @@ class Retrieval:
             found = await self.retrieve(conversation.id, question.text, path, search=passages is None,
                                         meant=question.meant)
         if found.problems:
-            raise ChatError(found.problems[0])
+            raise ChatError.of(found.problems[0])
         _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
         if passages is None:
             passages = found.picked(question)
@@ -283,7 +286,7 @@ class Retrieval:
         what its text keeps."""
         found = await self.retrieve(conversation.id, question.text, path, meant=question.meant)
         if found.problems:
-            raise ChatError(found.problems[0])
+            raise ChatError.of(found.problems[0])
         _all_agreed(found.outside, question.meant)
         kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
                 for block in _kept(before, question.text)]
@@ -316,8 +319,7 @@ class Retrieval:
             if block.kind == FILE and not has_base(block, there):
                 newer = await self.attach(conversation.id, path_of(block))
                 if not is_same_state(block, newer):
-                    raise ChatError(f"The file that “{name_of(block)}” is about is not in this branch, and "
-                                    "has changed again; attach it anew.")
+                    raise ChatError(ChatProblem.BASE_GONE, file=name_of(block))
                 for label in chips_of(text, [block]):
                     text = text.replace(label, label_of(newer))
                 block = newer
@@ -331,7 +333,7 @@ def _kept(question: Node, text: str) -> list[ContextBlock]:
     labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
     passages = _mentions(question.text) <= _mentions(text)
     return [block for block in question.message.blocks
-            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE) or block in labelled)
+            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE, IMAGE) or block in labelled)
             and (block.kind != PASSAGE or passages)]
 
 
@@ -341,7 +343,7 @@ def _mentions(text: str) -> set[str]:
 
 def _given(conversation: OpenConversation) -> list[ContextBlock]:
     """The files that went with questions of this conversation, on whatever branch."""
-    return [block for node in conversation.tree for block in node.message.blocks if block.kind == FILE]
+    return [block for node in conversation.tree for block in node.message.blocks if block.kind in (FILE, IMAGE)]
 
 
 def _all_agreed(files: Sequence[OutsideFile], meant: Meant) -> None:

@@ -84,9 +84,13 @@ class SpecialTokens:
     async def plain(self, conversation: OpenConversation, blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
         """The blocks without what the conversation's server, where it is connected and may have them, would read as
         special tokens."""
-        connector = self._link(conversation.id).connector
+        return await self.plain_at(self._link(conversation.id), conversation.id, blocks)
+
+    async def plain_at(self, link: Link, id: str, blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+        """As `plain`, for a server; `id`: the conversation that the blocks are for; empty: a new one."""
+        connector = link.connector
         info = connector.info if connector.connection.phase == "ready" else None
-        if info is None or all(block.kind == TIME for block in blocks) or not self._agreed(info, conversation.id):
+        if info is None or all(block.kind == TIME for block in blocks) or not self._agreed(info, id):
             return blocks
         from kvchat.backends.tokens import special_texts
 

@@ -22,6 +22,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Phase, found_here
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import LAST_SERVER, Servers
+from kvchat.text.chat_problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.backends.discovery import Found
@@ -156,10 +157,10 @@ class ServerChooser:
         """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
         agreed to what that costs. Raises ChatError."""
         if self._examining:
-            raise ChatError("The server is being examined already.")
+            raise ChatError(ChatProblem.EXAMINING)
         link = self._servers.link()
         if link.lane.holder:
-            raise ChatError("An answer is running on this server. Ask again when it has ended.")
+            raise ChatError(ChatProblem.ANSWERING)
         self._examining = True
         try:
             return await self._examined(link, progress, agreed)
@@ -189,7 +190,7 @@ class ServerChooser:
         finally:
             link.cache = None  # what the slots hold now was not played
         if found is None:
-            raise ChatError("The examination was ended by a question that went first. Ask again later.")
+            raise ChatError(ChatProblem.EXAMINATION_ENDED)
         return report(found)
 
     async def model_files(self) -> list[ModelFile]:

@@ -27,6 +27,7 @@ from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.text.faults import Fault
+from kvchat.text.servers import Reaching, unusable_words
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
     from kvchat.backends.dialect import ServerOptions
@@ -35,8 +36,8 @@ if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after 
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
 
-UNUSABLE = {"needs a key": "needs a key (api_key_env in the settings)", "answers": "does not say what it is"}
-"""What is said of servers that were found and cannot be talked to."""
+UNUSABLE = frozenset({"needs a key", "answers"})
+"""What is found and cannot be talked to: a server that is locked, and something that does not say what it is."""
 AGAIN_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between two looks at a server that was lost; the last one is repeated."""
 
@@ -64,9 +65,11 @@ class Connector:
     def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None,
                  snapshots: Snapshots | None = None, server: ServerSettings | None = None,
                  model_path: Path | None = None, finds: bool = True,
-                 missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> None:
-        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: why
-        there is nothing to connect to. The embedded engine is started within `engine_turn`, which ends it elsewhere."""
+                 missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+                 images: Callable[[str], bytes | None] = lambda _: None) -> None:
+        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
+        profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
+        which ends it elsewhere. `images`: gives the images that messages name."""
         self._settings = settings
         self.server = server or settings.server
         self._setting = next((f"profiles.{name}" for name, own in settings.profiles.items() if own is server), "server")
@@ -74,6 +77,7 @@ class Connector:
         self._finds = finds
         self._missing = missing
         self._engine_turn = engine_turn
+        self._images = images
         self._leaving: asyncio.Task[None] | None = None
         self.home = ""
         """The address of the server that was found: it stays the one that is talked to until it is left."""
@@ -243,7 +247,7 @@ class Connector:
 
     async def _found(self) -> Backend:
         if self._missing:
-            raise failure(Trouble.REFUSED, Fault.TOLD, sentence=self._missing)
+            raise failure(Trouble.REFUSED, Fault.NO_PROFILE, name=self._missing)
         if self.home:
             return await self._served(self.home)
         if self.base_url:
@@ -260,9 +264,9 @@ class Connector:
 
     async def _discovered(self) -> Backend | None:
         """The best of what answers on this machine; None where nothing does that can be talked to."""
-        self._say(Connection("connecting", "Looking for a model server on this machine …"))
+        self._say(Connection("connecting", Reaching.LOOKING))
         found = await found_here()
-        self._unusable = "; ".join(f"{server.title or 'a server'} at {server.base_url} {UNUSABLE[server.phase]}"
+        self._unusable = "; ".join(unusable_words(server.title, server.base_url, locked=server.phase == "needs a key")
                                    for server in found if server.phase in UNUSABLE)
         usable = [server for server in found if server.phase not in UNUSABLE]
         for server in best_first(usable):
@@ -275,9 +279,9 @@ class Connector:
         return None
 
     async def _served(self, base_url: str) -> Backend:
-        self._say(Connection("connecting", f"Connecting to {base_url} …"))
+        self._say(Connection("connecting", Reaching.CONNECTING.format(url=base_url)))
         return await self._reached(base_url, lambda seconds: self._say(
-            Connection("connecting", f"{base_url} is loading its model ({seconds:.0f} s) …")))
+            Connection("connecting", Reaching.LOADING.format(url=base_url, seconds=seconds))))
 
     async def _reached(self, base_url: str, on_loading: Callable[[float], None] | None = None) -> Backend:
         from kvchat.backends.identify import connect
@@ -286,16 +290,17 @@ class Connector:
         return await connect(
             base_url, api_key=await asyncio.to_thread(self._api_key, server), ca_file=server.ca_file or None,
             proxy=server.proxy or None, allow_plain_http_key=server.allow_plain_http_key,
-            options=server_options(server), on_loading=on_loading)
+            options=server_options(server), on_loading=on_loading, images=self._images)
 
     async def _started(self, model: Path) -> Backend:
         from kvchat.backends.engine.gguf import read_header
+        from kvchat.backends.engine.log import EngineError
         from kvchat.backends.engine.options import EngineOptions
-        from kvchat.backends.engine.process import Engine, EngineError
+        from kvchat.backends.engine.process import Engine
         from kvchat.backends.identify import connect
 
         async with self._engine_turn():
-            self._say(Connection("starting", f"Starting the built-in engine with {model.name} …"))
+            self._say(Connection("starting", Reaching.STARTING.format(name=model.name)))
             options = self._settings.engine
             self._engine = self._engine or Engine(self._engine_ended)
             self._options = EngineOptions(
@@ -307,7 +312,8 @@ class Connector:
             except EngineError as error:
                 self._log = "\n".join(error.log)
                 raise failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
-            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
+            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True,
+                                    images=self._images)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
             await self.snapshots.use(backend, self._options)
             await self.snapshots.refill(backend)
@@ -382,7 +388,8 @@ def server_options(server: ServerSettings) -> ServerOptions:
     return ServerOptions(
         kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,
         locality=server.locality, session_headers=server.session_headers, session_fields=server.session_fields,
-        context_size=server.context_size or None, keep_alive=server.keep_alive)
+        context_size=server.context_size or None, keep_alive=server.keep_alive,
+        vision=server.vision)
 
 
 def default_model_file() -> Path | None:

@@ -20,7 +20,6 @@ from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
 from kvchat.sanitize import one_line
 from kvchat.store.presence.server_presence import Seats
-from kvchat.text.place import here
 
 if TYPE_CHECKING:
     from kvchat.chat.cache.server_cache import ServerCache
@@ -129,11 +128,15 @@ class Links:
         connector = Connector(self._ground.settings, lambda: self._changed(links[0]) if links else None,
                               snapshot_folder=self.folder, snapshots=self.snapshots, server=server, model_path=file,
                               finds=name == DEFAULT, missing=missing,
-                              engine_turn=lambda: self._engine_turn(links[0]))
+                              engine_turn=lambda: self._engine_turn(links[0]), images=self._image)
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes,
                           self._seats))
         return links[0]
+
+    def _image(self, sha256: str) -> bytes | None:
+        found = self._ground.store.images.get(sha256)
+        return found.url if found is not None else None
 
     @asynccontextmanager
     async def _engine_turn(self, taker: Link) -> AsyncIterator[None]:
@@ -186,7 +189,7 @@ def is_file(name: str) -> bool:
 
 
 def _server_of(name: str, settings: Settings) -> tuple[ServerSettings, Path | None, str]:
-    """The settings of the server of this name, the model file where it is one, and what is wrong if it is nothing."""
+    """The settings of the server of this name, the model file where it is one, and its name if it is nothing."""
     if name == DEFAULT:
         return settings.server, Path(settings.engine.model).expanduser() if settings.engine.model else None, ""
     if name in settings.profiles:
@@ -197,6 +200,4 @@ def _server_of(name: str, settings: Settings) -> tuple[ServerSettings, Path | No
         return own or ServerSettings(base_url=name), None, ""
     if is_file(name):
         return ServerSettings(), Path(name), ""
-    way = here("Choose a server (/model)", "Name a server (--base-url)")
-    return ServerSettings(), None, (f"There is no profile {one_line(name, 60)} in the settings, which this "
-                                    f"conversation uses. {way}, or write the profile.")
+    return ServerSettings(), None, one_line(name, 60)

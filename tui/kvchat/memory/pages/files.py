@@ -24,6 +24,7 @@ from kvchat.memory.entry import PROFILE
 from kvchat.paths import reason
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
+from kvchat.text.store_problems import StoreProblem
 
 LARGEST = 1 << 20
 """Bytes of a page."""
@@ -277,8 +278,7 @@ def turn(folder: Path) -> Iterator[None]:
         deadline = time.monotonic() + WAIT_SECONDS
         while not held.alone():
             if time.monotonic() > deadline:
-                raise StoreUnavailable(f"Another kvchat has been writing in {folder} for {WAIT_SECONDS:.0f} seconds. "
-                                       "Close it, or wait until it is done.")
+                raise StoreUnavailable(StoreProblem.FOLDER_HELD, folder=folder, seconds=WAIT_SECONDS)
             time.sleep(PAUSE_SECONDS)
         yield
     finally:

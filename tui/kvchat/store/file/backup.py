@@ -16,6 +16,7 @@ from pathlib import Path
 from kvchat.store.errors import StoreError, told
 from kvchat.store.file.database import connect
 from kvchat.store.file.schema import APPLICATION_ID
+from kvchat.text.store_problems import StoreProblem
 
 FOLDER = "backups"
 KEEP_DAYS = 7
@@ -104,9 +105,9 @@ def _check(path: Path) -> None:
     try:
         marked = found.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
         if not marked or found.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise StoreError(f"The backup {path} could not be verified and was removed.")
+            raise StoreError(StoreProblem.UNVERIFIED, path=path)
         found.execute("SELECT count(*) FROM node").fetchone()
     except sqlite3.Error as error:
-        raise StoreError(f"The backup {path} could not be verified and was removed ({error}).") from error
+        raise StoreError(StoreProblem.UNVERIFIED_FOR, path=path, error=error) from error
     finally:
         found.close()

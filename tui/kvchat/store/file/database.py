@@ -18,6 +18,7 @@ from typing import Any
 from kvchat.store.errors import StoreUnavailable, told
 from kvchat.store.presence import process_id as owner
 from kvchat.store.presence.locks import FolderInUse, WriteLock, has_wal_reset_fix
+from kvchat.text.store_problems import StoreProblem
 
 BUSY_SECONDS = 5.0
 """How long SQLite waits for another program's lock."""
@@ -166,13 +167,12 @@ class Database:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise StoreUnavailable("The store is closed. Start kvchat again.")
+            raise StoreUnavailable(StoreProblem.CLOSED)
         return self._connection
 
     def _still_there(self) -> None:
         if self._identity is not None and identity_of(self.path) != self._identity:
-            raise StoreUnavailable(f"{self.path} was moved, deleted or replaced while kvchat was using it. Put it "
-                                   "back, or export what is on the screen; then start kvchat again.")
+            raise StoreUnavailable(StoreProblem.REPLACED, path=self.path)
 
 
 def _readable(text: bytes) -> str:

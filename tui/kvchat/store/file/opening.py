@@ -16,6 +16,7 @@ from kvchat.store.file import quarantine, schema, wal
 from kvchat.store.file.backup import back_up
 from kvchat.store.file.database import Database, connect, has_fts, prepare
 from kvchat.store.presence.locks import FolderInUse, WriteLock
+from kvchat.text.store_problems import Damage, StoreProblem
 
 NAME = "kvchat.db"
 _PAGE_SIZE = 4096
@@ -64,8 +65,8 @@ def on_disk(folder: Path, now: float) -> tuple[Database, list[str]]:
 
 def _require_sqlite() -> None:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise StoreError(f"kvchat needs SQLite {'.'.join(map(str, OLDEST_SQLITE[:2]))} or newer; this Python has "
-                         f"{sqlite3.sqlite_version}. Use a newer Python.")
+        raise StoreError(StoreProblem.OLD_SQLITE, oldest=".".join(map(str, OLDEST_SQLITE[:2])),
+                         version=sqlite3.sqlite_version)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection) -> None:
@@ -90,18 +91,18 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
     """Leave a database at `path` that can be opened: the one that is there, what was saved of it, or an empty file."""
     log = quarantine.has_log(path)
     if not path.exists():
-        _refuse_unless(alone or not log, path, "was deleted")
+        _refuse_unless(alone or not log, path, Damage.DELETED)
         notices = [quarantine.set_aside_log(path, now)] if log else []
         notices += quarantine.finish(path, now) if alone else []
         path.touch(0o600)
         return notices
     if not path.is_file():
-        raise StoreUnavailable(f"{path} is not a file. Move it away, then start kvchat again.")
+        raise StoreUnavailable(StoreProblem.NO_FILE, path=path)
     with suppress(OSError):
         path.chmod(0o600)
     found = wal.read(path, _PAGE_SIZE) if alone and log and _is_known(path) else None
     if found is not None and (found.is_readable_behind or found.is_stale):
-        return [quarantine.set_aside(path, "has lost a part of its log: what was said last may be missing", now)]
+        return [quarantine.set_aside(path, Damage.LOG, now)]
     trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or (alone and log))
     if trouble is None:
         return [quarantine.told_of_log(path, now)] if found is not None and found.lost else []
@@ -116,29 +117,28 @@ def _is_known(path: Path) -> bool:
     return int.from_bytes(head[60:64], "big") <= len(schema.MIGRATIONS) or not head.startswith(schema.MAGIC)
 
 
-def _refuse_unless(alone: bool, path: Path, trouble: str) -> None:
+def _refuse_unless(alone: bool, path: Path, damage: str) -> None:
     if not alone:
-        raise StoreUnavailable(f"{path} {trouble}, and another kvchat is using it. Close every kvchat, then start it "
-                               "again: what can be read will be saved.")
+        raise StoreUnavailable(StoreProblem.BESIDE_OTHERS, path=path, damage=damage)
 
 
 def _trouble(path: Path, thorough: bool) -> str | None:
-    """What is wrong with the file, as the rest of a sentence; None if nothing is. Raises what may pass: a lock, a
+    """What is wrong with the file, in the words of `Damage`; None if nothing is. Raises what may pass: a lock, a
     version that is too new, a disk that fails."""
     with path.open("rb") as file:
         magic = file.read(len(schema.MAGIC))
     if not magic:
-        return "was empty"
+        return Damage.EMPTY
     if magic != schema.MAGIC:
-        return "was not a database (its header is damaged)"
+        return Damage.HEADER
     try:
         return _content_trouble(path, thorough)
     except sqlite3.Error as error:
         if is_damage(error) or result_code(error) == 1:
-            return f"was damaged ({error})"
+            return Damage.FOUND.format(error=error)
         raise
     except UnicodeDecodeError:  # SQLite quotes a damaged name in its message
-        return "was damaged (its schema cannot be read)"
+        return Damage.SCHEMA
 
 
 def _content_trouble(path: Path, thorough: bool) -> str | None:
@@ -150,14 +150,13 @@ def _content_trouble(path: Path, thorough: bool) -> str | None:
         version = schema.version_of(found)
         ours = mark == schema.APPLICATION_ID
         if ours and version > len(schema.MIGRATIONS):
-            raise StoreError(f"{path} was written by a newer kvchat (version {version} of its format; this one "
-                             f"knows {len(schema.MIGRATIONS)}). Use the newer kvchat. Nothing was changed.")
+            raise StoreError(StoreProblem.NEWER, path=path, version=version, known=len(schema.MIGRATIONS))
         if not tables and version == 0 and (ours or mark == 0):
             return None  # kvchat ended while it made the file
         if not tables >= schema.tables_of(version) or not ours:
-            return "was not a database of kvchat" if not tables & schema.TABLES else "was damaged (tables are missing)"
+            return Damage.TABLES if tables & schema.TABLES else Damage.FOREIGN
         if thorough and (answer := found.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            return f"was damaged ({' '.join(str(answer).split())[:120]})"
+            return Damage.FOUND.format(error=" ".join(str(answer).split())[:120])
         return None
     finally:
         found.close()

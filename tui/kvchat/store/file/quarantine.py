@@ -9,20 +9,17 @@ import itertools
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kvchat.store.file.backup import backups
 from kvchat.store.file.database import has_content
-
-if TYPE_CHECKING:  # imported when there is something to save
-    from kvchat.store.file.salvage import Saved
+from kvchat.text.store_problems import backup_words, finished, log_damaged, log_moved, moved_aside, saved_words
 
 FOLDER = "quarantine"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 _FRESH = "salvaged.db"
 
 
-def set_aside(database: Path, reason: str, now: float) -> str:
+def set_aside(database: Path, damage: str, now: float) -> str:
     """Save what can be read of `database` into a new one, move the old files to quarantine/<time>/, and put the new
     one in place. Returns the sentences for the person. Raises OSError and sqlite3.Error."""
     place = _new_folder(database.parent / FOLDER, now)
@@ -41,21 +38,20 @@ def set_aside(database: Path, reason: str, now: float) -> str:
         with suppress(OSError):
             path.chmod(0o600)
     fresh.replace(database)
-    return f"{database} {reason}. It was moved to {place}. {_outcome(saved, database.parent, now)}"
+    words = saved_words(saved.messages, saved.conversations, saved.lost)
+    return moved_aside(database, damage, place, words, _offer(database, now))
 
 
 def set_aside_log(database: Path, now: float) -> str:
     """Move the log of a database that is gone: a new database must not take it for its own."""
     place = _new_folder(database.parent / FOLDER, now)
     _move(database, place, COMPANIONS[1:])
-    return (f"{database} is gone, but its log was there: it was moved to {place} and a new database was begun. "
-            + _offer(database.parent, now))
+    return log_moved(database, place, _offer(database, now))
 
 
 def told_of_log(database: Path, now: float) -> str:
     """What to say where the end of the log cannot be read."""
-    return (f"kvchat ended without closing {database}, and the end of its log is damaged: what was said last before "
-            f"that is missing. {_offer(database.parent, now)}")
+    return log_damaged(database, _offer(database, now))
 
 
 def finish(database: Path, now: float) -> list[str]:
@@ -64,8 +60,7 @@ def finish(database: Path, now: float) -> list[str]:
     if not left:
         return []
     left[-1].replace(database)
-    return [f"{database} was damaged. It was moved to {left[-1].parent}, and what could be read is in a new database. "
-            + _offer(database.parent, now)]
+    return [finished(database, left[-1].parent, _offer(database, now))]
 
 
 def has_log(database: Path) -> bool:
@@ -93,16 +88,5 @@ def _new_folder(parent: Path, now: float) -> Path:
     return place
 
 
-def _outcome(saved: Saved, folder: Path, now: float) -> str:
-    if not saved.messages and not saved.conversations:
-        return "Nothing could be read from it; a new database was begun. " + _offer(folder, now)
-    rest = f"at least {saved.lost} rows could not be read" if saved.lost else "as many as could be found"
-    return (f"{saved.messages} messages in {saved.conversations} conversations were saved into a new database, "
-            f"{rest}. {_offer(folder, now)}")
-
-
-def _offer(folder: Path, now: float) -> str:
-    newest = next(iter(backups(folder, now)), None)
-    if newest is None:
-        return "There is no backup."
-    return f"The newest backup is {newest}: to go back to it, end kvchat and copy it to {folder / 'kvchat.db'}."
+def _offer(database: Path, now: float) -> str:
+    return backup_words(next(iter(backups(database.parent, now)), None), database)

@@ -250,21 +250,33 @@ def _queue(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX queued_conversation ON queued(conversation)")
 
 
+def _images(db: sqlite3.Connection) -> None:
+    """The images that messages carry, each once, as the URL that goes to a server and under that URL's SHA-256. No row
+    refers to another: what refers to an image are the blocks of messages, which the index finds."""
+    db.execute("""CREATE TABLE image(
+        seq INTEGER PRIMARY KEY,
+        sha256 TEXT NOT NULL UNIQUE,
+        url BLOB NOT NULL,
+        width INTEGER NOT NULL,
+        height INTEGER NOT NULL,
+        kept REAL NOT NULL)""")
+    db.execute("CREATE INDEX node_image ON node(conversation) WHERE instr(blocks, '[\"image\",') > 0")
+
+
 def _episodes(db: sqlite3.Connection) -> None:
-    """Which messages belong to an episode, each to one; an episode is a row of `cell`. As in `covered`, with the
-    message's place in it; `salvage` tells the two apart by the number of values."""
+    """Which messages belong to an episode, each to one, in the order of its messages; an episode is a row of `cell`.
+    `mark` as in `covered`."""
     db.execute("""CREATE TABLE in_episode(
         seq INTEGER PRIMARY KEY,
         node TEXT NOT NULL UNIQUE REFERENCES node(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
         cell TEXT NOT NULL,
-        conversation TEXT NOT NULL,
-        mark BLOB NOT NULL,
-        place INTEGER NOT NULL)""")
+        mark BLOB NOT NULL)""")
     db.execute("CREATE INDEX in_episode_mark ON in_episode(mark)")
 
 
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _episodes]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _images,
+    _episodes]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -277,6 +289,7 @@ _NEW_TABLES = (
     set[str](),
     {"tag"},
     {"queued"},
+    {"image"},
     {"in_episode"},
 )
 """The tables that MIGRATIONS[n] makes."""

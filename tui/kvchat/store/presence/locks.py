@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kvchat.store.errors import StoreUnavailable
+from kvchat.text.store_problems import StoreProblem
 
 WAIT_SECONDS = 30.0
 """How long to wait for another kvchat to finish a write."""
@@ -84,8 +85,7 @@ class WriteLock:
     def held(self) -> Iterator[None]:
         """Hold the lock. Raises StoreUnavailable when another process keeps it for WAIT_SECONDS."""
         if self._depth == 0 and not locked_within(self._fd, WAIT_SECONDS):
-            raise StoreUnavailable(f"Another kvchat has been writing for {WAIT_SECONDS:.0f} seconds "
-                                   f"({self._path} is locked). Close it, or wait until it is done.")
+            raise StoreUnavailable(StoreProblem.HELD, seconds=WAIT_SECONDS, path=self._path)
         self._depth += 1
         try:
             yield

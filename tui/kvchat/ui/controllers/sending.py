@@ -19,6 +19,7 @@ from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
+from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import count, counted, short_count
 from kvchat.text.prices import in_brief
 from kvchat.ui.controllers.context import SLOW_S
@@ -212,7 +213,7 @@ class SendingController:
         if not await self.workspace.ask(ConfirmScreen(
                 f"Send {counted(len(paths), 'file')} from outside the working folder?", paths,
                 [("n", "Go back to the message", False), ("y", f"Send {it}", True)])):
-            raise ChatError("The message was not sent.")
+            raise ChatError(ChatProblem.NOT_SENT)
         sending.is_begun = True
         self.show_looking_up()
         return replace(meant, agreed=meant.agreed | {*paths})
@@ -251,12 +252,12 @@ class SendingController:
             found = await sending.looking
         except asyncio.CancelledError:
             if sending.is_stopped:
-                raise ChatError("The message was not sent.") from None
+                raise ChatError(ChatProblem.NOT_SENT) from None
             raise
         finally:
             sending.looking = None
         if found.problems:
-            raise ChatError(found.problems[0])
+            raise ChatError.of(found.problems[0])
         if question.passages is None:
             question = replace(question, passages=found.picked(question))
         return question if question.files is not None else replace(question, files=found.files)

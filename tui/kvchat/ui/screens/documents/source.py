@@ -154,7 +154,7 @@ class DocumentsSource(Source):
         """What another kvchat indexes is tried again, for nobody tells of its end."""
         self._tried &= self.documents.indexing.keys()
         for name, report in dict(self.documents.reports).items():
-            if "by another kvchat" in report.trouble and name not in self.documents.indexing:
+            if report.is_elsewhere and name not in self.documents.indexing:
                 self._tried.add(name)
                 with suppress(ChatError):
                     await self.documents.look_for_changes(name)

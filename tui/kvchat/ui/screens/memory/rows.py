@@ -36,7 +36,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "paused": ("!", BAD),
 }
 TASKS: Mapping[str, str] = {"consolidation": "tidying the memory", "embedding": "vectors for the search",
-                            "title": "a title for a conversation",
+                            "title": "a title for a conversation", "trunk": "a trunk that is prefilled",
                             "summary": "a summary for a full window",
                             "skills": "procedures that worked in a conversation",
                             "episodes": "what was talked about, by topic"}

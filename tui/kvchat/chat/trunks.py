@@ -1,0 +1,228 @@
+"""Trunks: beginnings that are prefilled once and shared by all conversations that begin with them.
+
+The rule: a trunk is prefilled in the lane while nobody else wants the server, in parts whose state is saved one by one
+where states can be saved: what is interrupted goes on from the last part, after a restart too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
+from kvchat.cache.token_estimate import TokenEstimate
+from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
+from kvchat.chat.errors import ChatError
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.new_conversations import NewConversations
+from kvchat.chat.question.sources import SpecialTokens
+from kvchat.chat.server.lane import Lane
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.documents.collection import Options
+from kvchat.documents.errors import DocumentError
+from kvchat.documents.trunks import Gathered, Trunk, TrunkFolder, gathered, made
+from kvchat.prompt.message import Node, node
+from kvchat.store.jobs import Job, JobReason
+from kvchat.text.chat_problems import ChatProblem
+
+T = TypeVar("T")
+
+PART = 4096
+"""Tokens that are prefilled between two saved states, at least."""
+MOST_PARTS = 8
+"""A state is written whole each time."""
+ROOM = 512
+"""Tokens of the window that a trunk leaves for a first question and its answer, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """What a server has of a trunk."""
+
+    tokens: int
+    done: int
+    """Tokens of it that it holds, or a saved state does."""
+    saved: bool
+    """Whether it outlives the server."""
+
+
+class Trunks:
+    """The trunks of a store, and what servers hold of them. Jobs of the kind `trunk`; their subject is a name."""
+
+    kind = "trunk"
+
+    def __init__(self, folder: Path, ground: Ground, servers: Servers, tracker: CacheTracker, routes: Routes,
+                 warm_up: WarmUp, new_conversations: NewConversations, special_tokens: SpecialTokens,
+                 jobs: Jobs) -> None:
+        self.folder = TrunkFolder(folder)
+        self._ground = ground
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
+        self._warm_up = warm_up
+        self._new_conversations = new_conversations
+        self._special_tokens = special_tokens
+        self._jobs = jobs
+        jobs.register(self)
+
+    async def add(self, name: str, paths: Sequence[str], told: Callable[[str], None] = lambda path: None,
+                  ) -> tuple[Trunk, Gathered]:
+        """Make a trunk of files and folders, which takes the place of one of this name. `told` is called with each
+        file, from a thread. Raises ChatError."""
+        link, settings = self._link, self._ground.settings
+        await self._servers.reach()
+        found = await _read(lambda: gathered(paths, Options.of(settings.documents), told))
+        blocks = await self._special_tokens.plain_at(link, "", found.files)
+        trunk = await _read(lambda: made(name, blocks, self._ground.timestamp()))
+        await self._must_fit(link, trunk)
+        if name in self.folder.names():
+            await self._forget(name)
+        await _read(lambda: self.folder.save(trunk))
+        return trunk, found
+
+    async def find(self, name: str) -> Trunk:
+        """Raises ChatError."""
+        return await _read(lambda: self.folder.find(name))
+
+    async def begin(self, name: str) -> tuple[OpenConversation, list[str]]:
+        """A new conversation that begins with a trunk, and the names of the files that have changed since it was made.
+        Raises ChatError."""
+        trunk = await self.find(name)
+        changed = await asyncio.to_thread(trunk.changed)
+        return await self._new_conversations.create(trunk=trunk.message), changed
+
+    async def remove(self, name: str) -> None:
+        """Conversations that began with it stay as they are. Raises ChatError."""
+        await self._forget(name)
+        await _read(lambda: self.folder.remove(name))
+
+    async def _forget(self, name: str) -> None:
+        await self._jobs.drop(self.kind, name)
+        try:
+            await self._servers.links.snapshots.forget([self.folder.find(name).id])
+        except DocumentError:  # a damaged one is of no conversation that could be named
+            pass
+
+    # -- prefilling
+
+    async def prefill_soon(self, name: str) -> None:
+        """Prefill a trunk in spare time, whenever that comes. Raises ChatError."""
+        now = self._ground.timestamp()
+        await self._jobs.queued(lambda: self._ground.store.jobs.put(self.kind, name, now, JobReason.ASKED))
+        self._jobs.changed()
+
+    async def prefill(self, trunk: Trunk) -> Prefilled:
+        """Have the server of new conversations prefill a trunk, part by part; what it holds already costs nothing, and
+        `CacheTracker.warmup_progress` tells how far it is. Ends before its end where something that goes first takes
+        the server. Raises ChatError."""
+        link = self._link
+        await self._servers.reach()
+        try:
+            backend = await link.connector.ready()
+            cache = await self._tracker.cache_of(backend)
+            path = [node(None, trunk.message, trunk.created)]
+            if cache is None:
+                return await self._untracked(link, backend, trunk)
+            turn = self._turn(backend.info, trunk)
+            prefix = await cache.prompts.prefix(turn)
+            return await self._parts(link, backend, cache, trunk, path, prefix or NO_TOKENS)
+        except BackendError as error:
+            raise ChatError.of(error.sentence) from None
+
+    async def _parts(self, link: Link, backend: Backend, cache: ServerCache, trunk: Trunk, path: Sequence[Node],
+                     prefix: Tokens) -> Prefilled:
+        """Prefill `prefix`, which `path` renders to; after each part its state is saved."""
+        size, saves = len(prefix), self._routes.saves_on(cache)
+        step = max(PART, -(-size // MOST_PARTS)) if saves else size
+        done = self._routes.kept_tokens(cache, path) if saves else 0
+        for end in [*range(step, size, step), size]:
+            if end <= done:
+                continue
+            part, whole = prefix.first(end), end == size
+            await cache.settled()
+            await cache.cancelled.free()
+            chosen = self._routes.plan(cache, path, part, idle=True).chosen
+            if not await link.lane.in_spare_time(
+                    self._warm_up.prefill(backend, cache, trunk.id, path, part, chosen, whole=whole)):
+                break
+            done = end
+            if saves:
+                await link.lane.in_spare_time(self._routes.save_owned(link, cache, trunk.id, path))
+        return Prefilled(size, done, saves and self._routes.kept_tokens(cache, path) >= size)
+
+    async def _untracked(self, link: Link, backend: Backend, trunk: Trunk) -> Prefilled:
+        """A server whose cache cannot be tracked prefills it whole, as a shared prefix."""
+        figures = Reported()
+        if not isinstance(backend, PrefillAccess):
+            return Prefilled(0, 0, saved=False)
+
+        async def work() -> None:
+            nonlocal figures
+            figures = await backend.prefill_messages(self._turn(backend.info, trunk))
+
+        await link.lane.in_spare_time(work())
+        return Prefilled(figures.prompt_tokens or 0, figures.prompt_tokens or 0, saved=False)
+
+    @property
+    def _link(self) -> Link:
+        return self._servers.links.at(self._servers.first())
+
+    def _turn(self, info: ServerInfo, trunk: Trunk) -> ChatTurn:
+        """The request that a conversation would begin with, as far as the prompt depends on it."""
+        options = dict([info.reasoning_option] if info.reasoning_option else ())
+        model = self._link.connector.server.model or info.model
+        return ChatTurn((trunk.message.wire(),), trunk.id, model, template_options=options)
+
+    async def _must_fit(self, link: Link, trunk: Trunk) -> None:
+        """Raises ChatError where a trunk leaves no room for a question."""
+        backend = await link.connector.ready()
+        info, turn = backend.info, self._turn(backend.info, trunk)
+        window = info.window(turn.model)
+        cache = await self._tracker.cache_of(backend)
+        prefix = await cache.prompts.prefix(turn) if cache is not None else None
+        tokens = len(prefix) if prefix else TokenEstimate().of(turn.wires)
+        if window and tokens + ROOM > window:
+            problem = ChatProblem.TRUNK_TOO_LONG if prefix else ChatProblem.TRUNK_ABOUT_TOO_LONG
+            raise ChatError(problem, tokens=tokens, window=window)
+
+    # -- its jobs
+
+    async def place_of(self, job: Job) -> Place | None:
+        link = self._link
+        if link.info is None or link.connector.connection.phase != "ready":
+            return None
+        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        try:
+            trunk = await self.find(job.subject)
+        except ChatError:
+            return Outcome(How.DONE)  # it was removed
+        if self._link.lane is not lane or not lane.is_free:
+            return Outcome(How.BUSY)
+        try:
+            found = await self.prefill(trunk)
+        except ChatError as error:
+            return Outcome(How.FAILED, str(error))
+        return Outcome(How.DONE if found.done >= found.tokens else How.CALLED_OFF)
+
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
+
+
+async def _read(work: Callable[[], T]) -> T:
+    """Work on files, in a thread. Raises ChatError."""
+    try:
+        return await asyncio.to_thread(work)
+    except DocumentError as error:
+        raise ChatError.of(error) from None

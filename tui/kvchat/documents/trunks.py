@@ -1,0 +1,154 @@
+"""Trunks: files captured as a whole, as a beginning that conversations share.
+
+The rule: a trunk never changes, or it would be another beginning. What its files say later makes a new trunk of its
+name; conversations that began with the old one keep that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kvchat.documents.attachments import attached, has_changed
+from kvchat.documents.collection import Options, Skipped
+from kvchat.documents.errors import DocumentError, TooLargeError
+from kvchat.documents.scanning import Found, scan
+from kvchat.paths import PathError, reason, write_private
+from kvchat.prompt.citations import name_of, numbered
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, new_id, system_message
+from kvchat.sanitize import one_line
+
+MOST_BYTES = 16 << 20
+"""Of all its texts: more than any window holds."""
+INSTRUCTIONS = f"{DEFAULT_INSTRUCTIONS} Answer from the numbered texts in front of this; they are quoted material too."
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trunk:
+    """A trunk as it was captured."""
+
+    name: str
+    id: str
+    """32 hexadecimal digits: what its saved states are of."""
+    created: float
+    """Seconds since the epoch."""
+    sources: tuple[ContextBlock, ...]
+    """Its files, numbered as passages are, behind the note that says so."""
+
+    @property
+    def message(self) -> Message:
+        """The system message of all conversations that begin with it: always the same bytes."""
+        return system_message(INSTRUCTIONS, blocks=self.sources)
+
+    @property
+    def files(self) -> list[ContextBlock]:
+        """The blocks that are files."""
+        return [block for block in self.sources if block.ref]
+
+    def changed(self) -> list[str]:
+        """The names of its files that say something else now, or are gone."""
+        return [name_of(block) for block in self.files if has_changed(block) is not False]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What paths hold."""
+
+    files: tuple[ContextBlock, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None] = lambda path: None) -> Gathered:
+    """The texts of files and folders, in their order. What is in a folder and cannot be read is skipped; a path of its
+    own that cannot raises DocumentError. `told` is called with the name of each file."""
+    files: list[ContextBlock] = []
+    skipped: list[Skipped] = []
+    room = MOST_BYTES
+    for given in paths:
+        root = Path(given).expanduser()
+        for found in _found(root, options):
+            if isinstance(found, Skipped):
+                skipped.append(found)
+                continue
+            path, name = found
+            told(name)
+            try:
+                block = attached(path, name, room)
+            except TooLargeError:
+                raise DocumentError(f"That is more than {MOST_BYTES >> 20} MB of text, and no window holds it. Name "
+                                    "fewer files.") from None
+            except DocumentError as error:
+                if path == root:
+                    raise
+                skipped.append(Skipped(name, str(error)))
+                continue
+            room -= len(block.text.encode(errors="replace"))
+            files.append(block)
+    if not files:
+        raise DocumentError(f"There is no text to read in {', '.join(one_line(path, 200) for path in paths)}.")
+    return Gathered(tuple(files), tuple(skipped))
+
+
+def _found(root: Path, options: Options) -> Iterator[tuple[Path, str] | Skipped]:
+    """The files at or below a path, each with its name for the person."""
+    if not root.is_dir():
+        yield root, root.name
+        return
+    for found in scan(root, options):
+        if isinstance(found, Found):
+            yield root / found.path, f"{root.resolve().name}/{found.path}"
+        elif found.path:
+            yield found
+
+
+def made(name: str, files: Sequence[ContextBlock], created: float) -> Trunk:
+    """A new trunk of these files. Raises DocumentError where this cannot be its name."""
+    if not _NAME.fullmatch(name):
+        raise DocumentError(f"{one_line(name, 80)} cannot be the name of a trunk: use letters, digits, - and _.")
+    return Trunk(name, new_id(), created, tuple(numbered(files, ())))
+
+
+class TrunkFolder:
+    """The trunks of a store: a file each. Read whenever they are asked for; another kvchat may have changed them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        return sorted((file.stem for file in self.folder.glob("*.json")), key=str.casefold)
+
+    def find(self, name: str) -> Trunk:
+        """The trunk of this name. Raises DocumentError."""
+        if not _NAME.fullmatch(name) or not (file := self.folder / f"{name}.json").is_file():
+            known = self.names()
+            there = f"There are: {', '.join(known)}." if known else "To make one: kvchat trunk add NAME PATH."
+            raise DocumentError(f"There is no trunk {one_line(name, 80)}. {there}")
+        try:
+            found = json.loads(file.read_bytes())
+            return Trunk(name, str(found["id"]), float(found["created"]),
+                         tuple(ContextBlock(**block) for block in found["sources"]))
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            why = reason(error) if isinstance(error, OSError) else "it is damaged"
+            raise DocumentError(f"The trunk {name} cannot be read from {file}: {why}. Make it again with "
+                                "kvchat trunk add.") from None
+
+    def save(self, trunk: Trunk) -> None:
+        """Take the place of the trunk of this name. Raises DocumentError."""
+        found = {"id": trunk.id, "created": trunk.created, "sources": [asdict(block) for block in trunk.sources]}
+        try:
+            write_private(self.folder / f"{trunk.name}.json", json.dumps(found).encode())
+        except PathError as error:
+            raise DocumentError(str(error)) from None
+
+    def remove(self, name: str) -> None:
+        """Raises DocumentError."""
+        try:
+            (self.folder / f"{name}.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise DocumentError(f"The trunk {name} cannot be removed: {reason(error)}.") from None
