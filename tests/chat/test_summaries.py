@@ -30,7 +30,7 @@ class Model:
     """Turns that fill the window by TURN tokens each; summaries wait for `go` where it is given."""
 
     def __init__(self, summary=WORDS, *, held=False):
-        self.summary, self.go = summary, asyncio.Event()
+        self.summary, self.go = [summary], asyncio.Event()
         self.closed = self.turns = 0
         if not held:
             self.go.set()
@@ -47,7 +47,7 @@ class Model:
         gone.cancel()
         go.cancel()
         if not visit.gone.is_set():
-            await tokens(self.summary, prompt=60 + TURN * (self.turns + 1))(visit)
+            await tokens(*self.summary, prompt=60 + TURN * (self.turns + 1))(visit)
 
 
 def texts(conversation):
@@ -171,6 +171,20 @@ async def test_with_the_second_setting_it_compacts_by_itself_at_rest(tmp_path):
         await said(service, conversation.id, "on")
         await passed_over(service)
         assert len(summaries(server)) == 1 and WORDS in server.chats[-1].json["messages"][1]["content"]
+
+
+async def test_it_does_not_compact_by_itself_where_that_makes_too_little_room(tmp_path):
+    model = Model(held=True)
+    async with ToyServer(slots=2) as server, here(server, tmp_path, BY_ITSELF) as service:
+        server.on_chat(model)
+        conversation = await full(service)
+        await until(service, lambda: summaries(server), seconds=60)
+        replaced = service.compactor.price(conversation.id).plan.replaced
+        model.summary = ["night "] * (replaced - 5)
+        model.go.set()
+        await until(service, lambda: service.compactor.ready(conversation), seconds=60)
+        await passed_over(service)
+        assert service.compactor.ready(conversation) and len(texts(conversation)) == 8, "it would compact every turn"
 
 
 async def test_an_answer_without_a_summary_waits_for_the_person_after_three_tries(tmp_path, monkeypatch):

@@ -301,6 +301,13 @@ class Compactor:
         """Whether a summary is put in place as soon as it is ready."""
         return self._ground.settings.cache.compact_at_rest
 
+    def is_enough(self, conversation: OpenConversation) -> bool:
+        """Whether going on with the ready summary leaves the window less full than compacting is offered from: else
+        every turn would compact again."""
+        ready, window = self.ready(conversation), self._servers.window(conversation.id)
+        most = (window or 0) * self._ground.settings.cache.compact_at / 100
+        return ready is not None and ready.plan.after_with(ready.tokens) < most
+
     def request(self, conversation: OpenConversation) -> tuple[CompactionPlan, list[Node], Parameters]:
         """What is sent for a summary of the branch that is shown. Raises ChatError when there is nothing to compact."""
         plan = self.price(conversation.id).plan

@@ -119,7 +119,7 @@ class Summaries(ConversationObserver):
             self._compactor.keep(conversation, plan, answer)
         except ChatError as error:
             return Outcome(How.USELESS, str(error))
-        if self._compactor.by_itself:
+        if self._compactor.by_itself and self._compactor.is_enough(conversation):
             with suppress(ChatError):  # something goes on there: it is ready for the person
                 await self._compactor.compact(conversation.id)
         return Outcome(How.DONE)
