@@ -185,6 +185,60 @@ def tokens(*texts: str, delay: float = 0.0, prompt: int = 20, cached: int = 0, p
     return answer
 
 
+def several(*answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: Sequence[int] = (),
+            hang_after: int | None = None) -> Answer:
+    """What llama.cpp answers to `n`: the answers' texts mixed, each with its number, its finish and its figures in one
+    go. `turns`: whose text comes next; the rest in turn. `hang_after=n` says nothing more after n texts until the
+    client goes; an answer whose texts were all said by then has ended."""
+
+    def part(at: int, delta: Mapping[str, object], finish: str | None = None, **extra: object) -> bytes:
+        choice = {"finish_reason": finish, "index": at, "delta": dict(delta)}
+        return event({"choices": [choice], "model": "toy", "object": "chat.completion.chunk", **extra})
+
+    def timings(predicted: int) -> dict[str, object]:
+        return {"cache_n": cached, "prompt_n": prompt - cached, "prompt_ms": 10.0, "predicted_n": predicted,
+                "predicted_ms": predicted * 20.0}
+
+    def end(at: int) -> list[bytes]:
+        count = len(answers[at])
+        usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count,
+                 "prompt_tokens_details": {"cached_tokens": cached}}
+        return [part(at, {}, "stop"), event({"choices": [], "model": "toy", "usage": usage, "timings": timings(count)})]
+
+    async def answer(visit: Visit) -> None:
+        async def say(data: bytes) -> None:
+            if not visit.gone.is_set():
+                await visit.send(chunked(data))
+
+        assert visit.json.get("n", 1) == len(answers)
+        await visit.send(SSE_HEAD)
+        for at in range(len(answers)):
+            for processed in (cached, prompt) if at == 0 else (prompt,):
+                await say(part(at, {"role": "assistant", "content": None}, prompt_progress={
+                    "total": prompt, "cache": cached, "processed": processed, "time_ms": 10}))
+        said, order, count = [0] * len(answers), list(turns), 0
+        longest = max(map(len, answers))
+        order += [at for _ in range(longest) for at in range(len(answers))]
+        for at in order:
+            if said[at] == len(answers[at]):
+                continue
+            if count == hang_after:
+                await visit.gone.wait()
+                return
+            said[at] += 1
+            count += 1
+            await say(part(at, {"content": answers[at][said[at] - 1]}, timings=timings(said[at])))
+            for data in end(at) if said[at] == len(answers[at]) else ():
+                await say(data)
+        if hang_after is not None:
+            await visit.gone.wait()
+            return
+        await say(b"data: [DONE]\n\n")
+        await visit.send(b"0\r\n\r\n")
+
+    return answer
+
+
 class ToyServer:
     """A server on a free loopback port. `kind` is what it pretends to be: `llama.cpp` or `openai`."""
 

@@ -146,6 +146,9 @@ SCENARIOS = {
                             "another date (“27 Nov 2026”): 11,900 tokens"),
     "re-tokenised, by the ids": (Cause.RETOKENISED, evidence(11_000, before=PARTED_BEFORE, now=PARTED_NOW),
                                  "from its token 1,101 on: 920 tokens"),
+    "another one of several answers": (
+        Cause.OTHER_ANSWER, evidence(9_902, unkept=TurnFigures(9_900, 40, 2_020, 80, alternative=1)),
+        "The server keeps only the first of several answers; number 2 went on: 2,018 tokens"),
     "a cancelled one was still computed": (
         Cause.CANCELLED, evidence(40, beside_cancelled=True, prediction=predicted(11_919, 11_919, 11_919)),
         "The slot still computed a cancelled request"),
@@ -338,6 +341,11 @@ def test_the_count_tells_nothing_where_more_than_the_reply_lies_between():
     longer = (*WIRES_NOW, wire("assistant", "A shipwright."), wire("user", "And when?"))
     turn = evidence(9_905, history=9_900 + 2_019, now={"wires": longer}, before={"stopped": True})
     assert explain(turn).cause is Cause.RETOKENISED
+
+
+def test_another_answer_is_no_reason_where_the_prompt_before_it_is_gone_too():
+    chosen = TurnFigures(9_900, 40, 2_020, 80, alternative=1)
+    assert explain(evidence(3_800, unkept=chosen)).cause is not Cause.OTHER_ANSWER
 
 
 def test_growing_totals_are_no_reason_where_the_simulator_foresaw_the_turn():

@@ -328,3 +328,32 @@ def test_a_server_as_the_simulator_sees_it_surprises_nobody(
     assert simulator.observe([len(held.tokens) if held else 0 for held in simulator.slots]) == []
     assert all(held.tokens for held in simulator.parked)
     assert shape.ram_bytes != 0 or not simulator.parked
+
+
+def test_several_answers_take_the_first_free_slots_and_leave_them_empty() -> None:
+    """As measured on b11549: the states there are lost where they are nowhere else; the first answer's stays."""
+    simulator = Simulator(Shape(slots=4, ram_bytes=0))
+    for slot in range(4):
+        simulator.begin(Tokens(range(100 * slot, 100 * slot + 50)), f"c{slot}", 0.0, slot)
+        simulator.end(slot, Tokens([7]))
+    prompt = Tokens(range(200, 260))
+    said = simulator.begin(prompt, "mine", 1.0, answers=3)
+    assert (said.slot, said.copies, said.cached) == (2, (0, 1), 50)
+    assert {held.owner for held in said.overwritten} == {"c0", "c1"}
+    simulator.end(2, Tokens([1, 2, 3]), order=(0, 2, 1))
+    assert [len(held.tokens) if held else 0 for held in simulator.slots] == [0, 0, 62, 50]
+    assert simulator.observe([0, 0, 62, 50]) == []
+    assert [*simulator.least_recent] == [3, 2, 1, 0], "in the order in which they ended"
+    assert simulator.predict(Tokens([*range(200, 260), 1, 2, 9])).cached == 62
+    assert simulator.predict(Tokens([*range(200, 260), 8, 8, 8])).cached == 60
+
+
+def test_what_the_host_cache_has_survives_several_answers() -> None:
+    simulator = Simulator(Shape(slots=2))
+    for slot in (1, 0):
+        simulator.begin(Tokens(range(100 * slot, 100 * slot + 50)), f"c{slot}", 0.0, slot)
+        simulator.end(slot, Tokens([7]))
+    said = simulator.begin(Tokens(range(500, 560)), "mine", 1.0, answers=2)
+    assert said.slot == 1 and [held.owner for held in said.overwritten] == ["c0"], "what was used last is not parked"
+    assert simulator.cut(1, 60) is None
+    assert [held is None for held in simulator.slots] == [True, False]

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from kvchat.store import Store
-from toyserver import ToyServer, drop, error, loading, raw, reply, tokens
+from toyserver import ToyServer, drop, error, loading, raw, reply, several, tokens
 
 KEYS = {"conversation", "message_ids", "text", "finish_reason", "prompt_tokens", "cached_tokens", "evaluated_tokens",
         "new_tokens", "avoidable_tokens", "ttft_ms", "prompt_ms", "predicted_tokens", "predicted_ms", "context_size",
@@ -261,3 +261,22 @@ async def test_what_cannot_be_continued_is_said_in_a_sentence(run, words, status
     assert (done.status, done.out) == (status, "")
     assert sentence in done.err
     assert "Traceback" not in done.err
+
+
+async def test_several_answers_are_printed_under_headings_and_the_first_goes_on(run):
+    async with ToyServer(slots=4) as server:
+        server.on_chat(several(["One", " is."], ["Two."], ["Three."]))
+        base = ("--base-url", server.url, "ask", "--no-stdin")
+        done = await run(*base, "--alternatives", "3", "How many?")
+        assert (done.status, done.out) == (0, (
+            "## Answer 1 of 3 (goes on)\n\nOne is.\n\n## Answer 2 of 3\n\nTwo.\n\n## Answer 3 of 3\n\nThree.\n\n"))
+        server.on_chat(several(["One."], ["Two."]))
+        done = await run(*base, "-c", "--alternatives", "2", "--json", "Again?")
+        found = json.loads(done.out)
+        assert (found["text"], [one["text"] for one in found["alternatives"]]) == ("One.", ["One.", "Two."])
+        assert [m["content"] for m in server.chats[-1].json["messages"]][2] == "One is."
+        for wrong, why in ((("--alternatives", "1", "x"), "give 2 to 9"), (("--alternatives", "2", "-x", "x"), "-x"),
+                           (("--continue-answer", "--alternatives", "2"), "one answer")):
+            refused = await run(*base, *wrong)
+            assert refused.status == 2 and why in refused.err
+        assert server.posts == 2

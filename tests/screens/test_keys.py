@@ -422,6 +422,21 @@ async def _(app: Driven, do: Do) -> None:
     app.server.on_chat(tokens("Hello"))
 
 
+@case("alternatives")
+async def _(app: Driven, do: Do) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens("Yes."), tokens("No."), tokens("Perhaps."))
+    versions = app.chat.transcript.items[-1].siblings[1]
+    await do()
+    await app.opens("AlternativesScreen")
+    await app.until(lambda: app.service.turns.is_undecided(app.conversation.id))
+    await app.press("2")
+    await app.closes()
+    await app.until(lambda: app.shown[-1] == "No.")
+    assert app.chat.transcript.items[-1].siblings[1] == versions + 3
+    app.server.on_chat(tokens("Hello"))
+
+
 @case("transcript.copy")
 async def _(app: Driven, do: Do) -> None:
     await app.select(0)

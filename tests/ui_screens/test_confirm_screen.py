@@ -7,7 +7,7 @@ from screens_kit import showing
 
 from kvchat.cache.price import Alternative, Price, Way, price
 from kvchat.text.format import about
-from kvchat.text.prices import cheaper, price_lines
+from kvchat.text.prices import cheaper, price_lines, several_lines
 from kvchat.ui.screens.confirm import ConfirmScreen
 
 
@@ -81,3 +81,14 @@ def test_a_cheaper_way_is_offered_with_its_price(way: Alternative, words: str) -
 ])
 def test_times_are_ranges_until_they_are_known(seconds: tuple[float, float] | None, words: str) -> None:
     assert about(seconds) == words
+
+
+def test_whose_slot_is_lost_is_said_and_alone_worth_a_question() -> None:
+    asked = Price(9, losing=(("Maps", 1_200), ("", 40)))
+    assert asked.worth_asking and not Price(9, losing=(("Maps", 40),)).worth_asking
+    assert price_lines(asked, "alternatives")[1:] == [
+        "“Maps” loses its slot: ░ 1,200 tokens to prefill there next time.",
+        "“another conversation” loses its slot: ░ 40 tokens to prefill there next time."]
+    assert several_lines([3], ())[0] == "One prefill for all 3, in as many slots."
+    assert several_lines([1, 1], ())[0] == "2 requests, one after the other; the question stays cached between them."
+    assert several_lines([1, 1], ("one", "two"))[1] == "The conversation stays with its model."

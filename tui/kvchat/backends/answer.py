@@ -7,8 +7,9 @@ proves nothing. A figure that was not reported is None, never 0.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from kvchat.backends import errors
@@ -17,9 +18,11 @@ from kvchat.backends.dialect import (
     BackendError,
     Emit,
     Ended,
+    OfAlternative,
     Progressed,
     ReasoningDelta,
     Reported,
+    StreamEvent,
     TextDelta,
     Trouble,
 )
@@ -144,6 +147,8 @@ class ChatAnswer:
         self._calls = ToolCalls()
         self.moves = 0
         """How often the answer went on: deltas, calls of tools, and prompt progress."""
+        self.has_usage = False
+        """Whether the figures at the end have come."""
 
     @property
     def finished(self) -> bool:
@@ -202,6 +207,7 @@ class ChatAnswer:
         before = self._reported
         timings, usage = figures_at(chunk, "timings"), figures_at(chunk, "usage")
         if usage:
+            self.has_usage = True
             self._reported = _with_usage(self._reported, usage)
             self._total = count_at(usage, "total_tokens") or self._total
         if timings:
@@ -232,6 +238,71 @@ class ChatAnswer:
         if total is None and self._reported.prompt_tokens is not None:
             total = self._reported.prompt_tokens + (self._reported.predicted_tokens or 0)
         return total is not None and self._context_size is not None and total >= self._context_size - 1
+
+
+class Alternatives:
+    """Collects the answers to one request that asked for several. Their parts come mixed, each with the number of its
+    answer; an answer's figures come right behind its end, without a number. Every event of an answer is told as
+    `OfAlternative`; the progress of the prompt, which is prefilled once, is that of the first."""
+
+    def __init__(self, url: str, emit: Emit, context_size: int | None, count: int) -> None:
+        self._url = url
+        self._emit = emit
+        self._answers = [ChatAnswer(url, partial(self._of, at), context_size) for at in range(count)]
+        self._ended: set[int] = set()
+
+    def _of(self, at: int, event: StreamEvent) -> None:
+        if isinstance(event, TextDelta | ReasoningDelta | Reported):
+            self._emit(OfAlternative(at, event))
+        elif at == 0:
+            self._emit(event)
+
+    @property
+    def moves(self) -> int:
+        return sum(answer.moves for answer in self._answers)
+
+    @property
+    def begun(self) -> bool:
+        return any(answer.begun for answer in self._answers)
+
+    @property
+    def finished(self) -> bool:
+        return all(answer.finished for answer in self._answers)
+
+    def take(self, payload: Payload) -> None:
+        """As of `ChatAnswer`."""
+        chunk = payload.value if is_object(payload.value) else {}
+        choices = [choice for choice in _listed(chunk) if is_object(choice)]
+        if payload.is_error or not choices:
+            at = next((at for at, answer in enumerate(self._answers) if answer.finished and not answer.has_usage), 0)
+            self._take(at, payload)
+            return
+        for choice in choices:
+            at = count_at(choice, "index") or 0
+            if at < len(self._answers):
+                self._take(at, Payload({**chunk, "choices": [{**choice, "index": 0}]}))
+
+    def _take(self, at: int, payload: Payload) -> None:
+        answer = self._answers[at]
+        answer.take(payload)
+        if answer.finished and answer.has_usage:
+            self._end(at, answer.ended())
+
+    def _end(self, at: int, ended: Ended) -> None:
+        if at not in self._ended:
+            self._ended.add(at)
+            self._emit(OfAlternative(at, ended))
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        """How the first one ended; that of each is told."""
+        for at, answer in enumerate(self._answers):
+            self._end(at, answer.ended(error))
+        return self._answers[0].ended(error)
+
+
+def _listed(chunk: Mapping[str, object]) -> Sequence[object]:
+    found = chunk.get("choices")
+    return found if isinstance(found, list) else ()
 
 
 def _message_of(value: object) -> str:

@@ -17,7 +17,7 @@ from itertools import chain, repeat
 from typing import ClassVar, Protocol
 
 from kvchat.backends import errors
-from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.answer import Alternatives, ChatAnswer
 from kvchat.backends.dialect import (
     PLAIN,
     SESSION_HEADERS,
@@ -129,8 +129,9 @@ def loading_delays() -> Iterator[float]:
 class Answer(Protocol):
     """What reads an answer, part by part."""
 
-    moves: int
-    """How often the answer went on: deltas and prompt progress."""
+    @property
+    def moves(self) -> int:
+        """How often the answer went on: deltas and prompt progress."""
 
     @property
     def finished(self) -> bool: ...
@@ -238,6 +239,8 @@ class HttpBackend:
             fields["chat_template_kwargs"] = dict(turn.template_options)
         if turn.continues:
             fields |= self.continue_fields
+        if turn.answers > 1:
+            fields["n"] = turn.answers
         return fields
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
@@ -281,7 +284,10 @@ class HttpBackend:
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         """A new reader for the answer to `turn`."""
-        return ChatAnswer(self.url, emit, self._info.window(turn.model))
+        window = self._info.window(turn.model)
+        if turn.answers > 1:
+            return Alternatives(self.url, emit, window, turn.answers)
+        return ChatAnswer(self.url, emit, window)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         try:

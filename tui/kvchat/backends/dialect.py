@@ -235,6 +235,12 @@ class ServerInfo:
                 return False
 
     @property
+    def most_answers(self) -> int:
+        """How many answers one request can ask for, all from one prefill."""
+        can = kind_of(self.kind).answers_in_slots and not self.replicas
+        return self.slots or 1 if can else 1
+
+    @property
     def place(self) -> str:
         """What the server is called in what is kept of it: the embedded engine has another port at every start."""
         return "built-in engine" if self.embedded else self.base_url
@@ -280,6 +286,8 @@ class ChatTurn:
     Frozen with the conversation, because it is part of the prefix."""
     continues: bool = False
     """The last message is the beginning of the reply: the server goes on with it."""
+    answers: int = 1
+    """How many are asked for (`n`): no more than `ServerInfo.most_answers`."""
 
     @property
     def has_images(self) -> bool:
@@ -378,7 +386,16 @@ class Posted:
     """In hex."""
 
 
-StreamEvent = Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported
+@dataclass(frozen=True, slots=True)
+class OfAlternative:
+    """What came of one of several answers, and how it ended: each before the end of the request."""
+
+    at: int
+    """From 0."""
+    event: TextDelta | ReasoningDelta | Reported | Ended
+
+
+StreamEvent = Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported | OfAlternative
 Emit = Callable[[StreamEvent], None]
 
 

@@ -116,6 +116,8 @@ class ServerKind:
     """Whether a model that it does not list may be one that it fetches from a service on the internet."""
     continuing: Continuing = Continuing.NOT
     """Whether a reply that was cut can be gone on with."""
+    answers_in_slots: bool = False
+    """Whether one request can ask for several answers (`n`), one for each slot, from one prefill."""
 
 
 @cache

@@ -64,6 +64,9 @@ class TurnFigures:
     begun_tokens: int | None = None
     """Tokens of the answer that stood in the prompt already: it went on with a cut one. None: it did not, or it is not
     known."""
+    alternative: int | None = None
+    """Its place among the answers to one request, from 0; None: there was but one. Their prompt was prefilled once, and
+    the server keeps the state of the first alone."""
 
     @property
     def noise(self) -> int:

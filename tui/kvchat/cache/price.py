@@ -14,7 +14,8 @@ from typing import Literal
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedFit
 
-Act = Literal["edit", "regenerate", "continue", "delete", "fork", "system", "template", "model", "open", "attach"]
+Act = Literal["edit", "regenerate", "continue", "alternatives", "delete", "fork", "system", "template", "model", "open",
+              "attach"]
 
 WORTH_ASKING_TOKENS = 256
 WORTH_ASKING_SECONDS = 1.0
@@ -65,10 +66,15 @@ class Price:
     seconds: tuple[float, float] | None = None
     """From, to: a range until three turns have measured the server's speed."""
     alternative: Alternative | None = None
+    losing: tuple[tuple[str, int], ...] = ()
+    """The titles of other conversations whose states the server loses by it, with the tokens that it then has to
+    prefill of each."""
 
     @property
     def worth_asking(self) -> bool:
         """Whether it is large enough to ask the person first."""
+        if any(tokens >= WORTH_ASKING_TOKENS for _, tokens in self.losing):
+            return True
         if self.tokens is None:
             return False
         longest = self.seconds[1] if self.seconds is not None else 0.0
@@ -83,33 +89,19 @@ def price(tokens: int | None, speed: SpeedFit | float | None, samples: int = 0, 
     return Price(tokens, fitted.range(start, start + tokens))
 
 
-def price_of(
-    act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
-) -> Price:
-    """The price of `act` on the `turn`-th turn of a branch, with the cheapest alternative. See `prefill_span`.
-
-    `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
-    prefix cache)."""
-    span = prefill_span(act, turns, turn)
-    if span is None:
-        return Price(None)
-    cheaper = alternatives(act, turns, turn, speed, spare=spare)
-    return Price(span.tokens, _seconds(span, speed), cheaper[0] if cheaper else None)
-
-
 def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
     """What `act` on the `turn`-th turn (0 is the first) makes the server read, as positions. None: not known.
 
     `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
     changed token; the answer that follows is not counted. Edit: the question, on the first turn with the system
-    prompt. Regenerate, continue: nothing but the last token. Fork: nothing. Delete: the later turns, which move up.
-    System prompt and template: everything.
+    prompt. Regenerate, continue, alternatives: nothing but the last token. Fork: nothing. Delete: the later
+    turns, which move up. System prompt and template: everything.
     """
     last = _end(turns, len(turns) - 1)
     match act:
         case "fork":
             return Span(last or 0, last or 0)
-        case "regenerate":
+        case "regenerate" | "alternatives":
             figures = turns[turn] if 0 <= turn < len(turns) else None
             prompt = max(1, figures.asked_tokens or 1) if figures else 1
             return Span(prompt - 1, prompt)
@@ -135,7 +127,9 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
 def alternatives(
     act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
 ) -> tuple[Alternative, ...]:
-    """Ways that read fewer tokens than `act`, or lose less, the cheapest first. See `price_of`."""
+    """Ways that read fewer tokens than `act`, or lose less, the cheapest first.
+    `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
+    prefix cache)."""
     span, last = prefill_span(act, turns, turn), _end(turns, len(turns) - 1)
     if span is None or last is None:
         return ()

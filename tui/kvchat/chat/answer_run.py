@@ -84,12 +84,15 @@ class AnswerRun:
         """Carry the request out and give back the settled answer. `context_size` is asked at the end."""
         saving = asyncio.create_task(self._save_as_it_comes())
         ended = await self._carried_out()
+        self.live.ended_at = time.monotonic()
         self.error = ended.error
         saving.cancel()
         await asyncio.wait({saving})
         if self._show_later is not None:
             self._show_later.cancel()
-        return self._settled(ended, context_size())
+        answer = self._settled(ended, context_size())
+        self.live.ended = answer.state
+        return answer
 
     async def _carried_out(self) -> Ended:
         if self.live.stopping:

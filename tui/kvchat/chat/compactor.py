@@ -246,7 +246,7 @@ class Compactor:
         self._tracked = None
         if cache is not None and tracked is not None:
             await cache.ended(tracked, answer.figures)
-            cache.left(tracked, answer, self._tracker.turn_after(conversation, [*path, answer]))
+            cache.left(tracked, [answer], self._tracker.turn_after(conversation, [*path, answer]))
 
     def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> ReadySummary:
         """The summary in an answer. Raises ChatError when it cannot be used."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kvchat.backends.dialect import Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Node, Role, instructions_of
+from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class LiveAnswer:
     """The conversation's head before the question."""
     begun: str | None = None
     """The cut answer that this one goes on with."""
+    ended: State | None = None
+    """How it ended; None: it streams."""
+    ended_at: float = 0.0
+    """Monotonic seconds."""
 
     @property
     def ttft_ms(self) -> float | None:
@@ -53,6 +57,8 @@ class OpenConversation:
     tree: Tree
     draft: str = ""
     live: LiveAnswer | None = None
+    alternatives: tuple[LiveAnswer, ...] = ()
+    """The answers of which one is to be chosen, from when they begin until it is; `live` is the first of them."""
     stamped: datetime | None = None
     """The time of the stamp that was prefilled for the next question; it is used while it is not too old."""
     mark: tuple[int, int] | None = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from kvchat.backends.dialect import (
@@ -20,13 +21,15 @@ from kvchat.backends.dialect import (
     Emit,
     Ended,
     Posted,
+    ServerInfo,
     StreamEvent,
     Trouble,
     Waiting,
 )
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import said
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.chat.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
 from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
@@ -57,23 +60,56 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
-from kvchat.prompt.message import CUT, Node, NoteKind, Role, State
+from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
 from kvchat.text.chat_problems import ChatProblem
-from kvchat.text.continuing import GO_ON, asked_to_go_on, no_continuing
+from kvchat.text.continuing import GO_ON, asked_to_go_on
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
 log = logging.getLogger(__name__)
 
 
+BESIDE_S = 1e-6
+"""Between the times of answers to one request: their order as versions."""
+
+
 class TurnObserver(Protocol):
     """Told of the turns that end, when all is stored."""
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None: ...
+
+
+@dataclass(slots=True)
+class Asking:
+    """What is asked for in a conversation, until its last answer is settled."""
+
+    conversation: OpenConversation
+    path: Sequence[Node]
+    """The branch as it is sent: up to and with the question, or the cut answer that is gone on with."""
+    parameters: Parameters | None = None
+    """None: the conversation's."""
+    model: str = ""
+    """Empty: the conversation's."""
+    further: list[tuple[int, str]] = field(default_factory=list)
+    """The requests that follow for further answers: how many, and of which model."""
+    runs: list[AnswerRun] = field(default_factory=list)
+    """The answers of the request that is on its way."""
+    tracked: TrackedTurn | None = None
+    is_stopped: bool = False
+
+    @property
+    def live(self) -> LiveAnswer:
+        """The first of them."""
+        return self.runs[0].live
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        for answer_run in self.runs:
+            answer_run.stop()
 
 
 class Turns:
@@ -92,13 +128,14 @@ class Turns:
         self._sizes = sizes
         self._queue = queue
         self.observers: list[TurnObserver] = []
-        self._running: dict[str, tuple[AnswerRun, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[Asking, asyncio.Task[None]]] = {}
         """By conversation."""
+        self._undecided: set[str] = set()
+        """The conversations in which one of several answers is to be chosen."""
         self._next: dict[str, asyncio.Task[None]] = {}
         """By conversation: sends the next message of its queue."""
         self._expecting: dict[str, Lane] = {}
         """By conversation: the lane that is kept for that message."""
-        self._tracked: dict[str, TrackedTurn] = {}
         self._explanations: set[asyncio.Task[TurnFigures]] = set()
         conversations.occupations.append(self)
 
@@ -166,7 +203,7 @@ class Turns:
             await self._regenerate(conversation, node_id, parameters)
             return
         if cut is None or not cut.is_cut:
-            raise ChatError.of(no_continuing(cut))
+            raise ChatError(_no_continuing(cut))
         info = self._servers.link(id).info or await self._servers.reach(id)
         if not info.continues(cut.message):
             branch = await self._fitting(conversation, cut.id, Question(GO_ON), anyway=False)
@@ -203,6 +240,62 @@ class Turns:
             self.conversations.forget_head(conversation.id, answer.id)
             await self.conversations.shared.drop(conversation, answer.id)
             self._ground.events.tell(ConversationChanged(conversation.id))
+
+    # -- several answers to one question -----------------------------------------------------------------------------
+
+    @on_newest(Head.AWAITED)
+    async def ask_for(self, id: str, wanted: Wanted, question: Question, *, parameters: Parameters | None = None,
+                      anyway: bool = False) -> None:
+        """As `send`, for several answers, of which `choose` takes one; nothing else is done here until then."""
+        conversation = self.conversations.free(id)
+        if self._servers.link(id).info is None:
+            await self._servers.reach(id)
+        branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
+        await self._grow(conversation, branch, parameters, whole=True, wanted=wanted)
+
+    @on_newest(Head.ANY)
+    async def ask_again_for(self, id: str, wanted: Wanted, node_id: str) -> None:
+        """The same, to a question that was asked before; the answer that is there stays."""
+        conversation = self.conversations.free(id)
+        if self._servers.link(id).info is None:
+            await self._servers.reach(id)
+        question, answer = conversation.tree.turn_of(node_id)
+        fresh = awaited(question, self._ground.clock())
+        self._tracker.did(conversation, "alternatives", answer.id if answer else None)
+        self.conversations.remember_head(conversation)
+        await self._grow(conversation, Branch((fresh,), fresh.id), wanted=wanted)
+
+    @property
+    def running(self) -> frozenset[str]:
+        """The conversations whose answers have not all ended."""
+        return frozenset(self._running)
+
+    def is_undecided(self, id: str) -> bool:
+        """Whether one of several answers, which have all ended, is to be chosen."""
+        return id in self._undecided
+
+    def choices(self, id: str) -> list[Node]:
+        """The answers of which one is to be chosen."""
+        conversation = self.conversations.load(id)
+        nodes = [live.node for live in conversation.alternatives]
+        return [conversation.tree[node] for node in nodes if node in conversation.tree]
+
+    async def choose(self, id: str, node_id: str | None = None) -> None:
+        """Go on with one of several answers: the others stay beside it. None: with the usual one."""
+        if id not in self._undecided:
+            return
+        conversation, choices = self.conversations.load(id), self.choices(id)
+        chosen = next((node for node in choices if node.id == node_id), None) or usual_choice(choices)
+        self._undecided.discard(id)
+        conversation.alternatives = ()
+        used = chosen.figures.context_used if chosen.figures else None
+        await self.conversations.change(conversation, lambda row: replace(
+            row, head=chosen.id, context_used=row.context_used if used is None else used))
+        for node in choices:
+            if node.id != chosen.id:
+                await self._make_room(conversation, node)
+        self._settled(conversation, chosen)
+        self._warm_up_looked_at()
 
     # -- the queue -------------------------------------------------------------------------------------------------
 
@@ -267,15 +360,18 @@ class Turns:
     # -- an answer -------------------------------------------------------------------------------------------------
 
     async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
-                    whole: bool = False, cut: Node | None = None, queued: str = "") -> None:
+                    whole: bool = False, cut: Node | None = None, queued: str = "",
+                    wanted: Wanted | None = None) -> None:
         """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
         from the end of the branch that is shown. `cut`: the answer begins with what came of this one. `queued`: the
-        message that leaves the queue by it. Raises HeadMoved and NotInQueue."""
+        message that leaves the queue by it. `wanted`: several answers are asked for. Raises HeadMoved and NotInQueue.
+        """
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
         before, info = conversation.record.head, self._servers.link(conversation.id).info
-        if info is not None:  # so that an answer that is cut off still says whose it was
-            model = conversation.record.model or info.model
-            branch = Branch((*branch.nodes[:-1], replace(branch.nodes[-1], model=model)), branch.head)
+        answer = branch.nodes[-1]
+        first, *further = wanted.requests(info.most_answers if info is not None else 1) if wanted else [(1, "")]
+        answers = self._beside(conversation, answer, *first)
+        branch = Branch((*branch.nodes[:-1], *answers), branch.head)
 
         def grown(row: Conversation) -> Conversation:
             if question is not None:
@@ -283,44 +379,60 @@ class Turns:
                 if row.turns == 0 and title == NEW_TITLE:
                     title = title_of(question.text, question.message.blocks)
                 row = replace(row, title=title, turns=row.turns + 1)
-            return replace(row, head=branch.head, updated=branch.nodes[-1].created)
+            return replace(row, head=branch.head, updated=answer.created)
 
         await self.conversations.shared.add(conversation, branch.nodes, grown, whole=whole, queued=queued)
         if question is not None:
             conversation.stamped = None
         self.conversations.list_changed()
-        self._start(conversation, branch.nodes[-1], parameters, before, cut)
+        path = conversation.tree.path(cut.id if cut is not None else answer.parent)
+        asking = Asking(conversation, path, parameters, first[1], further)
+        self._start(asking, answers, before, cut)
+        conversation.live = asking.live
+        conversation.alternatives = tuple(answer_run.live for answer_run in asking.runs) if wanted else ()
+        self._running[conversation.id] = (asking, asyncio.create_task(self._answer(asking)))
+        self._ground.events.tell(ConversationChanged(conversation.id))
+        self._ground.events.tell(AnswerStarted(conversation.id, answer.id))
         if queued:
             self._queue.forget(conversation.id, queued)
 
-    def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None,
-               before: str | None, cut: Node | None) -> None:
+    def _beside(self, conversation: OpenConversation, answer: Node, count: int, model: str) -> list[Node]:
+        """So many answers to the question of `answer`, in its place; each names the model that it is asked of, so that
+        one that is cut off still says whose it was."""
+        info = self._servers.link(conversation.id).info
+        model = model or (conversation.record.model or info.model if info is not None else answer.model)
+        return [replace(answer, id=new_id() if at else answer.id, created=answer.created + at * BESIDE_S, model=model)
+                for at in range(count)]
+
+    def _start(self, asking: Asking, answers: Sequence[Node], before: str | None, cut: Node | None = None) -> None:
+        """The runs of the answers to one request."""
+        async def chat(emit: Emit) -> Ended:
+            return await self._chat(asking, emit)
+
+        asking.tracked = None
+        shared = SharedRequest(len(answers), chat)
+        asking.runs = [self._run(asking, answer, before, cut, partial(shared.answer, at) if len(answers) > 1 else chat)
+                       for at, answer in enumerate(answers)]
+
+    def _run(self, asking: Asking, answer: Node, before: str | None, cut: Node | None,
+             chat: Callable[[Emit], Awaitable[Ended]]) -> AnswerRun:
         begun = answer.message
         live = LiveAnswer(answer.id, time.monotonic(), begun.text, begun.reasoning, begun.reasoning_field,
                           before=before, begun=cut.id if cut is not None else None)
-        path = conversation.tree.path(cut.id if cut is not None else answer.parent)
 
         async def checkpoint(text: str, reasoning: str) -> None:
             await self._ground.keeper.write(
                 lambda: self._ground.store.append(answer.id, text, reasoning, live.reasoning_field))
 
-        async def chat(emit: Emit) -> Ended:
-            return await self._chat(conversation, path, parameters, emit)
-
         def changed() -> None:
-            self._ground.events.tell(AnswerProgressed(conversation.id, answer.id))
+            self._ground.events.tell(AnswerProgressed(asking.conversation.id, answer.id))
 
-        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
-        conversation.live = live
-        self._running[conversation.id] = (answer_run, asyncio.create_task(self._answer(conversation, answer_run)))
-        self._ground.events.tell(ConversationChanged(conversation.id))
-        self._ground.events.tell(AnswerStarted(conversation.id, answer.id))
+        return AnswerRun(answer, asking.path, live, chat=chat, checkpoint=checkpoint, changed=changed)
 
-    async def _chat(self, conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
-                    emit: Emit) -> Ended:
+    async def _chat(self, asking: Asking, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
         request is waited for, while somebody is there to wait."""
-        live, waiting = conversation.live, time.monotonic()
+        conversation, waiting = asking.conversation, time.monotonic()
         while True:
             link = self._servers.link(conversation.id)
             lane = link.lane
@@ -334,12 +446,12 @@ class Turns:
                     if link.lane is not lane or self._servers.link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
                     await lane.sit()
-                    if live:
-                        live.sent_at = time.monotonic()
-                    ended = await self._sent(link, backend, conversation, path, parameters, emit)
+                    for answer_run in asking.runs:
+                        answer_run.live.sent_at = time.monotonic()
+                    ended = await self._sent(link, backend, asking, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error=error)
-                if ended.state is State.DONE and self._queue.flows(conversation.id):
+                if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
                     self._expecting[conversation.id] = lane
                     lane.expect(conversation.id)
             if ended.error is None or not await self._servers.is_gone(link, ended.error):
@@ -347,42 +459,42 @@ class Turns:
             emit(Waiting("gone", time.monotonic() - waiting, False))
             await link.connector.back()
 
-    async def _sent(self, link: Link, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
-                    parameters: Parameters | None, emit: Emit) -> Ended:
+    async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
+        conversation = asking.conversation
         if not self._servers.consent.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
         cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
-        ended = await self._asked_once(link, backend, cache, conversation, path, parameters, emit)
+        ended = await self._asked_once(link, backend, cache, asking, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
             await self.conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_MOVED))
             if cache is not None:
                 cache.refused()
-            ended = await self._asked_once(link, backend, cache, conversation, path, parameters, emit)
+            ended = await self._asked_once(link, backend, cache, asking, emit)
         for warning in ended.warnings:
             self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
 
-    async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None,
-                          conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
+    async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None, asking: Asking,
                           emit: Emit) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
+        conversation, path = asking.conversation, asking.path
         record, info = conversation.record, backend.info
-        turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info),
-                        parameters or record.parameters, record.template_options,
-                        system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT)
-        tracked = self._tracked[record.id] = await cache.before(turn, path, emit=emit) if cache else (
+        turn = ChatTurn(wires_of(path), record.id, asking.model or self._servers.model_of(conversation, info),
+                        asking.parameters or record.parameters, record.template_options,
+                        system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT,
+                        answers=len(asking.runs))
+        tracked = asking.tracked = await cache.before(turn, path, emit=emit) if cache else (
             self._tracker.asked_of(backend, turn, path))
         if cache:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
-        answer = conversation.live.node if conversation.live else ""
-        if conversation.live:
-            conversation.live.context_size = info.window(turn.model)
+        for answer_run in asking.runs:
+            answer_run.live.context_size = info.window(turn.model)
         if cache:
             cache.sent(tracked, turn.slot)
         elif link.shared:
@@ -392,13 +504,17 @@ class Turns:
 
         def noting(event: StreamEvent) -> None:
             if isinstance(event, Posted):
-                self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.record_request(
-                    answer, body_sha256=event.body_sha256, server=info.place, kind=info.kind, build=info.build,
-                    model=turn.model)))
+                for answer_run in asking.runs:
+                    self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
             else:
                 watched(event)
 
         return await backend.chat(turn, noting)
+
+    def _record(self, answer: str, body_sha256: str, info: ServerInfo, model: str) -> None:
+        """Keep what was sent for an answer, and where to."""
+        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.record_request(
+            answer, body_sha256=body_sha256, server=info.place, kind=info.kind, build=info.build, model=model)))
 
     async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
         """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
@@ -417,24 +533,83 @@ class Turns:
             await self.conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_STAYS))
 
-    async def _answer(self, conversation: OpenConversation, answer_run: AnswerRun) -> None:
-        answer = await answer_run.run(lambda: answer_run.live.context_size)
-        tracked = self._tracked.pop(conversation.id, None)
-        if tracked is not None and answer_run.live.progress is not None:
-            tracked.processed = answer_run.live.progress.processed
-        answer = replace(answer, figures=await self._explained_if_possible(tracked, answer.figures))
+    async def _answer(self, asking: Asking) -> None:
+        """Have all answers come that are asked for, one request after the other."""
+        conversation, first, undecided = asking.conversation, asking.runs[0], bool(asking.conversation.alternatives)
+        answer, *_ = answers = await self._settle_all(asking)
+        refusal = first.error if first.error is not None and first.error.is_too_long else None
+        if refusal is not None and not answer.is_wordless:
+            refusal = None
+        while asking.further and not asking.is_stopped and not is_over(answers):
+            if not await self._begin_further(asking, answer):
+                break
+            answers = await self._settle_all(asking)
+        conversation.live = None
+        del self._running[conversation.id]
+        if undecided and refusal is None:
+            self._undecided.add(conversation.id)
+            self.conversations.list_changed()
+            self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
+            self._ground.events.tell(ConversationChanged(conversation.id))
+            return
+        for live in conversation.alternatives[1:]:
+            await self._make_room(conversation, conversation.tree[live.node])
+        conversation.alternatives = ()
+        self._settled(conversation, answer)
+        self._warm_up_looked_at()
+        if refusal is not None:
+            self._ground.events.tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
+                                       refusal.context_size))
+            self._ground.events.tell(ConversationChanged(conversation.id))
+
+    async def _begin_further(self, asking: Asking, first: Node) -> bool:
+        """Begin the next request for further answers beside the first one; whether they could be stored."""
+        conversation = asking.conversation
+        count, asking.model = asking.further.pop(0)
+        fresh = awaited(conversation.tree[first.parent or ""], self._ground.clock())
+        answers = self._beside(conversation, fresh, count, asking.model)
+        try:
+            await self.conversations.shared.add(conversation, answers, lambda row: row, whole=False)
+        except (ChatError, StoreError) as error:
+            self._ground.events.tell(Noticed(str(error), "error"))
+            return False
+        self._start(asking, answers, conversation.record.head)
+        conversation.alternatives += tuple(answer_run.live for answer_run in asking.runs)
+        if asking.is_stopped:
+            asking.stop()
+        self._ground.events.tell(AnswerProgressed(conversation.id, first.id))
+        return True
+
+    async def _settle_all(self, asking: Asking) -> list[Node]:
+        """The answers to one request, with what is to be told of it, when they have ended and are stored."""
+        conversation = asking.conversation
+        answers = await asyncio.gather(*(
+            answer_run.run(partial(_window, answer_run.live)) for answer_run in asking.runs))
+        tracked = asking.tracked
+        if tracked is not None and asking.live.progress is not None:
+            tracked.processed = asking.live.progress.processed
+        if tracked is not None and len(answers) > 1:
+            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: asking.runs[at].live.ended_at))
+        figures = await self._explained_if_possible(tracked, answers[0].figures)
+        answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
+        for answer, answer_run in zip(answers, asking.runs, strict=True):
+            await self._settle(conversation, answer, answer_run)
+        if self._tracker.left(conversation, tracked, answers):
+            self._routes.save_soon()
+        return answers
+
+    async def _settle(self, conversation: OpenConversation, answer: Node, answer_run: AnswerRun) -> None:
+        """Store an answer as it ended."""
         used, now = answer.figures.context_used if answer.figures else None, self._ground.timestamp()
         unread = self.conversations.looked_at != conversation.id
-        refusal = answer_run.error if answer_run.error is not None and answer_run.error.is_too_long else None
-        if answer.text or answer.message.reasoning:
-            refusal = None
-        kept = before_refused(conversation.tree, answer, answer_run.live.before) if refusal is not None else answer.id
+        refused = answer_run.error is not None and answer_run.error.is_too_long and answer.is_wordless
+        kept = before_refused(conversation.tree, answer, answer_run.live.before) if refused else answer.id
 
         def ended(row: Conversation) -> Conversation:
             row = replace(row, updated=max(row.updated, now), unread=unread)
             if row.head != answer.id:
                 return row
-            if refusal is not None:
+            if refused:
                 return replace(row, head=kept)
             return replace(row, context_used=used) if used is not None or answer.state is State.DONE else row
 
@@ -442,19 +617,19 @@ class Turns:
             await self.conversations.shared.settle(conversation, answer, ended)
         except StoreError as error:
             self._ground.events.tell(Noticed(str(error), "error"))
-        conversation.live = None
-        del self._running[conversation.id]
+
+    def _settled(self, conversation: OpenConversation, answer: Node) -> None:
+        """The conversation goes on with this answer: whoever waited for it does too."""
         if kind := hold_of(answer):
             self._queue.hold(conversation.id, kind)
-        self._ended(conversation, tracked, answer)
+        self._questions.forget(conversation.id)
+        for observer in self.observers:
+            observer.turn_ended(conversation, answer)
         self.send_next(conversation.id)
         if conversation.id not in self._next:
             self._expect_no_more(conversation.id)
         self.conversations.list_changed()
         self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
-        if refusal is not None:
-            self._ground.events.tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
-                                       refusal.context_size))
         self._ground.events.tell(ConversationChanged(conversation.id))
 
     async def _explained_if_possible(self, tracked: TrackedTurn | None, figures: TurnFigures | None,
@@ -481,26 +656,24 @@ class Turns:
             await self._routes.checked(tracked, figures)
         return self._tracker.explained(tracked, cache, figures)
 
-    def _ended(self, conversation: OpenConversation, tracked: TrackedTurn | None, answer: Node) -> None:
-        """An answer is stored: note what it left in the cache, and warm up what its settled form lacks there."""
-        if self._tracker.left(conversation, tracked, answer):
-            self._routes.save_soon()
-        self._questions.forget(conversation.id)
-        for observer in self.observers:
-            observer.turn_ended(conversation, answer)
+    def _warm_up_looked_at(self) -> None:
+        """Prefill what the settled form of an answer lacks in the cache."""
         if self.conversations.looked_at:
             self._warm_up.soon(self.conversations.looked_at)
 
     # -- as an occupation of its conversation ----------------------------------------------------------------------
 
     def busy(self) -> frozenset[str]:
-        """The conversations whose answer is running or waiting, or whose next message is about to go out."""
-        return frozenset(self._running) | frozenset(self._next)
+        """The conversations whose answer is running, waiting or to be chosen, or whose next message is about to go
+        out."""
+        return frozenset(self._running) | frozenset(self._next) | self._undecided
 
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
         if id in self._running:
             raise ChatError(ChatProblem.RUNNING)
+        if id in self._undecided:
+            raise ChatError(ChatProblem.UNDECIDED)
 
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled. What waits for it in the queue is
@@ -525,8 +698,8 @@ class Turns:
             _, late = await asyncio.wait(self._next.values(), timeout=QUIT_S)
             for sending in late:
                 sending.cancel()
-        for answer_run, _ in self._running.values():
-            answer_run.stop()
+        for asking, _ in self._running.values():
+            asking.stop()
         if tasks := {task for _, task in self._running.values()}:
             _, late = await asyncio.wait(tasks, timeout=QUIT_S)
             if late:
@@ -549,9 +722,22 @@ def _kind_of(error: ChatError | StoreError) -> HoldKind:
     return HoldKind.NOT_SENT
 
 
+def _window(live: LiveAnswer) -> int | None:
+    return live.context_size
+
+
 def _said_nothing(tree: Tree, answer: Node) -> bool:
     """Whether an answer failed without a word, or without one more than the cut answer that it went on with."""
     twin = any(other.digest == answer.digest and other.created < answer.created for other in tree.siblings(answer.id))
     return (answer.is_wordless or twin) and answer.state in (
         State.ERROR, State.CANCELLED, State.INTERRUPTED, State.EMPTY)
 
+
+def _no_continuing(answer: Node | None) -> ChatProblem:
+    """Why an answer cannot be continued. None: it is none."""
+    if answer is None:
+        return ChatProblem.NO_ANSWER
+    if isinstance(answer.note, Statement) and answer.note.kind == NoteKind.TOOL_CALLS:
+        return ChatProblem.CALLED_TOOL
+    return {State.STREAMING: ChatProblem.STILL_COMING, State.CONTEXT_FULL: ChatProblem.WINDOW_FULL}.get(
+        answer.state, ChatProblem.COMPLETE)

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat.aliases import with_old_names
 from kvchat.cache.causes.cause import Statement
+from kvchat.chat.alternatives import MOST as MOST_ANSWERS
+from kvchat.chat.alternatives import Wanted
 from kvchat.chat.errors import GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
 from kvchat.chat.live import OpenConversation
@@ -81,6 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="ask for JSON by the JSON schema in FILE; print it only if it fits")
     parser.add_argument("-o", "--option", metavar="KEY=VALUE", type=_option, action="append", default=[],
                         help="a parameter for this answer, as in [parameters]; what is none of them is sent as it is")
+    parser.add_argument("--alternatives", metavar="N", type=_several,
+                        help="ask for N answers, of one prefill where the server can; prints each under a heading; the "
+                             "first whole one goes on")
     parser.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
     parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
 
@@ -89,6 +94,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number of tokens; give 1 or more")
+    return number
+
+
+def _several(text: str) -> int:
+    number = int(text)
+    if not 2 <= number <= MOST_ANSWERS:
+        raise argparse.ArgumentTypeError(f"{text} answers cannot be asked for; give 2 to {MOST_ANSWERS}")
     return number
 
 
@@ -135,6 +147,8 @@ def run(session: Session) -> int:
             what = next(name for name, given in (("the question", args.text is not None), ("--new", args.new),
                                                  ("--persona", args.persona), ("--trunk", args.trunk)) if given)
             raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
+        if args.alternatives:
+            raise UsageError("--continue-answer gives one answer. Leave out --alternatives.")
         session.print_problems()
         return session.with_service(lambda service: ask(service, args, None))
     if args.text is None:
@@ -143,6 +157,8 @@ def run(session: Session) -> int:
         raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
     if args.extract and (args.json or args.schema):
         raise UsageError("-x prints the first code block and nothing else. Leave out --json and --schema, or -x.")
+    if args.alternatives and (args.extract or args.schema):
+        raise UsageError("--alternatives prints every answer. Leave out -x and --schema.")
     schema = AnswerSchema(args.schema) if args.schema else None
     if schema is not None:
         schema.prepare()
@@ -295,7 +311,7 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     service.events.subscribe(_tell_fallback)
     conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)
-    shown, told, streams = 0, False, not (args.json or args.extract or schema)
+    shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)
 
     def show(event: ServiceEvent) -> None:
         nonlocal shown, told
@@ -319,13 +335,26 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
             asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
         asked = await prepared(service, conversation, asked)
     try:
-        interrupted, node = await _answered(service, conversation, asked, _parameters(conversation, args, schema))
+        interrupted, node = await _answered(service, conversation, asked, _parameters(conversation, args, schema),
+                                            Wanted(args.alternatives) if args.alternatives else None)
     except GivenUp as given_up:
         print(f"kvchat: {given_up}", file=sys.stderr)
         return INTERRUPTED
+    answers = service.turns.choices(conversation.id)
+    if service.turns.is_undecided(conversation.id):
+        await service.turns.choose(conversation.id)
+        node = conversation.record.head or node
     answer = conversation.tree[node]
     if args.json:
-        print(json.dumps(with_old_names(report(conversation, answer)), ensure_ascii=True))
+        found = dict(report(conversation, answer))
+        if args.alternatives:
+            found["alternatives"] = [report(conversation, one) for one in answers]
+        print(json.dumps(with_old_names(found), ensure_ascii=True))
+    elif args.alternatives:
+        for number, one in enumerate(answers, 1):
+            goes_on = " (goes on)" if one.id == answer.id else ""
+            printer.line(f"## Answer {number} of {len(answers)}{goes_on}\n\n"
+                         f"{one.text or note_sentence(one.note)}\n")
     elif streams:
         begun = len(cut.text) if asked is None and answer.parent == cut.parent else 0
         printer.write(answer.text[max(shown, begun):])
@@ -410,7 +439,7 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace, schema
 
 
 async def _answered(service: ChatService, conversation: OpenConversation, question: Question | None,
-                    parameters: Parameters) -> tuple[bool, str]:
+                    parameters: Parameters, wanted: Wanted | None = None) -> tuple[bool, str]:
     """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that
     happened is given back, and the id of the answer."""
     loop = asyncio.get_running_loop()
@@ -424,7 +453,9 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     if question is None:
         await service.turns.go_on(conversation.id, conversation.path()[-1].id, parameters)
     else:
-        send = partial(service.turns.send, conversation.id, question, parameters=parameters)
+        turns = service.turns
+        send = (partial(turns.send, conversation.id, question, parameters=parameters) if wanted is None else
+                partial(turns.ask_for, conversation.id, wanted, question, parameters=parameters))
         try:
             await _sent(service, conversation.id, stop, send())
         except TooLongError as error:

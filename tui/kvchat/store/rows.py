@@ -56,7 +56,7 @@ def columns(names: Sequence[str], table: str = "") -> str:
 # The order in which figures are stored: new ones go to the end.
 FIGURE_FIELDS = ("prompt_tokens", "cached_tokens", "predicted_tokens", "new_tokens", "ttft_ms", "prompt_ms",
                  "predicted_ms", "context_size", "predicted_cached", "cause", "evidence", "remedy", "estimated",
-                 "block", "stopped", "begun_tokens")
+                 "block", "stopped", "begun_tokens", "alternative")
 
 _ROLES = {role.value: role for role in Role}
 _STATES = {state.value: state for state in State}

@@ -14,6 +14,10 @@ class ChatProblem(StrEnum):
     """By another part of kvchat."""
     # sending
     RUNNING = "An answer is still running here. Stop it (Esc), or wait for it."
+    UNDECIDED = "Choose one of the answers first."
+    HOW_MANY = "Ask for 2 to {most} answers, not {number}."
+    HOW_MANY_MODELS = "Name 2 to {most} models."
+    UNKNOWN_MODEL = "This server has no model {model}."
     ANSWERED_ELSEWHERE = "Another window is answering here. Wait for it, or stop it there."
     COMPACTING = "This conversation is being compacted. Stop that first (Esc), or wait for it."
     NOT_SENT = "The message was not sent."
@@ -24,6 +28,12 @@ class ChatProblem(StrEnum):
     ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
     OUTSIDE = "{paths} is outside the working folder and the collections. Nothing was sent."
     ALL_OUTSIDE = "{paths} are outside the working folder and the collections. Nothing was sent."
+    # going on with an answer
+    NO_ANSWER = "That is a question. Select the answer to continue."
+    CALLED_TOOL = "The model called a tool here, and kvchat has none: there is no text to continue."
+    STILL_COMING = "This answer is still coming."
+    WINDOW_FULL = "The context window is full. Compact the conversation, then ask again."
+    COMPLETE = "This answer is complete. To hear more, ask for it."
     # what goes with a message
     NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
     UNCHANGED = "{file} stands in this conversation already and has not changed since."

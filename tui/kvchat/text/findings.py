@@ -30,12 +30,14 @@ _CAUSES: dict[Cause, str] = {
     Cause.CACHE_FULL: "cache memory full",
     Cause.CHECKPOINT: "checkpoint limit",
     Cause.BLOCKS: "block size",
+    Cause.OTHER_ANSWER: "other answer chosen",
 }
 
 _ACTS: dict[Argument, str] = {
     "edit": "You edited {message}",
     "regenerate": "You asked for another answer",
     "continue": "You had the answer continued",
+    "alternatives": "You asked for several answers",
     "delete": "You deleted messages",
     "fork": "You forked the conversation",
     "system": "You changed the system prompt",
@@ -179,6 +181,7 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
     Reason.WARM_UP: lambda s: "kvchat's own warm-up of another chat took this conversation's slot",
     Reason.SIDE_REQUEST: _side_request,
     Reason.FOREIGN: lambda s: "Another program used the model",
+    Reason.OTHER_ANSWER: lambda s: f"The server keeps only the first of several answers; number {s['number']} went on",
     Reason.OTHER_BRANCH: lambda s: "Another branch of this conversation took its slot",
     Reason.OTHER_CONVERSATION: _taken_by,
     Reason.CHECKPOINT: _checkpoint,

@@ -5,10 +5,12 @@ The rule: a price that is not known is said to be unknown, and one from few meas
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, Price, Way
+from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
 from kvchat.text.format import about, count, counted, duration, short_count
 
@@ -19,6 +21,7 @@ TITLES: dict[Act, str] = {
     "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "continue": "Continue this answer?",
     "delete": "Delete this turn?", "system": "Change the system prompt?",
     "template": "Change this for the whole conversation?", "model": "Switch to another model here?",
+    "alternatives": "Ask for several answers?",
 }
 """The question before an act that costs something."""
 
@@ -37,9 +40,23 @@ _WAYS: dict[Way, str] = {
 def price_lines(price: Price, act: Act | None = None, glyph: str = "░ ") -> list[str]:
     """The price of an act in one or two sentences; `glyph`: in front of the tokens, as on every screen."""
     lines = [_price_line(price, glyph)]
+    lines += [f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {glyph}{counted(tokens, 'token')} to "
+              "prefill there next time." for title, tokens in price.losing]
     if act in _KEEPS:
         lines.append("The old version is kept.")
     return lines
+
+
+def several_lines(requests: Sequence[int], models: Sequence[str]) -> list[str]:
+    """How several answers come, by how many each request asks for, and what stays cached of them."""
+    if models:
+        return ["Each model prefills the question for itself, one after the other.",
+                "The conversation stays with its model."]
+    if len(requests) == 1:
+        return [f"One prefill for all {requests[0]}, in as many slots.",
+                "Only the first answer stays cached; another one is prefilled with your next message."]
+    return [f"{counted(len(requests), 'request')}, one after the other; the question stays cached between them.",
+            "Not every answer stays cached; the choice shows what each one costs."]
 
 
 def in_brief(price: Price) -> str:

@@ -200,6 +200,9 @@ ACTIONS: tuple[Action, ...] = (
            "before: only what has changed.", "Writing", "attach", "PATH", method="context.attach"),
     Action("queue", "shift+f7", "Queue", "Show the messages that wait for the answer before them: edit, drop or move "
            "them.", "Writing", "queue", method="queue.open"),
+    Action("alternatives", "shift+f8", "Several answers", "Ask what is written, else the last question again, for "
+           "several answers or of several models; choose the one that goes on. Shows the cost first.", "Writing",
+           "alternatives", "NUMBER|MODEL MODEL", method="alternatives.ask"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor",
            method="sending.write_outside"),
 
@@ -312,6 +315,15 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("done", "enter", "Close", "Close it; what was left out stays out.", "close")),
     *_dialog("branches", "In other dialogs",
              ("fork", "f", "Fork", "Continue from the message under the cursor in a new conversation.")),
+    *_dialog("alternatives", "In other dialogs",
+             ("choose", "enter", "Choose", "Go on with this one of several answers; a digit takes the one of its "
+              "number."),
+             ("previous", "left,shift+tab", "Answer before", "Go to the answer before this one.", "step(-1)"),
+             ("next", "right,tab", "Answer after", "Go to the answer after this one.", "step(1)"),
+             ("up", "up,k", "Up", "Scroll up.", "scroll(-1)"),
+             ("down", "down,j", "Down", "Scroll down.", "scroll(1)"),
+             ("page_up", "pageup", "Page up", "Scroll up by a page.", "page(-1)"),
+             ("page_down", "pagedown,space", "Page down", "Scroll down by a page.", "page(1)")),
     *_dialog("queue", "In other dialogs",
              ("edit", "e", "Edit", "Take the message back into the composer."),
              ("send", "s", "Send", "Send the message now, and the others after it."),

@@ -108,6 +108,7 @@ class ChatScreen(Screen[None]):
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
         from kvchat.chat.personas import Personas
+        from kvchat.ui.controllers.alternatives import AlternativesController
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
@@ -136,6 +137,8 @@ class ChatScreen(Screen[None]):
         self.context = ContextController(workspace, service, composer)
         self.sending = SendingController(
             workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
+        self.alternatives = AlternativesController(
+            workspace, service, costs, self.server, self.sending, composer, transcript)
         self.queue = QueueController(workspace, service, self.sending, composer, self.queue_lines)
         self.documents = DocumentController(workspace, service, self.header, status)
         self.panel = panel = CachePanelController(

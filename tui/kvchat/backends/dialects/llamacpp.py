@@ -153,7 +153,8 @@ class LlamaCppBackend(HttpBackend):
             pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
             fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
             keep_reasoning="--reasoning-preserve"),
-        shows_template=True, takes_any_model=True, is_tracked=True, continuing=Continuing.THOUGHTS)
+        shows_template=True, takes_any_model=True, is_tracked=True, continuing=Continuing.THOUGHTS,
+        answers_in_slots=True)
     found_in_cloud = True
     health_path = "/health"
 

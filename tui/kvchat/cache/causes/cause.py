@@ -46,6 +46,8 @@ class Cause(StrEnum):
     CHECKPOINT = auto()
     """The model cannot rewind to where the prompts part."""
     BLOCKS = auto()
+    OTHER_ANSWER = auto()
+    """Of several to one request the person chose one whose state the server does not keep."""
     UNKNOWN = auto()
 
 
@@ -94,6 +96,7 @@ class Reason(StrEnum):
     CHECKPOINT = auto()  # token, wanted: tokens, None: not known
     FEWER_THAN_EXPECTED = auto()  # cached, expected: tokens
     SAME_BEGINNING = auto()  # tokens
+    OTHER_ANSWER = auto()  # number: which one was chosen, from 1
     UNKNOWN = auto()
 
 

@@ -18,7 +18,7 @@ from kvchat.cache.tokens import Tokens
 
 Change = Act | Literal["tools", "compact"]
 """An act of the person that changes what is sent; each was priced before it was done."""
-GOING_BACK: frozenset[Change] = frozenset({"edit", "regenerate", "continue", "delete", "fork"})
+GOING_BACK: frozenset[Change] = frozenset({"edit", "regenerate", "continue", "alternatives", "delete", "fork"})
 """Acts after which a server needs a state of an earlier place of the prompt."""
 
 
@@ -171,5 +171,7 @@ class Evidence:
     """Turns in a row on this server, with this one, that had something to reuse and were reported to reuse nothing."""
     history: int | None = None
     """Tokens of this prompt up to the end of the last answer's text, where they were counted in ids."""
+    unkept: TurnFigures | None = None
+    """Of the last answer, where that was not the first one to its request: the server did not keep its state."""
     flags: Flags = NO_FLAGS
     """What a server of this kind can be told, from its module."""

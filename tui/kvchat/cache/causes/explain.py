@@ -1,10 +1,10 @@
 """Why a turn had wasted tokens, decided from evidence in a fixed order.
 
 The order: the server is gone (other model, slept, restarted, loaded, other server); it does not report; caching was
-off; what was sent differs (cut, shifted, our bytes, reasoning dropped, template, re-tokenised); a remainder smaller
-than one block; a cancelled request that was still computed; kvchat's own side request; another program; lost states
-(parked and not looked up, cache memory full, slot taken); what the model's cache cannot do (checkpoints); a server that
-never reuses anything; unknown.
+off; another one of several answers was chosen; what was sent differs (cut, shifted, our bytes, reasoning dropped,
+template, re-tokenised); a remainder smaller than one block; a cancelled request that was still computed; kvchat's own
+side request; another program; lost states (parked and not looked up, cache memory full, slot taken); what the model's
+cache cannot do (checkpoints); a server that never reuses anything; unknown.
 
 The rule: the first cause in this order that explains at least half of the tokens is named; one that explains less, or
 is only likely, is named when no later one is better. The server's acts are told as the server's, never as the
@@ -26,6 +26,7 @@ from kvchat.cache.causes.evidence import Evidence
 _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
     server_causes.server_gone,
     server_causes.caching_off,
+    state_causes.other_answer,
     sent_causes.cut,
     sent_causes.shifted,
     sent_causes.our_bytes,

@@ -16,6 +16,18 @@ SIMILAR = 0.1
 """llama.cpp takes the slot that holds more than this share of a prompt."""
 
 
+def other_answer(case: Case) -> Suspicion | None:
+    """The server has the prompt of the last answer, and not the answer."""
+    chosen = case.e.unkept
+    if chosen is None or chosen.prompt_tokens is None or chosen.alternative is None:
+        return None
+    gone = chosen.prompt_tokens + (chosen.predicted_tokens or 0) - case.cached
+    if case.cached < chosen.prompt_tokens - NOISE:
+        return None
+    return case.suspect(Cause.OTHER_ANSWER, said(Reason.OTHER_ANSWER, number=chosen.alternative + 1),
+                        convincing=case.is_most(gone))
+
+
 def blocks(case: Case) -> Suspicion | None:
     block, limit = case.e.block, case.old
     if case.parted.exact and case.parted.common is not None:

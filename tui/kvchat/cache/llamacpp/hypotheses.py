@@ -126,11 +126,11 @@ class Hypotheses:
         return min(dense) < min(others) if min(dense) != min(others) else None
 
     def begin(self, prompt: Tokens, owner: str, at: float, slot: int | None = None,
-              users: Sequence[int] = (), tip: str = "") -> Prediction:
+              users: Sequence[int] = (), tip: str = "", answers: int = 1) -> Prediction:
         self._runs = True
         for guess in self._guesses:
             guess.before = guess.simulator.copy()
-            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip)
+            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip, answers)
         found = self.said
         assert found is not None
         return found
@@ -149,12 +149,12 @@ class Hypotheses:
         self._dropped += [guess for guess in self._guesses if guess.wrong >= most]
         self._guesses = [guess for guess in self._guesses if guess.wrong < most]
 
-    def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
-        """The last `begin` is done. `tip`: as of `Held`, with the answer."""
+    def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "", order: Sequence[int] = ()) -> None:
+        """The last `begin` is done. As of `Simulator.end`."""
         self._runs = False
         for guess in self._guesses:
             if guess.said is not None:
-                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip)
+                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip, order=order)
 
     def cut(self, processed: int) -> None:
         """The last `begin` was cancelled when `processed` tokens were in."""

@@ -39,6 +39,8 @@ class Prediction:
     """States of which the end is nowhere any more after this request, because it ran in their place."""
     pushed_out: tuple[Held, ...] = ()
     """States for which the host cache has no room any more after this request."""
+    copies: tuple[int, ...] = ()
+    """The slots in which the request's further answers are generated; empty afterwards."""
 
     def allows(self, cached: int, tolerance: int = 0) -> bool:
         """Whether a server that reports so many cached tokens does what was predicted."""

@@ -39,6 +39,8 @@ class _Request:
     users: Sequence[int]
     number: int
     tip: str
+    copies: Sequence[int] = ()
+    """Slots in which further answers to the same prompt are generated."""
 
 
 @dataclass(slots=True)
@@ -121,9 +123,10 @@ class Simulator:
         few = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
         return Simulator(self.shape, replace(self._state(), parked=few))
 
-    def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = ()) -> Prediction:
+    def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = (),
+                answers: int = 1) -> Prediction:
         """What `begin` would return; changes nothing."""
-        return self.copy().begin(prompt, "", 0.0, slot, users)
+        return self.copy().begin(prompt, "", 0.0, slot, users, answers=answers)
 
     def slot_after_cancel(self, prompt: Tokens) -> int:
         """The slot that `prompt` goes to when the requests that were cancelled have ended. Until then it is not known
@@ -141,23 +144,29 @@ class Simulator:
 
     def begin(
         self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (), tip: str = "",
+        answers: int = 1,
     ) -> Prediction:
         """The request is sent. `slot` pins it. `users` are the tokens at which user messages begin, in order: chat
-        requests only. `tip`: as of `Held`, before it is answered. Raises ValueError for an empty prompt, which the
-        server does not read at all."""
+        requests only. `tip`: as of `Held`, before it is answered. `answers`: how many it asks for; for each but the
+        first the server takes the first other slot that is free, as it is, and leaves it empty. Raises ValueError for
+        an empty prompt, which the server does not read at all."""
         if not prompt:
             raise ValueError("A prompt needs at least one token.")
         best, where = self._best(prompt)
         index, chosen_by, look_up = self._choose(prompt, slot)
-        old, before = self._slots[index], self.held
+        old, before, slots = self._slots[index], self.held, self.slots
         taken = self._look_up(index, prompt) if look_up else None
         state = self._slots[index]
         common = state.tokens.common(prompt) if state else 0
         memory, length = (state.memory, len(state.tokens)) if state else (Memory(), 0)
         cached, memory = resume(memory, length, common, len(prompt), self.shape)
         self._clock += 1
-        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock, tip)
-        self._busy[index] = request
+        free = [other for other in range(self.shape.slots) if other != index and other not in self._busy]
+        copies = tuple(free[:answers - 1])
+        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock, tip, copies)
+        for copy in copies:
+            self.cleared(copy)
+        self._busy |= dict.fromkeys((index, *copies), request)
         self._stopped.pop(index, None)
         self._keep(index, request, len(prompt))
         self._clear_idle(index)
@@ -166,17 +175,19 @@ class Simulator:
         unknown = state is not None and common == state.tokens.known < len(state.tokens)
         most = min(length, len(prompt) - 1) if unknown else cached
         gone = self._gone(before)
+        ran_over = [old, taken, *(slots[copy] for copy in copies)]
         return Prediction(cached, index, source, common, best, where, chosen_by, lost, most,
-                          tuple(held for held in gone if held is old or held is taken),
-                          tuple(held for held in gone if held is not old and held is not taken))
+                          tuple(held for held in gone if any(held is one for one in ran_over)),
+                          tuple(held for held in gone if not any(held is one for one in ran_over)), copies)
 
-    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
+    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "",
+            order: Sequence[int] = ()) -> None:
         """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded. `tip`: as of
-        `Held`, with the answer.
+        `Held`, with the answer. `order`: in which its answers ended, where they were several; 0 is the one in `slot`.
 
         `stopped`: the client stopped it, so that the server may have written some more."""
         slot %= self.shape.slots
-        request, held = self._release(slot), self._slots[slot]
+        request, held = self._release(slot, order), self._slots[slot]
         if request is None or held is None:
             return
         tokens = _decoded(request.prompt, sampled)
@@ -318,11 +329,15 @@ class Simulator:
         """Whether all of a replaced state is still somewhere."""
         return prompt.starts_with(held.tokens) or any(p.tokens.starts_with(held.tokens) for p in self._parked)
 
-    def _release(self, slot: int) -> _Request | None:
+    def _release(self, slot: int, order: Sequence[int] = ()) -> _Request | None:
         """The request that ran in `slot`, which is free from now on."""
-        self._clock += 1
-        self._used[slot] = self._clock
-        return self._busy.pop(slot, None)
+        request = self._busy.pop(slot, None)
+        used = (slot, *(request.copies if request is not None else ()))
+        for freed in [used[at] for at in order if at < len(used)] or used:
+            self._clock += 1
+            self._used[freed] = self._clock
+            self._busy.pop(freed, None)
+        return request
 
     def _keep(self, slot: int, request: _Request, processed: int) -> None:
         """Let `slot` hold the first `processed` tokens of a request's prompt."""

@@ -184,7 +184,7 @@ class SideRequests:
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
             turn = tracked[-1].turn
-            cache.left(tracked[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
+            cache.left(tracked[-1], [answer], replace(turn, wires=(*turn.wires, answer.wire)))
 
     def _count_side_request(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
         info, figures = link.info, answer.figures or TurnFigures()

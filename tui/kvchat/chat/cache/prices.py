@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat
+from kvchat.chat.alternatives import Wanted
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.tracker import CacheTracker
@@ -71,6 +72,7 @@ class Prices:
     async def exact(self, id: str, act: Act, node_id: str | None = None, text: str = "",
                     options: Mapping[str, object] | None = None) -> Price:
         """As `estimate`, counted on the server's own tokens where it gives them, in the way in which it would be sent.
+        `alternatives`: what choosing the answer `node_id` costs.
         `text`: the new question of an edit (empty: one as long as the old), or the new instructions; `options`: the new
         options of the template."""
         estimate, link = self.estimate(id, act, node_id, text), self._servers.link(id)
@@ -84,10 +86,11 @@ class Prices:
         turn = self._tracker.turn_after(conversation, path)
         if options is not None:
             turn = replace(turn, template_options=options)
+        now_on = path if act == "alternatives" else conversation.path()
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await (cache.prompts.prompt(turn) if asks else cache.prompts.prefix(turn))
-                now = await cache.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
+                now = await cache.prompts.prefix(self._tracker.turn_after(conversation, now_on))
         except TimeoutError:
             return estimate
         if not tokens:
@@ -98,10 +101,40 @@ class Prices:
         if act == "edit" and not text:
             return replace(price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start),
                            alternative=estimate.alternative)
-        used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
+        used = next((n.figures.context_used for n in reversed(now_on) if n.figures), None)
         if not asks and now is not None and used is not None:
             end = max(start, end - (len(now) - used) - 1)  # the next question's own beginning is not the act's
         return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
+
+    async def of_several(self, id: str, wanted: Wanted, question: Question | None, node_id: str | None = None) -> Price:
+        """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
+        conversation, link = self._conversations.loaded[id], self._servers.link(id)
+        tree, cache, speed = conversation.tree, link.cache, self._tracker.speed_fit(id)
+        path = tree.path(tree.turn_of(node_id)[0].id if node_id is not None else conversation.record.head)
+        if question is not None:
+            try:
+                path = [*path, (await self._questions.built(conversation, path[-1].id, question)).nodes[0]]
+            except ChatError:  # that is said when it is sent
+                return Price(None)
+        whole = self._sizes.estimated(conversation, path)
+        if wanted.models:
+            return price(whole * len(wanted.models), speed)
+        if cache is None or cache.server is not link.info or not self._servers.consent.agreed_to(cache.server):
+            held = min(whole, self._tracker.warmth(id).held or 0)
+            return price(whole - held, speed, start=held)
+        try:
+            async with asyncio.timeout(PRICE_S):
+                tokens = await cache.prompts.prompt(self._tracker.turn_after(conversation, path))
+        except TimeoutError:
+            tokens = None
+        if not tokens:
+            return Price(None)
+        count, _ = wanted.requests(cache.server.most_answers)[0]
+        plan = self._routes.options(cache, path[:-1], tokens)
+        chosen, said = plan.chosen, cache.simulator.best.predict(tokens, plan.slot, answers=count)
+        lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
+        losing = tuple((self._conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
+        return replace(price(chosen.tokens, speed, start=len(tokens) - chosen.tokens), losing=losing)
 
     async def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
                           text: str) -> list[Node] | None:
@@ -115,7 +148,7 @@ class Prices:
             return list(branch.nodes)
         if node_id is None or node_id not in tree:
             return None
-        if act in ("fork", "continue"):
+        if act in ("fork", "continue", "alternatives"):
             return tree.path(node_id)
         question, _ = tree.turn_of(node_id)
         if act == "regenerate":
@@ -142,7 +175,8 @@ class Prices:
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 
     def moving(self, id: str, name: str) -> Price:
-        """What another server would prefill of a conversation, at the speed that was measured there."""
+        """What another server would prefill of an open conversation: its context in tokens, and the seconds at the
+        speed that was measured there; None for what is not known. `name`: of the server, as in a conversation's row."""
         speed = self._tracker.speed_of(self._servers.links.at(name))
         return price(self._conversations.loaded[id].context_used, speed)
 

@@ -54,6 +54,8 @@ class TrackedTurn(Asked):
     """Whether its end is played on the simulator."""
     broken_off: bool = False
     """Whether its answer was, so that the server may compute on for a while."""
+    order: tuple[int, ...] = ()
+    """In which its answers ended, where they were several."""
 
 
 def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
@@ -142,7 +144,7 @@ class ServerCache(SlotObserver):
         users = () if self.simulator.rewinds else await self._users.places(tracked.turn.model, tracked.tokens)
         owner = tracked.turn.session_id
         tip = tracked.extended[-1].digest.hex() if tracked.extended else ""
-        prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip)
+        prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip, tracked.turn.answers)
         tracked.prediction = prediction
         self.journal.used(tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
                           tracked.number)
@@ -190,13 +192,14 @@ class ServerCache(SlotObserver):
             return
         counts = await self._counts() or ()
         new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot:slot + 1] != (count.task,)]
-        if len(new) == 1 and new[0] != prediction.slot:
+        if tracked.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot:
             tracked.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
 
-    def left(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
-        """After the answer: find out what it left in the cache, in a task of its own."""
-        tracked.broken_off = answer.state in BROKEN_OFF
-        self._leaving = asyncio.create_task(self._leave(tracked, answer, settled))
+    def left(self, tracked: TrackedTurn, answers: Sequence[Node], settled: ChatTurn) -> None:
+        """After the answers to a request, of which the first one's state is kept: find out what it left in the cache,
+        in a task of its own. `settled`: what goes on after the first."""
+        tracked.broken_off = any(answer.state in BROKEN_OFF for answer in answers)
+        self._leaving = asyncio.create_task(self._leave(tracked, answers[0], settled))
 
     async def settled(self, seconds: float | None = None) -> None:
         """Return when what the last answer left is known, or after so many seconds."""
@@ -234,14 +237,15 @@ class ServerCache(SlotObserver):
             slot, stopped, tracked.played = tracked.prediction.slot, tracked.broken_off, True
             held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
             if predicted:
-                self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
+                self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "",
+                                   order=tracked.order)
             else:
                 self.simulator.cut(tracked.processed or tracked.prediction.cached)
                 self._unheard = tracked.processed is None
             if figures is not None or tracked.processed is not None:  # else it was refused, and the slot is as it was
                 self.holds(tracked.turn.session_id, tuple(node.digest.hex() for node in held))
-            if stopped:
-                self.cancelled.add(slot, len(prompt) + predicted, heard=tracked.processed is not None or predicted > 0)
+            for used in (slot, *tracked.prediction.copies) if stopped else ():
+                self.cancelled.add(used, len(prompt) + predicted, heard=tracked.processed is not None or predicted > 0)
             if await self.cancelled.free(LOOK_S):
                 counts = await self._counts() or ()
                 slot_tokens = self._slot_tokens(slot, counts)
@@ -256,7 +260,8 @@ class ServerCache(SlotObserver):
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
         before, owner = self._tasks_seen, tracked.turn.session_id
         self._observe(counts, None)
-        new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)]
+        new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)
+               and (count.tokens or tracked.turn.answers == 1)]  # those of further answers are empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
             self.simulator.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))

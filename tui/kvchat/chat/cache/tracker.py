@@ -262,8 +262,10 @@ class CacheTracker:
             return figures
         return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
 
-    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, answer: Node) -> bool:
-        """An answer ended: note what it left in the cache. Whether that cache is tracked."""
+    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, answers: Sequence[Node]) -> bool:
+        """The answers to a request ended: note what they left in the cache, which is the first one. Whether that cache
+        is tracked."""
+        answer, *others = answers
         link = self._servers.link(conversation.id)
         cache = link.cache
         self.measured()
@@ -272,11 +274,14 @@ class CacheTracker:
         is_tracked = cache is not None and tracked is not None and cache.plays(tracked)
         if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
-            cache.left(tracked, answer, self.turn_after(conversation, path))
+            cache.left(tracked, answers, self.turn_after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
         elif tracked is not None:
             tracked.closed.set()
             self._journal.answered(tracked, answer)
+        if tracked is not None:
+            for other in others:
+                self._journal.answered(tracked, other)
         if (cache is None or not cache.prompts.works) and link.shared is not None:
             link.shared.answered(answer, self._ground.timestamp())
         return is_tracked

@@ -334,7 +334,7 @@ class Journal:
             prediction=prediction, uses=tuple(own for use in uses if (own := _own(use, asked, title)) is not None),
             foreign=_foreign(seen, before), evicted=_evicted(asked, figures, uses) if not ended else None,
             block=self.block(asked.server), flags=kind_of(asked.server.kind).flags,
-            turns_without_reuse=self._without_reuse(server),
+            turns_without_reuse=self._without_reuse(server), unkept=_unkept(asked) if not warmed else None,
         )
 
     def _last_read(self, asked: Asked, earlier: Callable[[Node], LastRead | None]) -> tuple[int, LastRead | None]:
@@ -389,6 +389,13 @@ def _own(use: Use, asked: Asked, title: Callable[[str], str]) -> OwnUse | None:
     return OwnUse(kind, title(use.conversation) if use.kind == "conversation" else "", slot, asked.kept(slot),
                   asked.shared(said.overwritten) if said is not None else None,
                   said.chosen_by == "prefix" if said is not None else None)
+
+
+def _unkept(asked: Asked) -> TurnFigures | None:
+    """As of `Evidence`."""
+    last = next((node for node in reversed(asked.extended) if node.role is Role.ASSISTANT), None)
+    figures = last.figures if last is not None else None
+    return figures if figures is not None and figures.alternative else None
 
 
 def _foreign(seen: Sequence[Seen], before: LastRead | None) -> Foreign | None:

@@ -5,11 +5,11 @@ The rule: a small price is not asked about.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from kvchat.cache.price import Act, Way
+from kvchat.cache.price import Act, Price, Way
 from kvchat.chat.errors import ChatError
 from kvchat.ui.controllers.workspace import Workspace
 
@@ -24,6 +24,7 @@ FORK = "Fork: edit in a new conversation, keep this one"
 NAMES: dict[Act, str] = {
     "edit": "Edit", "regenerate": "Regenerate", "delete": "Delete turn", "system": "Change prompt",
     "template": "Change", "model": "Switch", "continue": "Continue",
+    "alternatives": "Ask",
 }
 """What the key does that agrees."""
 ACTS: Mapping[str, Act] = {
@@ -67,8 +68,17 @@ class CostQuestions:
                       options: Mapping[str, object] | None = None) -> Decision | None:
         """What the person decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
         there is one; `fork`: whether a fork can."""
+        id = self._workspace.conversation.id
+        return await self._decided(self._prices.exact(id, act, node, text, options), act, title, (), instead, fork)
+
+    async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str]) -> bool:
+        """Whether the person agrees to this price of an act; `words` are said with it."""
+        return await self._decided(price, act, "", words) == "go"
+
+    async def _decided(self, asked: Awaitable[Price], act: Act, title: str, words: Sequence[str],
+                       instead: bool = False, fork: bool = False) -> Decision | None:
         with self._workspace.app.key_queue.coming() as dialog:
-            price = await self._prices.exact(self._workspace.conversation.id, act, node, text, options)
+            price = await asked
         if dialog.is_given_up:
             return None
         if not price.worth_asking:
@@ -84,4 +94,5 @@ class CostQuestions:
         if fork:
             choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
         choices.append(("n", "Cancel", None))
-        return await self._workspace.ask(ConfirmScreen(title or TITLES[act], price_lines(price, act), choices))
+        return await self._workspace.ask(ConfirmScreen(
+            title or TITLES[act], [*price_lines(price, act), *words], choices))

@@ -27,8 +27,9 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from kvchat.chat.alternatives import Wanted
     from kvchat.chat.compactor import CompactionPrice
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
@@ -74,6 +75,10 @@ class Sending:
     """Whether the person would rather compact the conversation first."""
     is_followed: bool = False
     """Whether another one was put into the queue behind it."""
+    wanted: Wanted | None = None
+    """Several answers are asked for."""
+    agrees: Callable[[Wanted, Question], Awaitable[bool]] | None = None
+    """Asks whether the person agrees to what those cost."""
 
     @property
     def is_in_draft(self) -> bool:
@@ -149,6 +154,18 @@ class SendingController:
         await self.keep_draft()
         self._composer.focus()
 
+    async def send_several(self, event: Composer.Submitted, wanted: Wanted,
+                           agrees: Callable[[Wanted, Question], Awaitable[bool]]) -> bool:
+        """Ask for several answers, where the person agrees to what they cost; whether they are asked for."""
+        id = event.key or self.workspace.conversation.id
+        if self._is_busy(id):
+            self.workspace.say(ChatProblem.RUNNING, "warning")
+            self._restore(event)
+            return False
+        self.forget_refusal(id)
+        sending = self._sending[id] = Sending(id, event, None, wanted=wanted, agrees=agrees)
+        return await self._delivered(sending)
+
     def _begin(self, sending: Sending) -> None:
         self._sending[sending.id] = sending
         self._send(sending)
@@ -161,6 +178,10 @@ class SendingController:
 
     @in_worker("send")
     async def _send(self, sending: Sending) -> None:
+        await self._delivered(sending)
+
+    async def _delivered(self, sending: Sending) -> bool:
+        """Send it; whether it was sent."""
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._is_slow(sending))
         try:
             sent = await self._server.may_leave_this_machine()
@@ -177,11 +198,19 @@ class SendingController:
         await (self._was_sent if sent else self._put_back)(sending)
         if sending.compacts:
             self._compaction.compact()
+        return sent
 
     async def _sent(self, sending: Sending) -> None:
         """Send it with what was shown with it; what had not been found for it by then is found now. The person is asked
         about files from outside, and what to do where it is too long. Raises ChatError."""
         question, anyway = await self._looked_up(sending), False
+        if sending.wanted is not None and sending.agrees is not None:
+            sending.is_begun = False  # nothing is looked up while the person is asked
+            self.show_looking_up()
+            if not await sending.agrees(sending.wanted, question):
+                sending.comes_back = True
+                return None
+            sending.is_begun = True
         while True:
             try:
                 return await self._sent_with(sending, question, anyway)
@@ -233,7 +262,9 @@ class SendingController:
         return await self.workspace.ask(ConfirmScreen(TITLE, question_lines(error, used), choices(error, used, price)))
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
-        if sending.editing is not None:
+        if sending.wanted is not None:
+            await self._turns.ask_for(sending.id, sending.wanted, question, anyway=anyway)
+        elif sending.editing is not None:
             await self._turns.edit(sending.id, sending.editing, question.text, anyway=anyway, meant=question.meant)
         else:
             await self._turns.send_now(sending.id, question, anyway=anyway,

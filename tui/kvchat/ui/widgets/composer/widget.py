@@ -90,6 +90,8 @@ class Composer(Completing):
         """Whether a field that is not filled in was told since the text changed."""
         self._cost = "", False
         self._placeholder = placeholder
+        self.commanded: Question | None = None
+        """What stood behind the last slash command, as a question."""
         self.has_queue = False
         """Whether messages of this conversation wait for the answer before them."""
 
@@ -215,10 +217,6 @@ class Composer(Completing):
         """The slash commands on offer, as (name without the slash, description)."""
         self.commands = [slash.Command(*command) for command in commands]
 
-    def expand_chip(self) -> bool:
-        """Show a chip's text in its place: the chip at the cursor, or else the last. False when there is none."""
-        return self._area.expand_chip()
-
     def set_cost(self, words: str, *, quietly: bool = False) -> None:
         """What sending the attachments costs, in the row of the keys; empty: nothing to tell. `quietly`: only where
         that row is there anyway, for what no act of the person brought."""
@@ -311,6 +309,7 @@ class Composer(Completing):
         if command is not None:
             known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
             if known:
+                self.commanded = Question(rest, self.blocks, Meant(self.typed, frozenset(self.context.agreed)))
                 self._run(known[0], expanded(rest, self._area.chips))
             else:
                 self.post_message(self.Notice(
@@ -325,13 +324,22 @@ class Composer(Completing):
             self.post_message(self.Notice(
                 f"Fill in {one_line(self._area.selected_text, 40)}, or press the key again to send it as it is."))
             return
+        if (submitted := self.take()) is not None:
+            self.post_message(submitted)
+
+    def take(self) -> Submitted | None:
+        """The message that is written, taken out of the composer; None: there is none, or it is a command."""
+        command, rest = parse(self.text)
+        if command is not None or not rest.strip():
+            return None
         picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
         found = self._passages_for(rest)
         question = Question(rest, self.blocks, meant, None if found is None else tuple(one.block for one in found),
                             self._files_for(rest), without=picked.dropped, taken=picked.taken,
                             recalls=MEMORY not in self.context.none)
-        self.post_message(self.Submitted(question, self._key))
+        submitted = self.Submitted(question, self._key)
         self._empty(keep_chips=True)
+        return submitted
 
     def _run(self, command: str, argument: str) -> None:
         """Do a command; one from the list may bring its argument."""

@@ -1,0 +1,101 @@
+"""Several answers to what is written in the composer, or to the last question again, and the choice among them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvchat.chat.alternatives import Wanted, wanted_in
+from kvchat.chat.errors import ChatError
+from kvchat.chat.question import Question
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.costs import CostQuestions
+    from kvchat.ui.controllers.sending import SendingController
+    from kvchat.ui.controllers.server import ServerController
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+
+class AlternativesController:
+    """Asks for several answers, and has one chosen."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, server: ServerController,
+                 sending: SendingController, composer: Composer, transcript: Transcript) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._turns = service.turns
+        self._costs = costs
+        self._server = server
+        self._sending = sending
+        self._composer = composer
+        self._transcript = transcript
+
+    @in_worker("dialog")
+    async def ask(self, argument: str = "") -> None:
+        """`3`, the names of models, or nothing, and a question behind that; without one it is what is written, else the
+        last question again."""
+        workspace, id = self.workspace, self.workspace.open_id
+        commanded = self._composer.commanded if argument else None
+        try:
+            info = self._service.servers.link(id).info or await self._service.servers.reach(id)
+            wanted, rest = wanted_in(commanded.text if commanded is not None else "", info)
+        except ChatError as error:
+            workspace.say(str(error), "warning")
+            self._put_back(commanded)
+            return
+        if workspace.editing is not None:
+            workspace.say("Send the edited message first, or leave it with Esc")
+            return
+        submitted = self._composer.take()
+        if commanded is not None and rest:
+            submitted = self._composer.Submitted(replace(commanded, text=rest), id)
+        if submitted is not None:
+            sent = await self._sending.send_several(submitted, wanted, self._agreed)
+        else:
+            sent = await self._again(wanted)
+        if sent:
+            await self._choose(id, wanted)
+
+    def _put_back(self, commanded: Question | None) -> None:
+        """What was written behind the command, which cannot be done."""
+        if commanded is not None and not self._composer.text:
+            self._composer.restore(f"/alternatives {commanded.text}", commanded.blocks, meant=commanded.meant)
+
+    async def _agreed(self, wanted: Wanted, question: Question) -> bool:
+        prices, id = self._service.prices, self.workspace.open_id
+        return await self._costs.agreed_to(prices.of_several(id, wanted, question), "alternatives", self._words(wanted))
+
+    async def _again(self, wanted: Wanted) -> bool:
+        """Ask the last question again; whether that was done."""
+        workspace, node = self.workspace, self.workspace.target()
+        if node is None:
+            workspace.say("Write a question first")
+            return False
+        id, prices = workspace.conversation.id, self._service.prices
+        return (await self._costs.agreed_to(prices.of_several(id, wanted, None, node), "alternatives",
+                                            self._words(wanted))
+                and await self._server.may_leave_this_machine()
+                and await workspace.attempt(self._turns.ask_again_for(id, wanted, node)))
+
+    def _words(self, wanted: Wanted) -> list[str]:
+        """How the answers come, and what stays cached of them."""
+        from kvchat.text.prices import several_lines
+
+        info = self._service.servers.link(self.workspace.open_id).info
+        most = info.most_answers if info is not None else 1
+        return several_lines([count for count, _ in wanted.requests(most)], wanted.models)
+
+    async def _choose(self, id: str, wanted: Wanted) -> None:
+        from kvchat.ui.screens.alternatives import AlternativesScreen
+
+        workspace, prices = self.workspace, self._service.prices
+        conversation = self._service.conversations.load(id)
+        chosen = await workspace.ask(AlternativesScreen(
+            self._service, conversation, wanted.count, model=workspace.model(), clock=workspace.now,
+            cost=lambda node: prices.exact(id, "alternatives", node)))
+        await workspace.attempt(self._turns.choose(id, chosen))
+        if workspace.shows(id):
+            self._transcript.follow()
