@@ -653,7 +653,6 @@ class Turns:
         cache = self._tracker.playing(tracked)
         if cache is not None:
             figures = await cache.ended(tracked, figures) or figures
-            await self._routes.checked(tracked, figures)
         return self._tracker.explained(tracked, cache, figures)
 
     def _warm_up_looked_at(self) -> None:
