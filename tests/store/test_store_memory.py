@@ -13,7 +13,7 @@ import pytest
 from damaging import check_sound, open_damaged
 
 from kvchat.memory.entry import Act, Change, Entry, Kind, Status
-from kvchat.memory.ledger import Cell, Ledger
+from kvchat.memory.ledger import EPISODES, Cell, Ledger
 from kvchat.memory.state import State
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.store import Store
@@ -127,7 +127,7 @@ def test_rows_of_different_tables_can_be_told_apart(store):
                 assert found != ["TEXT", "TEXT"] and found[:3] != ["TEXT", "TEXT", "REAL"], index
     assert {name for name, _ in tables} >= schema.TABLES and schema.tables_of(len(schema.MIGRATIONS)) == schema.TABLES
     assert sorted(sorted(names) for names in shapes.values() if len(names) > 1) == [
-        ["draft", "setting"]]
+        ["draft", "setting"], ["in_episode", "kept"]], "the last values of these two are no bytes and bytes"
 
 
 # What a damaged database gives back
@@ -153,6 +153,9 @@ def remembering(tmp_path: Path, new_talk: type) -> Path:
         cell = Cell(f"{number:032}", talk.id, 4.0, "facts", "small", "s", 1, '[["x","why"]]')
         ledger.cover(cell, [one.id for one in path[1:7 + number]],
                      [Change(Act.NOTED, None, entry(100 + number, created=6.5), 4.0, "s")])
+        Ledger(store.database, EPISODES).cover(
+            replace(cell, id=f"{9 - number:032}", kind="episode"), [one.id for one in path[1:5]],
+            [Change(Act.NOTED, None, entry(200 + number, created=6.5, page="episodes/2026-11.md"), 4.0, "s")])
         store.side_requests.record(SideRequest("extract", talk.id, 4.0, "http://x", "m", "facts", 900, None, 30, 2.0))
         for kind in ("extract", "title"):
             store.jobs.put(kind, talk.id, 7.0, "four new messages")
@@ -168,7 +171,7 @@ def remembering(tmp_path: Path, new_talk: type) -> Path:
     return folder
 
 
-MEMORY = ("job", "side_request", "cell", "covered", "entry", "change", "setting")
+MEMORY = ("job", "side_request", "cell", "covered", "in_episode", "entry", "change", "setting")
 
 
 def rows_of(path: Path) -> dict[str, list]:
@@ -198,7 +201,7 @@ def test_a_damaged_header_costs_no_memory(remembering, folder):
 def pages_of(path: Path) -> dict[int, set[str]]:
     """The tables of memory, and of messages, that have rows on each page of a database without overflow pages."""
     shapes = {(9, True): "cell", (11, True): "side_request", (12, True): "change", (13, True): "entry",
-              (4, False): "covered", (10, False): "job", (17, True): "node"}
+              (4, False): "covered", (6, True): "in_episode", (10, False): "job", (17, True): "node"}
     pages = Pages(path)
     found: dict[int, set[str]] = {}
     for number in range(1, pages.count + 1):

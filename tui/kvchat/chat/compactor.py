@@ -23,7 +23,7 @@ from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError, GivenUp
-from kvchat.chat.events import CompactionChanged, Noticed
+from kvchat.chat.events import CompactionChanged, Noticed, WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.servers import Servers
@@ -41,6 +41,7 @@ from kvchat.prompt.compaction import (
     usable,
 )
 from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.request import Parameters
 from kvchat.store import HeadMoved
 from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.findings import dropped_text_notice
@@ -65,6 +66,8 @@ class CompactionPrice:
     """To read the instruction and write the summary, at most; None until the speeds are measured."""
     read_seconds: float | None = None
     """To read the new branch once, at most."""
+    ready: int | None = None
+    """Tokens of the new branch, where its summary is written already; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,16 @@ class Compacted:
     """Tokens of the new branch: of the old one what it keeps, and the summary as the server counted it."""
     spent: TurnFigures
     """The figures of the request for the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadySummary:
+    """A summary that was written while nobody asked, for the branch that ends at `head`."""
+
+    head: str
+    plan: CompactionPlan
+    text: str
+    tokens: int
 
 
 @dataclass(slots=True)
@@ -113,6 +126,10 @@ class Compactor:
         """The compaction that runs: one at a time."""
         self._tracked: TrackedTurn | None = None
         """The request for the summary."""
+        self._ready: dict[str, ReadySummary] = {}
+        """By conversation."""
+        self._taking: dict[str, asyncio.Event] = {}
+        """The conversations that go on with a ready summary just now; each event is its end."""
         self._conversations.occupations.append(self)
         turns.observers.append(self)
 
@@ -126,6 +143,9 @@ class Compactor:
     def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
         conversation = self._conversations.loaded[id]
+        if (ready := self.ready(conversation)) is not None:
+            after, speed = ready.plan.after_with(ready.tokens), self._tracker.prefill_speed(id)
+            return CompactionPrice(ready.plan, self._servers.window(id), 0.0, after / speed if speed else None, after)
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
@@ -151,6 +171,8 @@ class Compactor:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
         conversation = await self._conversations.for_act(id, Head.SETTLED)
+        if (ready := self.ready(conversation)) is not None:
+            return await self._take(conversation, ready)
         if self.running is not None:
             raise ChatError(ChatProblem.COMPACTING_ELSEWHERE)
         plan = self.price(id).plan
@@ -161,7 +183,8 @@ class Compactor:
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
-                done = await self._put_in_place(conversation, plan, summary)
+                done = await self._put_in_place(conversation, self._usable(conversation, plan, summary),
+                                                summary.figures)
         except GivenUp:
             done = None
         finally:
@@ -170,10 +193,14 @@ class Compactor:
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
+        self._told(id, done)
+        return done
+
+    def _told(self, id: str, done: Compacted | None) -> None:
+        """Tell how a compaction ended, and warm the new branch up while it is looked at."""
         self._ground.events.tell(Noticed(_outcome(done)))
         if done and self._conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)
-        return done
 
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
         path = request_path(conversation.path(), plan, self._ground.timestamp())
@@ -207,8 +234,8 @@ class Compactor:
             backend = await link.connector.ready()
             await link.lane.sit()
             live.sent_at = time.monotonic()
-            parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-            ended = await self._side_requests.of_conversation(backend, conversation, path, parameters, emit, began)
+            ended = await self._side_requests.of_conversation(
+                backend, conversation, path, _parameters(conversation, plan), emit, began)
             if ended.error is not None:
                 await self._servers.is_gone(link, ended.error)
             return ended
@@ -221,24 +248,32 @@ class Compactor:
             await cache.ended(tracked, answer.figures)
             cache.left(tracked, [answer], self._tracker.turn_after(conversation, [*path, answer]))
 
-    async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
-        """Go on with the summary. Raises ChatError when it cannot be used."""
+    def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> ReadySummary:
+        """The summary in an answer. Raises ChatError when it cannot be used."""
         if answer.state in (State.ERROR, State.INTERRUPTED):
             raise ChatError(ChatProblem.NO_SUMMARY, why=note_sentence(answer.note))
         summary = usable(answer.text, answer.state)
         if not summary:
             thought = answer.message.reasoning or answer.text
             raise ChatError(ChatProblem.STILL_THINKING if thought else ChatProblem.EMPTY_SUMMARY)
-        spent = answer.figures or TurnFigures()
-        length = spent.predicted_tokens
+        length = answer.figures.predicted_tokens if answer.figures is not None else None
         if length is None or answer.message.reasoning or len(summary) < len(answer.text) // 2:
             length = len(summary.encode()) // BYTES_PER_TOKEN
         if length >= plan.replaced:
             raise ChatError(ChatProblem.LONG_SUMMARY, tokens=length, replaced=plan.replaced)
-        await self._go_on(conversation, plan, summary)
-        after = plan.after_with(length)
+        return ReadySummary(conversation.record.head or "", plan, summary, length)
+
+    async def _put_in_place(self, conversation: OpenConversation, summary: ReadySummary,
+                            spent: TurnFigures | None = None) -> Compacted:
+        """Go on with the summary. `spent`: on the request for it, while the person waited."""
+        await self._go_on(conversation, summary.plan, summary.text)
+        after = summary.plan.after_with(summary.tokens)
         await self._conversations.update(conversation, context_used=after)
-        return Compacted(plan.before, after, spent)
+        cache = self._servers.link(conversation.id).cache
+        if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
+            await cache.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
+            self._ground.events.tell(WarmthChanged())
+        return Compacted(summary.plan.before, after, spent or TurnFigures())
 
     async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
@@ -254,13 +289,58 @@ class Compactor:
                 except HeadMoved:
                     continue
 
+    # -- a summary that is written before it is wanted
+
+    def ready(self, conversation: OpenConversation) -> ReadySummary | None:
+        """The summary that waits for the branch that is shown; None: there is none, or the branch has changed since."""
+        found = self._ready.get(conversation.id)
+        return found if found is not None and found.head == conversation.record.head else None
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether a summary is put in place as soon as it is ready."""
+        return self._ground.settings.cache.compact_at_rest
+
+    def is_enough(self, conversation: OpenConversation) -> bool:
+        """Whether going on with the ready summary leaves the window less full than compacting is offered from: else
+        every turn would compact again."""
+        ready, window = self.ready(conversation), self._servers.window(conversation.id)
+        most = (window or 0) * self._ground.settings.cache.compact_at / 100
+        return ready is not None and ready.plan.after_with(ready.tokens) < most
+
+    def request(self, conversation: OpenConversation) -> tuple[CompactionPlan, list[Node], Parameters]:
+        """What is sent for a summary of the branch that is shown. Raises ChatError when there is nothing to compact."""
+        plan = self.price(conversation.id).plan
+        return plan, request_path(conversation.path(), plan, self._ground.timestamp()), _parameters(conversation, plan)
+
+    def keep(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> None:
+        """Keep the summary in an answer until it is wanted. Raises ChatError when it cannot be used."""
+        self._ready[conversation.id] = self._usable(conversation, plan, answer)
+        self._ground.events.tell(CompactionChanged(conversation.id))
+
+    async def _take(self, conversation: OpenConversation, ready: ReadySummary) -> Compacted:
+        """Go on with a summary that is ready."""
+        id, ended = conversation.id, asyncio.Event()
+        self._taking[id] = ended
+        try:
+            done = await self._put_in_place(conversation, ready)
+            del self._ready[id]
+        finally:
+            del self._taking[id]
+            ended.set()
+            self._ground.events.tell(CompactionChanged(id))
+            self._turns.send_next(id)
+        self._told(id, done)
+        return done
+
     # -- while it runs the conversation is as busy as with an answer
 
     def busy(self) -> frozenset[str]:
-        return frozenset() if self.running is None else frozenset({self.running.conversation})
+        running = () if self.running is None else (self.running.conversation,)
+        return frozenset((*running, *self._taking))
 
     def refuse(self, id: str) -> None:
-        if self._running_in(id):
+        if id in self._taking or self._running_in(id):
             raise ChatError(ChatProblem.COMPACTING)
 
     async def stop_all(self) -> None:
@@ -272,11 +352,13 @@ class Compactor:
         if running := self._running_in(id):
             running.answer_run.stop()
             self._conversations.give_up(id)
-            await running.ended.wait()
+        await self.wait(id)
 
     async def wait(self, id: str) -> None:
-        if running := self._running_in(id):
-            await running.ended.wait()
+        running = self._running_in(id)
+        ended = running.ended if running is not None else self._taking.get(id)
+        if ended is not None:
+            await ended.wait()
 
     def _running_in(self, id: str) -> RunningCompaction | None:
         return self.running if self.running is not None and self.running.conversation == id else None
@@ -288,6 +370,11 @@ class Compactor:
         path = conversation.tree.path(answer.id)
         if found := dropped_on(path, hidden_reasoning=info is None or info.host_class == "cloud"):
             self._ground.events.tell(Noticed(dropped_text_notice(found), "error"))
+
+
+def _parameters(conversation: OpenConversation, plan: CompactionPlan) -> Parameters:
+    """The conversation's own, for a summary."""
+    return replace(conversation.record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
 
 
 def dropped_on(path: Sequence[Node], *, hidden_reasoning: bool) -> Statement | None:

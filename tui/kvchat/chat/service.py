@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.consolidation import Consolidation
 from kvchat.chat.background.document_service import DocumentService
+from kvchat.chat.background.episodes import Episodes
 from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import SideRequests
+from kvchat.chat.background.skills import Skills
+from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.branches import Branches
@@ -30,6 +33,7 @@ from kvchat.chat.compactor import Compactor
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import QUIT_S, Clock, Ground, Once, system_clock
+from kvchat.chat.mirror import Mirror
 from kvchat.chat.new_conversations import NewConversations
 from kvchat.chat.options import Options
 from kvchat.chat.question.builder import QuestionBuilder
@@ -103,12 +107,17 @@ class ChatService:
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
                                    self.side_requests)
+        self.summaries = Summaries(ground, shared, servers, self.warm_up, self.turns, self.jobs, self.side_requests,
+                                   self.compactor)
         self.titles = Titles(ground, shared, servers, self.turns, self.jobs, self.memory, self.side_requests)
         once = Once(store, self.keeper)
         self.extraction = Extraction(ground, shared, servers, tracker, self.warm_up, self.turns, once, self.jobs,
                                      self.memory, self.side_requests, self.titles)
         self.consolidation = Consolidation(ground, shared, servers, self.warm_up, self.jobs, self.memory,
                                            self.extraction, self.side_requests)
+        self.skills = Skills(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
+        self.episodes = Episodes(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
+        self.mirror = Mirror(ground, shared)
 
     @property
     def settings(self) -> Settings:
@@ -119,6 +128,8 @@ class ChatService:
         before, self.ground.settings = self.settings, running(self.settings, wanted)
         if before.memory.enabled != self.settings.memory.enabled:
             self.extraction.begin()  # what is said while it is off is never gone through
+        if before.export != self.settings.export:
+            self.mirror.look_again()
 
     # What a start does not need is built when it is first used.
 
@@ -182,6 +193,7 @@ class ChatService:
         self.extraction.begin()
         self.documents.begin(self.jobs.enabled)
         self.vectors.begin()
+        self.mirror.begin()
 
     def refresh(self) -> None:
         """Look whether another process changed the store, or somebody the memory's files; tell if so."""
@@ -197,6 +209,7 @@ class ChatService:
         before = self.ground.timestamp() - TRASH_DAYS * 86400
         try:
             gone = [one.id for one in self.store.conversations(trashed=True) if (one.trashed or before) < before]
+            await self.mirror.forget_trash()
             await self.keeper.call(lambda: self.store.purge_trash(before))
             await self.servers.links.forget(gone)
             await self.keeper.call(self.store.images.tidy)
@@ -223,7 +236,8 @@ class ChatService:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
         for end in (self.stop_all, self.jobs.aclose, self._rest, self.tracker.note_states, self.servers.links.aclose,
-                    self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.keeper.aclose):
+                    self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.mirror.aclose,
+                    self.keeper.aclose):
             try:
                 await end()
             except Exception:  # what is said is still to be kept

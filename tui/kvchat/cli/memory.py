@@ -74,7 +74,7 @@ def job_cells(job: Job, titles: Mapping[str, str], now: float) -> tuple[str, ...
 
 def topic(page: str) -> str:
     """A page as the person names it: `projects` for `projects`, `projects.md` and `topics/projects.md`."""
-    return page.strip().removesuffix(".md").removeprefix("topics/")
+    return page.strip().removesuffix(".md").removeprefix("topics/").removeprefix("skills/")
 
 
 EVERY = 1_000_000

@@ -48,6 +48,11 @@ class CacheSettings:
     kept_gb: int = whole(4, "Gigabytes on disk that the states may take that you keep (/keep). When they are full, "
                             "nothing is dropped: you are told what to release.", 0, 10000)
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
+    summary_at_rest: bool = flag(
+        False, "Have the summary for that written while you rest, so that compacting takes no time. It is a request "
+               "like that of /compact, made by itself.")
+    compact_at_rest: bool = flag(
+        False, "Compact by itself as soon as that summary is ready. The old version is kept, Undo goes back to it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,13 @@ class MemorySettings:
     recall: bool = flag(True, "Put memories that belong to a question in front of it.")
     recall_tokens: int = whole(200, "Tokens that the memories of one question may have, about.", 20, 4096)
     profile_tokens: int = whole(400, "Tokens of the profile that the first question carries, about. 0: none.", 0, 4096)
+    skills: bool = flag(
+        False, "After the memories, ask for procedures that worked too: when, the steps, why. Each is pending until "
+               "you approve it, and then comes back with the task that it is for.")
+    skill_tokens: int = whole(300, "Tokens that the skills of one question may have, about. 0: none.", 0, 4096)
+    episodes: bool = flag(
+        False, "Sum up what was talked about, topic by topic and by date, in files of its own. No question carries any "
+               "of it.")
     consolidate: bool = flag(True, "Tidy the memory when idle: merge what says the same, correct what is outdated.")
 
 
@@ -83,6 +95,16 @@ class TitleSettings:
         False, "Ask the model for a conversation's title once, when you have seen a whole answer: with the request for "
                "memories, or by a small one of its own where memory is off. Your own titles stay. false: your first "
                "words are the title.")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSettings:
+    """Files that are made of conversations by themselves."""
+
+    mirror_folder: str = text(
+        "", "A folder in which kvchat keeps a Markdown file of every conversation: written anew whenever that changes, "
+            "removed when it is deleted, never read back. Files of yours there stay as they are. Empty: none.",
+        example="~/notes/chats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +180,7 @@ class Settings:
     cache: CacheSettings = field(default_factory=CacheSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     titles: TitleSettings = field(default_factory=TitleSettings)
+    export: ExportSettings = field(default_factory=ExportSettings)
     documents: DocumentSettings = field(default_factory=DocumentSettings)
     embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     parameters: Parameters = field(default_factory=Parameters)
@@ -173,6 +196,7 @@ SECTIONS = {
     "cache": "How the server's cache is looked after.",
     "memory": "What is remembered over conversations, and when kvchat works on it.",
     "titles": "Who gives conversations their titles.",
+    "export": "Files that are made of conversations by themselves.",
     "documents": "Which files are indexed, and how much of them a question carries.",
     "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
@@ -219,7 +243,8 @@ def _options() -> tuple[Option, ...]:
     return (*declared((), Settings()), *declared(("server",), ServerSettings()),
             *declared(("engine",), EngineSettings()), *declared(("cache",), CacheSettings()),
             *declared(("memory",), MemorySettings()), *declared(("titles",), TitleSettings()),
-            *declared(("documents",), DocumentSettings()), *declared(("embeddings",), EmbeddingSettings()),
+            *declared(("export",), ExportSettings()), *declared(("documents",), DocumentSettings()),
+            *declared(("embeddings",), EmbeddingSettings()),
             *sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
 
@@ -231,7 +256,7 @@ _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
 _SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("memory",),
-             ("titles",), ("documents",), ("embeddings",), ("parameters",))
+             ("titles",), ("export",), ("documents",), ("embeddings",), ("parameters",))
 
 
 def opens(key: Key) -> bool:

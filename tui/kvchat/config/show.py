@@ -29,8 +29,8 @@ def described(settings: Settings) -> str:
     """Every setting with its words; those that differ from their defaults are active, the others comments. Of a
     profile, what is set. Passwords in addresses and the values of headers are left out."""
     parts = []
-    for section in ("", "server", "engine", "cache", "memory", "titles", "documents", "embeddings", "parameters",
-                    "keys"):
+    for section in ("", "server", "engine", "cache", "memory", "titles", "export", "documents", "embeddings",
+                    "parameters", "keys"):
         if section:
             parts.append(f"{_comment(SECTIONS[section])}[{section}]\n")
         if section == "keys":

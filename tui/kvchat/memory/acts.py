@@ -29,7 +29,7 @@ from kvchat.memory.entry import (
     new_id,
 )
 from kvchat.memory.ledger import Cell
-from kvchat.memory.similarity import TOPICS, first_that_says, page_of, says_something
+from kvchat.memory.similarity import SKILLS, TOPICS, first_that_says, page_of, says_something
 from kvchat.text.refusals import refusal
 
 # What the person asks for
@@ -60,11 +60,12 @@ def page_named(page: str, known: Mapping[str, Entry]) -> str:
     name = page.strip().removeprefix("./").removesuffix(".md")
     if name == PROFILE.removesuffix(".md"):
         return PROFILE
-    name = name.removeprefix(TOPICS)
+    folder = SKILLS if name.startswith(SKILLS) else TOPICS
+    name = name.removeprefix(folder)
     if not _PAGE.match(name):
         raise MemoryTrouble(f"{page} is no page of the memory. Pages are called profile, or by a topic of small "
                             "letters, digits and hyphens: home-lab.")
-    return f"{TOPICS}{name}.md"
+    return f"{folder}{name}.md"
 
 
 def added(known: Mapping[str, Entry], text: str, kind: Kind, page: str, conversation: str, nodes: tuple[str, ...],
@@ -221,7 +222,7 @@ class _Noting:
         self._entries = {entry.id: entry for entry in known}
 
     def take(self, fact: Fact) -> None:
-        text = " ".join(fact.text.split())
+        text = fact.text if fact.page else " ".join(fact.text.split())
         if not says_something(text):
             self.result.refused.append((text, Reason(Why.WORDLESS)))
             return
@@ -255,7 +256,7 @@ class _Noting:
             self._change(Act.PROPOSED if entry.status is Status.PENDING else Act.NOTED, entry, after, "said again")
 
     def _note(self, fact: Fact) -> None:
-        page = page_of(fact.kind, fact.topic)
+        page = fact.page or page_of(fact.kind, fact.topic)
         if fact.kind is Kind.IDENTITY:
             page = PROFILE
         old = self._entries.get(fact.replaces) if fact.replaces else None

@@ -98,6 +98,16 @@ class Entry:
     """Whether the person changed its line in the file; kvchat never rewrites such a line by itself."""
 
     @property
+    def is_skill(self) -> bool:
+        """Whether it is a procedure: when, the steps, and why."""
+        return self.page.startswith("skills/")
+
+    @property
+    def is_episode(self) -> bool:
+        """Whether it sums up a part of a conversation. Such a one is read by the person, and never recalled."""
+        return self.page.startswith("episodes/")
+
+    @property
     def is_the_persons(self) -> bool:
         """Whether the words are the person's, written, asked for or edited by them: kvchat changes none of these by
         itself."""
@@ -179,6 +189,7 @@ class Why(StrEnum):
     OF_PROFILE = "of_profile"
     WITH_ADDRESS = "with_address"
     OWN_LINE = "own_line"
+    PROCEDURE = "procedure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +216,8 @@ class Fact:
     """The id of the entry that it corrects."""
     review: Reason | None = None
     """Why the person is to be asked first; None: no need."""
+    page: str = ""
+    """Where it is put, whatever its kind and topic; its lines then stay as they are."""
 
 
 def new_id() -> str:

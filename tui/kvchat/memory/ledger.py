@@ -1,9 +1,10 @@
-"""Which messages were gone through for memories, which wait for it, and when these are due.
+"""Which messages were gone through for memories, or belong to an episode, which wait for it, and when these are due.
 
 The rule: every final question and answer made since memory came is in exactly one place: pending, or covered by one
-extraction. Pending is a question to the database, never a list that is kept. A message is told by its id, never by its
-time; a copy of it, made when a branch is grown again, counts as the message itself. Nothing becomes due by having
-waited; every time is counted from the end of the last answer.
+extraction; and so it is with episodes, of which a second ledger is kept. Pending is a question to the database, never a
+list that is kept. A message is told by its id, never by its time; a copy of it, made when a branch is grown again,
+counts as the message itself. Nothing becomes due by having waited; every time is counted from the end of the last
+answer.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 
 FACTS = "facts"
 EMPTY = "empty"
+EPISODE = "episode"
+UNASKED = "-"
+"""`Cell.model` where the messages were looked at and no model had to be asked. Without a model they were passed over:
+nobody is ever to look at them."""
+EXTRACTIONS, EPISODES = "covered", "in_episode"
+"""The tables of the two ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Cell:
     created: float
     """Seconds since the epoch."""
     kind: str = FACTS
-    """FACTS, or EMPTY where nothing was worth keeping."""
+    """FACTS, or EMPTY where nothing was worth keeping; EPISODE for one of these."""
     model: str = ""
     session: str = ""
     """The run of kvchat in which it happened."""
@@ -51,7 +58,7 @@ class Cell:
 
 _FIELDS = tuple(field.name for field in fields(Cell))
 _NEW = f"""+seq > coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE key = '{MEMORY_SINCE}'), 0)
-    AND NOT EXISTS (SELECT 1 FROM covered WHERE covered.node = node.id)"""
+    AND NOT EXISTS (SELECT 1 FROM {{covered}} AS covered WHERE covered.node = node.id)"""
 _SAID = "role IN ('user', 'assistant')"
 _UNCOVERED = f"""
     SELECT node.id, role, node.created, text FROM json_each(?) AS step CROSS JOIN node ON node.id = step.value
@@ -68,6 +75,15 @@ _WANTED = """
     SELECT id, head FROM conversation
     WHERE trashed IS NULL AND memory != 0 AND head IS NOT NULL AND id IN (SELECT value FROM json_each(?))
     ORDER BY updated, seq"""
+_COVER = {
+    EXTRACTIONS: "INSERT INTO covered SELECT id, ?, coalesce(conversation, ?), ? FROM node WHERE id = ?",
+    EPISODES: "INSERT INTO in_episode(node, cell, mark) SELECT id, ?1, ?3 FROM node WHERE id = ?4",
+}
+_MARKED = {
+    EXTRACTIONS: "SELECT node, conversation FROM covered WHERE mark = ?",
+    EPISODES: "SELECT node, coalesce(node.conversation, cell.conversation) FROM in_episode"
+              " JOIN node ON node.id = node LEFT JOIN cell ON cell.id = cell WHERE mark = ?",
+}
 SAMPLE = 20_000
 """Messages that wait of which the conversations are looked up first, where only some conversations are asked for."""
 _ABOVE = """
@@ -87,8 +103,10 @@ _FAMILY = """
 class Ledger:
     """Reads and writes of what was gone through. Every method may raise StoreError."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, of: str = EXTRACTIONS) -> None:
+        """`of`: EXTRACTIONS or EPISODES."""
         self._db = database
+        self._of = of
 
     def pending(self, path: Sequence[Node]) -> list[Node]:
         """The messages of a branch, given root first, that wait to be gone through, in its order."""
@@ -122,7 +140,7 @@ class Ledger:
     def _owners(self, most: int | None) -> tuple[set[str], bool]:
         """The conversations in which the messages were made that are not covered, or `most` of them; and whether that
         were all."""
-        (_, seen), *rows = self._db.rows(_OWNERS, {"most": -1 if most is None else most})
+        (_, seen), *rows = self._db.rows(_OWNERS.format(covered=self._of), {"most": -1 if most is None else most})
         return {id for id, _ in rows if id is not None}, most is None or seen < most
 
     def _with_forks(self, owners: set[str]) -> set[str]:
@@ -167,8 +185,7 @@ class Ledger:
                 f"INSERT INTO cell({columns(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
                 [whole_characters(value) if isinstance(value, str) else value for value in values])
             connection.executemany(
-                "INSERT INTO covered SELECT id, ?, coalesce(conversation, ?), ? FROM node WHERE id = ?",
-                [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
+                _COVER[self._of], [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
             put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
         return True
 
@@ -180,14 +197,28 @@ class Ledger:
                 " ON CONFLICT(key) DO UPDATE SET value = excluded.value", (MEMORY_SINCE,))
 
     def cells(self, conversation: str = "", limit: int = 50) -> list[Cell]:
-        """The extractions, of one conversation if given, newest first."""
+        """The extractions, or the episodes, of one conversation if given, newest first."""
         rows = self._db.rows(f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"
-                             " ORDER BY seq DESC LIMIT :limit", {"it": conversation, "limit": limit})
+                             " AND (kind = :episode) = :wanted ORDER BY seq DESC LIMIT :limit",
+                             {"it": conversation, "limit": limit, "episode": EPISODE,
+                              "wanted": self._of == EPISODES})
         return [Cell(*row) for row in rows]
+
+    def covered_by(self, cells: Sequence[str]) -> set[str]:
+        """The messages that these went through."""
+        rows = self._db.rows(f"SELECT node FROM {self._of} WHERE cell IN (SELECT value FROM json_each(?))",
+                             (to_json(list(cells)),))
+        return {row[0] for row in rows}
+
+    def gone_through(self, path: Sequence[Node]) -> set[str]:
+        """Which messages of a branch an extraction looked at, but for those that were passed over."""
+        rows = self._db.rows("SELECT node FROM covered JOIN cell ON cell.id = covered.cell WHERE cell.model != ''"
+                             " AND node IN (SELECT value FROM json_each(?))", (to_json([node.id for node in path]),))
+        return {row[0] for row in rows}
 
     def _waiting(self, path: Sequence[str]) -> dict[str, bytes]:
         """The pending messages of a branch, root first, each with its mark."""
-        rows = self._db.rows(_UNCOVERED, (to_json(path),))
+        rows = self._db.rows(_UNCOVERED.format(covered=self._of), (to_json(path),))
         marks = {id: mark(role, float(created), text) for id, role, created, text in rows}
         copies = self._copies(path, marks)
         return {id: mark for id, mark in marks.items() if id not in copies}
@@ -197,8 +228,8 @@ class Ledger:
         conversation or one forked from it, and never stands above or below it; each original has one copy on a path.
         """
         place = {id: number for number, id in enumerate(path)}
-        alike = {mark: [row for row in self._db.rows("SELECT node, conversation FROM covered WHERE mark = ?", (mark,))
-                        if row[0] not in place] for mark in set(marks.values())}
+        alike = {mark: [row for row in self._db.rows(_MARKED[self._of], (mark,)) if row[0] not in place]
+                 for mark in set(marks.values())}
         originals = [node for rows in alike.values() for node, _ in rows]
         if not originals:
             return set()

@@ -22,7 +22,7 @@ from kvchat.index.index import Hit, Index
 from kvchat.memory import acts, history
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Fact, Kind, Status
 from kvchat.memory.entry import MemoryTrouble as MemoryTrouble
-from kvchat.memory.ledger import Cell, Ledger
+from kvchat.memory.ledger import EPISODES, Cell, Ledger
 from kvchat.memory.pages.files import is_portable
 from kvchat.memory.pages.folder import Folder, FolderError
 from kvchat.memory.state import StaleChange, State
@@ -190,6 +190,29 @@ class Memories:
                     self._syncing.problems = (*self._syncing.problems, *told)
                 return found.new
             raise MemoryTrouble("The memory is being changed by somebody else all the time. Try again later.")
+
+    def proposed(self, cell: Cell, facts: Sequence[Fact]) -> list[Entry]:
+        """Propose what a pass over messages found that an extraction has covered; the new entries. `cell` says who
+        found it, and is not stored."""
+        with self._alone():
+            self._fresh()
+            found = acts.noted(facts, cell, self._syncing.known().values())
+            if found.changes:
+                self._apply(found.changes)
+            return found.new
+
+    def episodes_noted(self, episodes: Sequence[tuple[Cell, Sequence[str], Change]]) -> list[Entry]:
+        """Store episodes, each with its messages, as covered, and its entry; those that were stored. Where another
+        kvchat was first with a message of one, that is left out."""
+        ledger, stored = Ledger(self._store.database, EPISODES), list[Entry]()
+        with self._alone():
+            self._fresh()
+            for cell, nodes, change in episodes:
+                if ledger.cover(cell, nodes, [change]):
+                    stored.append(change.after)
+            if stored:
+                self._run()
+        return stored
 
     def consolidate(self, changes: Sequence[Change]) -> int:
         """Apply those of `changes` that still hold; how many."""

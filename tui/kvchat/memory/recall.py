@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 PROFILE_SOURCE = "profile of the user"
 """Named so that the model knows whose profile it is; the person reads it too."""
 MEMORY_SOURCE = "memories of earlier conversations with the user"
-MOST = 5
-"""Memories for one question."""
+SKILL_SOURCE = "what worked before, step by step, for the user"
+MOST, MOST_SKILLS = 5, 2
+"""Memories and skills for one question."""
 POOL = 30
 """Entries looked at for one question."""
 FREQUENT = 6
@@ -39,7 +40,7 @@ USUAL = 300
 """A word that stands in more entries than this is not searched for where there are rarer ones."""
 ENOUGH_VECTORS = 12
 """Vectors from which on it can be told what is usual among them."""
-LONGEST = 400
+LONGEST, LONGEST_SKILL = 400, 1600
 """Characters of a line; a longer entry is cut."""
 MARGIN = 0.6
 """A memory that belongs less than this part of how much the best one does is left out."""
@@ -76,18 +77,19 @@ class Recalled:
 
 def recalled(
     memories: Searched, question: str, path: Sequence[Node], *, tokens: int, profile_tokens: int,
-    vector: Sequence[float] | None = None,
+    skill_tokens: int = 0, vector: Sequence[float] | None = None,
 ) -> tuple[Recalled, ...]:
-    """The blocks for a question after `path`: at a branch's first turn the profile, then what belongs to the question.
-    `tokens` and `profile_tokens` bound them, about, at four bytes a token. `vector` is the question's, where there is a
-    source of vectors. Nothing for an empty question."""
+    """The blocks for a question after `path`: at a branch's first turn the profile, then the memories and the skills
+    that belong to the question. `tokens` and the others bound them, about, at four bytes a token. `vector` is the
+    question's, where there is a source of vectors. Nothing for an empty question."""
     if not question.strip():
         return ()
     profile = profile_of(memories, path, profile_tokens)
     shown = _shown(path) | {_key(line) for line in (profile.block.text.splitlines() if profile else ())}
     blocks = [profile]
-    found = _unsaid(_belonging(memories, question, vector), path, question)
+    found, skills = (_unsaid(entries, path, question) for entries in _belonging(memories, question, vector))
     blocks.append(_block(MEMORY_SOURCE, found, shown, tokens, dated=True))
+    blocks.append(_block(SKILL_SOURCE, skills[:MOST_SKILLS], shown, skill_tokens, dated=True))
     return tuple(block for block in blocks if block is not None)
 
 
@@ -122,8 +124,9 @@ def line_of(entry: Entry, *, dated: bool) -> str:
     """An entry as one line, with the month it is from: the newer of two that disagree is told by it. Always the same
     for the same entry."""
     text = whole_characters(" ".join(entry.text.split()))
-    if len(text) > LONGEST:
-        text = text[:LONGEST - 1].rstrip() + "…"
+    longest = LONGEST_SKILL if entry.is_skill else LONGEST
+    if len(text) > longest:
+        text = text[:longest - 1].rstrip() + "…"
     return f"{text} ({_month(entry.created)})" if text and dated else text
 
 
@@ -149,22 +152,29 @@ def _shown(path: Sequence[Node]) -> set[str]:
 # What belongs.
 
 
-def _belonging(memories: Searched, question: str, vector: Sequence[float] | None) -> list[Entry]:
-    """The entries that belong to the question, best first."""
+def _belonging(memories: Searched, question: str, vector: Sequence[float] | None) -> tuple[list[Entry], list[Entry]]:
+    """The memories and the skills that belong to the question, best first."""
     asked = asked_for(question)
     sought = asked.sought
     if not sought and not vector:
-        return []
+        return [], []
     counts = _counts(memories, sought)
     query = [word for stem, word in sought.items() if counts[stem] <= USUAL] or sought.values()
     pool = [(e, hit) for e, hit in memories.search(" ".join(query), POOL, vector) if e.status is Status.LIVE]
-    words = [remembered(entry.text, hit.chunk.head) for entry, hit in pool]
+    words = [remembered(_task_of(entry), hit.chunk.head) for entry, hit in pool]
     frequent = frozenset(stem for stem, count in counts.items() if count > FREQUENT)
     near = _nearness([hit for _, hit in pool])
     scores = [relevance(asked, *each) for each in zip(words, repeat(frequent), near, strict=False)]
-    best = max(scores, default=0.0)
-    ranked = [(-score, place) for place, score in enumerate(scores) if score and score >= MARGIN * best]
-    return [pool[place][0] for _, place in sorted(ranked)]
+    places = [sorted((place for place, (entry, _) in enumerate(pool) if entry.is_skill is skills and scores[place]),
+                     key=lambda place: (-scores[place], place)) for skills in (False, True)]
+    memory, skill = ([pool[place][0] for place in ranked if scores[place] >= MARGIN * scores[ranked[0]]]
+                     for ranked in places)
+    return memory, skill
+
+
+def _task_of(entry: Entry) -> str:
+    """What tells whether it belongs: of a skill when it applies, which is its first line."""
+    return entry.text.partition("\n")[0] if entry.is_skill else entry.text
 
 
 def _counts(memories: Searched, sought: Mapping[str, str]) -> dict[str, int]:

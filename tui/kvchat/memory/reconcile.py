@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Change, Entry, Status
-from kvchat.memory.pages.files import TOPICS
+from kvchat.memory.pages.files import FOLDERS
 from kvchat.memory.pages.page import Page
 from kvchat.memory.similarity import content_words, first_that_says, normalised
 
@@ -287,17 +287,17 @@ def told_of_another(root: Path, gone: Sequence[Entry]) -> str:
 
 
 def held(gone: Sequence[Entry], waiting: Iterable[Entry], pages: Mapping[str, Page], before: Set[str], *,
-         topics: bool) -> frozenset[str]:
+         folders: Collection[str]) -> frozenset[str]:
     """The pages whose memories are not to be taken for deleted, of those whose lines are `gone`. `waiting`: those that
-    are deleted, but for their lines; `before`: the pages that were held until now; `topics`: whether the folder of the
-    topics is there. An empty page is the person's word that it was meant; an empty profile, for all of them."""
+    are deleted, but for their lines; `before`: the pages that were held until now; `folders`: those that hold pages
+    and are there. An empty page is the person's word that it was meant; an empty profile, for all of them."""
     if not gone or _is_empty(pages, PROFILE):
         return frozenset()
     lost = [entry for entry in (*gone, *waiting) if entry.page not in pages]
     absent = frozenset(entry.page for entry in lost)
-    no_topics = not topics and any(name.startswith(f"{TOPICS}/") for name in absent)
+    no_folder = any(name.partition("/")[0] in FOLDERS and name.partition("/")[0] not in folders for name in absent)
     several = len(absent) > 1 and len(lost) >= MANY
-    return absent if no_topics or several else absent & before
+    return absent if no_folder or several else absent & before
 
 
 def told_of_held(root: Path, entries: Sequence[Entry]) -> str:

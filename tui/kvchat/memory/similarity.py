@@ -104,7 +104,7 @@ def numbers(text: str) -> frozenset[str]:
 # Whether two say the same
 
 
-TOPICS = "topics/"
+TOPICS, SKILLS = "topics/", "skills/"
 PAGES = {
     Kind.IDENTITY: PROFILE,
     Kind.PREFERENCE: "topics/preferences.md",

@@ -21,7 +21,7 @@ from kvchat.index.index import Chunk, Index
 from kvchat.memory import reconcile
 from kvchat.memory.entry import Act, Change, Entry, Status
 from kvchat.memory.ledger import Cell, Ledger
-from kvchat.memory.pages.files import TOPICS, Problem
+from kvchat.memory.pages.files import FOLDERS, Problem
 from kvchat.memory.pages.folder import Contents, Folder, FolderError, PageFull
 from kvchat.memory.pages.page import Line, Page
 from kvchat.memory.reconcile import Drop, Place, Plan, Put, planned
@@ -156,7 +156,7 @@ class Syncing:
         waiting = [change.before for change in outbox if change.before is not None
                    and change.before.status is Status.LIVE and change.after.status is not Status.LIVE]
         self._held = reconcile.held(plan.missing, waiting, contents.pages, self._held,
-                                    topics=(self._root / TOPICS).exists())
+                                    folders=[name for name in FOLDERS if (self._root / name).exists()])
         if self._held:
             lost = [entry for entry in plan.missing if entry.page in self._held]
             told.append(reconcile.told_of_held(self._root, lost))
@@ -345,7 +345,7 @@ def documents(entries: Iterable[Entry]) -> dict[str, list[Chunk]]:
     """The documents by name; the chunks in the order of their keys, so that equal entries give equal documents."""
     pages: dict[str, list[Chunk]] = defaultdict(list)
     for entry in entries:
-        if entry.status is Status.LIVE:
+        if entry.status is Status.LIVE and not entry.is_episode:
             pages[SCOPE + entry.page].append(Chunk(entry.id, heading(entry.page), entry.text))
     return {name: sorted(chunks, key=lambda chunk: chunk.key) for name, chunks in pages.items()}
 

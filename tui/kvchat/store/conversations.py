@@ -42,6 +42,9 @@ _BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
 TITLE_ASKED = "title.asked "
 """In front of a conversation's id: the key of the setting that says that a model was asked for its title."""
+SKILLS_TO = "skills.to "
+"""In front of a conversation's id: the key of the setting that names the last extraction that skills were looked for
+in."""
 _LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
 _TAGS = "SELECT conversation, name FROM tag"
 _PUT = (
@@ -260,7 +263,7 @@ class Conversations:
             images = held(connection)
             for table in ("draft", "queued"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation IN ({gone})", (older_than,))
-            for key in (_BEGUN, tips.KEY, TITLE_ASKED):
+            for key in (_BEGUN, tips.KEY, TITLE_ASKED, SKILLS_TO):
                 connection.execute(f"DELETE FROM setting WHERE key IN (SELECT ? || id FROM ({gone}))",
                                    (key, older_than))
             connection.execute("DELETE FROM conversation WHERE trashed < ?", (older_than,))

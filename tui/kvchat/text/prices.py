@@ -87,7 +87,9 @@ def compaction_lines(plan: CompactionPlan, window: int | None, summary_seconds: 
 
 
 def compaction_in_brief(seconds: float | None) -> str:
-    """What a compaction takes, in a few words. None: not measured yet."""
+    """What a compaction takes, in a few words. None: not measured yet; 0: its summary is written already."""
+    if seconds == 0:
+        return "summary ready"
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
 
 

@@ -51,6 +51,7 @@ _WORDS: dict[str, str] = {
     "of_profile": "it is about who you are",
     "with_address": "it has an address in it",
     "own_line": "what it corrects is your own line",
+    "procedure": "a procedure, in the model's words",
 }
 
 

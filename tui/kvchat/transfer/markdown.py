@@ -162,7 +162,13 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
     yield written.rstrip("\n") + "\n"
 
 
-def _front_matter(source: Source) -> str:
+def with_comment(source: Source, comment: str) -> Iterator[str]:
+    """One conversation, as `pieces` writes it, with a comment of one line at the top of its front matter."""
+    yield _front_matter(source, comment) + "\n"
+    yield "\n\n".join(_conversation(source, False)).rstrip("\n") + "\n"
+
+
+def _front_matter(source: Source, comment: str = "") -> str:
     conversation = source.conversation
     lines = {
         "title": shape.title(conversation),
@@ -176,7 +182,8 @@ def _front_matter(source: Source) -> str:
         tags = f"tags:\n{found}"
     else:
         tags = ""
-    return "---\n" + "".join(f"{key}: {_yaml(value)}\n" for key, value in lines.items() if value) + tags + "---\n"
+    begin = f"---\n# {comment}\n" if comment else "---\n"
+    return begin + "".join(f"{key}: {_yaml(value)}\n" for key, value in lines.items() if value) + tags + "---\n"
 
 
 def _yaml(value: str) -> str:

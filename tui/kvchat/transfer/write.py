@@ -46,11 +46,15 @@ def suggested_name(conversation: Conversation, format: str) -> str:
     """
     created = local(conversation.created)
     end = (f"-{created.date().isoformat()}" if created else "") + f".{format}"
+    return slug(conversation.title, end) + end
+
+
+def slug(title: str, end: str) -> str:
+    """A title as the beginning of a file name that is as long as it may be with `end` behind it."""
     letters = [char if unicodedata.category(char)[0] in "LNM" else "-"
-               for char in unicodedata.normalize("NFKC", conversation.title[:1000]).lower()]
-    slug = re.sub("-+", "-", "".join(letters))[: NAME_LENGTH - len(end)]
-    slug = slug.encode()[: _NAME_OCTETS - len(end)].decode(errors="ignore").strip("-")
-    return (slug or "conversation") + end
+               for char in unicodedata.normalize("NFKC", title[:1000]).lower()]
+    found = re.sub("-+", "-", "".join(letters))[: NAME_LENGTH - len(end)]
+    return found.encode()[: _NAME_OCTETS - len(end)].decode(errors="ignore").strip("-") or "conversation"
 
 
 def export(
@@ -61,7 +65,7 @@ def export(
     In a folder the name is the suggested one of the first conversation; if that is taken and `overwrite` is false,
     a number is added. Raises FileExists or TransferError; then nothing was written.
     """
-    destination = _expanded(destination)
+    destination = expanded(destination)
     if not _is_folder(destination):
         return _write([destination], pieces(format, sources, all_branches=all_branches), overwrite)
     if not len(sources):
@@ -77,14 +81,14 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> Path:
     Raises FileExists if there is a file and `overwrite` is false, and TransferError if it cannot be written; then
     the destination is as it was.
     """
-    return _write([_expanded(path)], (text,), overwrite)
+    return _write([expanded(path)], (text,), overwrite)
 
 
 def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
     """Write to the first of these paths of one folder that is free, or with `overwrite` to the first."""
     path = paths[0]
     if _is_folder(path):
-        raise _failed(path, OSError(errno.EISDIR, ""))
+        raise failed(path, OSError(errno.EISDIR, ""))
     part = path.with_name(f".kvchat-{secrets.token_hex(8)}.part")
     try:
         if not overwrite and all(map(os.path.lexists, paths)):  # before much is written for nothing
@@ -99,7 +103,7 @@ def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
     except FileExistsError as error:
         raise _exists(paths[-1]) from error
     except OSError as error:
-        raise _failed(path, error) from error
+        raise failed(path, error) from error
     return path
 
 
@@ -138,7 +142,8 @@ def _move(part: Path, path: Path, overwrite: bool) -> None:
     part.replace(path)
 
 
-def _expanded(path: Path) -> Path:
+def expanded(path: Path) -> Path:
+    """`path` with its `~` resolved. Raises TransferError for one that no file can have."""
     try:
         path = path.expanduser()
     except RuntimeError as error:
@@ -160,6 +165,7 @@ def _exists(path: Path) -> FileExists:
                       "(on the command line: --force).")
 
 
-def _failed(path: Path, error: OSError) -> TransferError:
+def failed(path: Path, error: OSError) -> TransferError:
+    """Why a path could not be written, and what to do."""
     reason = _REASONS.get(error.errno or 0, (error.strerror or str(error)).lower())
     return TransferError(f"{one_line(str(path))} could not be written: {reason}.")

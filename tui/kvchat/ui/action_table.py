@@ -106,8 +106,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("keep", "", "Keep", "Keep this conversation's state on the disk, so that it is warm after every restart; a "
            "second time releases it. With an answer selected: the state up to there.", "This conversation", "keep",
            "off", method="conversations.keep"),
-    Action("compact", "", "Compact conversation", "Replace the older turns by a summary, on a new branch. Shows the "
-           "cost first.", "This conversation", "compact", method="compaction.compact"),
+    Action("compact", "shift+f2", "Compact conversation", "Replace the older turns by a summary, on a new branch. "
+           "Shows the cost first; a summary that is ready is put in place at once.", "This conversation", "compact",
+           method="compaction.compact"),
     Action("parameters", "ctrl+o", "Parameters", "Change temperature, max tokens and the like; nothing is prefilled "
            "for it.", "This conversation", "parameters", method="options.parameters"),
     Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Shows the cost "

@@ -131,7 +131,7 @@ class Consolidation:
         fresh = {change.after.page for change in memories.log(500) if change.seq > since and change.act in _NEWS}
         pages: dict[str, list[Entry]] = defaultdict(list)
         for entry in memories.entries():
-            if entry.page in fresh:
+            if entry.page in fresh and not (entry.is_skill or entry.is_episode):  # those stay as they are
                 pages[entry.page].append(entry)
         return list(pages.values()), last
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kvchat.backends import kinds
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.background.memory_service import MemoryService
+from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
@@ -27,7 +28,7 @@ from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.memory.entry import Status
-from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger, due
+from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, Cell, Ledger, due
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from kvchat.memory.learning.extraction import Findings, Passage
 
 EXTRACTION = "extraction"
-THINKING = 4
-"""A model that reasons before it answers is given so many times the tokens."""
 APART_BYTES = 16000
 """Of the messages that are gone through at once, where they are sent by themselves."""
 SEARCHED = 4000
@@ -334,7 +333,7 @@ class Extraction:
         by_itself = link is not self._servers.link(id) or not shown or not self._side_requests.extends(conversation)
         passage = await self._passage(path, pending, by_itself, self._titles.wanted(conversation))
         if not passage.promising:
-            return await self._noted(conversation, passage, Findings([], []))
+            return await self._noted(conversation, passage, Findings([], []), UNASKED)
         answer, began = await self._jobs.in_lane(
             lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
         if answer is None:
@@ -359,7 +358,8 @@ class Extraction:
         while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
-        known = await self._memory.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
+        known = await self._memory.with_memories(
+            lambda m: [entry for entry, _ in m.search(said, KNOWN) if not (entry.is_skill or entry.is_episode)])
         return passage(path, wanted, known, title=title)
 
     async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,

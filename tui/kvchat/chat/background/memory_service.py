@@ -167,7 +167,7 @@ class MemoryService:
 
             memories.sync()
             return recalled(memories, text, path, tokens=settings.recall_tokens,
-                            profile_tokens=settings.profile_tokens, vector=vector)
+                            profile_tokens=settings.profile_tokens, skill_tokens=settings.skill_tokens, vector=vector)
 
         try:
             async with asyncio.timeout(FIRST_RECALL_S if self._memories is None else RECALL_S):

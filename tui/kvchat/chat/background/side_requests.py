@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
@@ -26,13 +27,15 @@ from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import awaited
-from kvchat.prompt.message import Node, NoteKind, State
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
 
 ROOM = 800
 """Tokens that an instruction and its answer take, at most."""
+THINKING = 4
+"""A model that reasons before it answers is given so many times the tokens."""
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
 LONG_TOKEN = 16
@@ -70,11 +73,11 @@ class SideRequests:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    def extends(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
-        """Whether the server still has most of a conversation, and room behind it. `in_slot`: where going on with it
-        pushes no other one out."""
+    def extends(self, conversation: OpenConversation, *, in_slot: bool = False, room: int = ROOM) -> bool:
+        """Whether the server still has most of a conversation, and room for so many tokens behind it. `in_slot`: where
+        going on with it pushes no other one out."""
         used, window = conversation.context_used, self._servers.window(conversation.id)
-        if used is not None and window and used + ROOM > window:
+        if used is not None and window and used + room > window:
             return False
         found = self._tracker.warmth(conversation.id)
         if found.heat is Heat.UNKNOWN:
@@ -82,6 +85,23 @@ class SideRequests:
         if found.heat is Heat.PARKED and not in_slot:
             return (found.to_prefill or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM
+
+    def can_ask(self, link: Link, conversation: OpenConversation, room: int = ROOM) -> bool:
+        """Whether the server could answer an instruction at the end of a conversation now, for that alone."""
+        id = conversation.id
+        return (link.info is not None and link.connector.connection.phase == "ready"
+                and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
+                and self.extends(conversation, in_slot=True, room=room))
+
+    async def at_the_end(self, kind: str, link: Link, conversation: OpenConversation, instruction: str,
+                         shape: Mapping[str, Any], tokens: int) -> Node:
+        """The settled answer to an instruction at the end of a conversation, of this shape (`response_format`) and of
+        so many tokens at most; more where the model reasons. Runs in the lane."""
+        path = conversation.path()
+        thinks = any(known.message.reasoning for known in path)
+        path.append(node(path[-1], Message(Role.USER, instruction), self._ground.timestamp()))
+        parameters = Parameters(temperature=0.0, max_tokens=tokens * (THINKING if thinks else 1), response_format=shape)
+        return await self.settled(kind, link, conversation, path, parameters)
 
     async def _ask_by_itself(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
                              emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:

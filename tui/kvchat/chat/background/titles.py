@@ -111,16 +111,9 @@ class Titles:
         link, conversation = self._servers.link(id), self._conversations.get(id)
         if not self._is_open(self._conversations.record(id)):
             return Place(link.lane, 0.0)  # it only leaves the queue
-        if conversation is None or not self._can_ask(link, conversation):
+        if conversation is None or not self._side_requests.can_ask(link, conversation):
             return None
         return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
-
-    def _can_ask(self, link: Link, conversation: OpenConversation) -> bool:
-        """Whether the server could answer now for its instruction alone."""
-        id = conversation.id
-        return (link.info is not None and link.connector.connection.phase == "ready"
-                and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
-                and self._side_requests.extends(conversation, in_slot=True))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         from kvchat.memory.learning.title import cleaned  # after the first paint
@@ -128,7 +121,7 @@ class Titles:
         conversation, link = self._conversations.get(job.subject), self._servers.link(job.subject)
         if conversation is None or not self._asks_itself(conversation):
             return Outcome(How.DONE)
-        if link.lane is not lane or not self._can_ask(link, conversation):
+        if link.lane is not lane or not self._side_requests.can_ask(link, conversation):
             return Outcome(How.CALLED_OFF)
         answer, began = await self._jobs.in_lane(lane, lambda: self._answer(link, conversation))
         if answer is None:

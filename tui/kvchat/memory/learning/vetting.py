@@ -108,7 +108,7 @@ def objection(text: str) -> Reason | None:
     for why, is_against in (
         (Why.EMPTY, lambda: _NOTHING.match(plain)),
         (Why.CONTROL, lambda: any(unicodedata.category(char) in _UNPRINTED for char in text)),
-        (Why.TOKENS, lambda: guarded(text) != text or _TOKENS.search(text)),
+        (Why.TOKENS, lambda: template_tokens(text)),
         (Why.MARKUP, lambda: _MARKUP.search(text)),
         (Why.SECRET, lambda: secret(text)),
         (Why.LONG, lambda: len(text) > LONGEST),
@@ -121,6 +121,11 @@ def objection(text: str) -> Reason | None:
         if is_against():
             return Reason(why, str(LONGEST) if why is Why.LONG else "")
     return None
+
+
+def template_tokens(text: str) -> bool:
+    """Whether a text holds what a chat template gives a meaning."""
+    return guarded(text) != text or bool(_TOKENS.search(text))
 
 
 def secret(text: str) -> bool:

@@ -30,8 +30,10 @@ LARGEST = 1 << 20
 """Bytes of a page."""
 MOST_PAGES = 5000
 DEEPEST = 8
-"""Folders in folders below `topics`."""
-TOPICS = "topics"
+"""Folders in folders below one of these."""
+TOPICS, SKILLS, EPISODES = "topics", "skills", "episodes"
+FOLDERS = (TOPICS, SKILLS, EPISODES)
+"""The folders that hold pages."""
 ENDING = ".md"
 
 _TEMPORARY = re.compile(r"\.kvchat-[a-z0-9_]{8}\.tmp")
@@ -71,16 +73,17 @@ class Found:
 
 
 def found(root: Path) -> Found:
-    """The pages in a folder: `profile.md` and all below `topics`. Costs one stat per file."""
+    """The pages in a folder: `profile.md` and all below the FOLDERS. Costs one stat per file."""
     result = Found()
     with contextlib.suppress(FileNotFoundError):
         _note(result, PROFILE, (root / PROFILE).lstat())
-    with contextlib.suppress(FileNotFoundError):
-        info = (root / TOPICS).lstat()
-        if stat.S_ISDIR(info.st_mode):
-            _walk(result, root, TOPICS, 1)
-        else:
-            _note(result, TOPICS, info)
+    for name in FOLDERS:
+        with contextlib.suppress(FileNotFoundError):
+            info = (root / name).lstat()
+            if stat.S_ISDIR(info.st_mode):
+                _walk(result, root, name, 1)
+            else:
+                _note(result, name, info)
     if len(result.stamps) > MOST_PAGES:
         for name in sorted(result.stamps)[MOST_PAGES:]:
             del result.stamps[name]

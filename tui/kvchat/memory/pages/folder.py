@@ -171,7 +171,8 @@ class Folder:
         """Whether some page, or which pages there are, changed a moment ago."""
         now = time.time()
         times = [stamp[2] / 1e9 for stamp, _ in self._cache.values()]
-        for name in {self._root, *((self._root / name).parent for name in self._cache), self._root / files.TOPICS}:
+        for name in {self._root, *((self._root / name).parent for name in self._cache),
+                     *(self._root / name for name in files.FOLDERS)}:
             with contextlib.suppress(OSError):
                 times.append(name.stat().st_mtime)
         return any(abs(now - then) < FRESH_SECONDS for then in times)
@@ -248,9 +249,10 @@ class Folder:
     def _check(self, name: str) -> None:
         """Raises FolderError for a name that is no page's."""
         parts = name.split("/")
-        is_topic = parts[0] == files.TOPICS and len(parts) > 1 and name.lower().endswith(files.ENDING)
-        if not (name == PROFILE or is_topic) or any(part.startswith(".") or not part for part in parts) or "\0" in name:
-            raise FolderError(f"{name!r} is not a page. Pages are {PROFILE} and {files.TOPICS}/….md.")
+        is_page = parts[0] in files.FOLDERS and len(parts) > 1 and name.lower().endswith(files.ENDING)
+        if not (name == PROFILE or is_page) or any(part.startswith(".") or not part for part in parts) or "\0" in name:
+            raise FolderError(f"{name!r} is not a page. Pages are {PROFILE} and "
+                              f"{', '.join(f'{folder}/….md' for folder in files.FOLDERS)}.")
         if not files.is_portable(name) and (sys.platform == "win32" or files.stamp(self._root / name) is None):
             raise FolderError(f"{name!r} cannot be a file on every system. Choose another name, of letters and digits.")
 

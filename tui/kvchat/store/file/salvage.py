@@ -253,6 +253,8 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
                 table = "draft" if _ID.fullmatch(str(values[0])) else "setting"
                 if values[0] != index.STATE:
                     connection.execute(f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT DO NOTHING", values)
+            case 4, int() if isinstance(values[3], bytes):  # its last value is no time
+                _save_plain(connection, "in_episode", "ittb", row)
             case count, rowid if shape := _SHAPES.get((count, rowid is not None)):
                 _save_plain(connection, *shape, row)
     except (KeyError, TypeError, ValueError, sqlite3.IntegrityError):
@@ -343,7 +345,7 @@ def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequenc
 
 def _mend(connection: sqlite3.Connection) -> int:
     """Make the saved rows refer to each other again; how many were found missing."""
-    for table in ("delta", "request", "covered"):
+    for table in ("delta", "request", "covered", "in_episode"):
         connection.execute(f"DELETE FROM {table} WHERE node NOT IN (SELECT id FROM node)")
     connection.execute(_ENTRIES_OF_CHANGES)
     missing = _mend_tree(connection)

@@ -2,7 +2,8 @@
 
 The rule: a change of the shape is one more numbered function at the end of MIGRATIONS; those before it never change.
 
-No two tables have rows of the same shape: `salvage` tells them apart by it when the schema itself is lost.
+`salvage` tells the rows of tables apart when the schema itself is lost: by the number of their values, or by what they
+are.
 """
 
 from __future__ import annotations
@@ -273,9 +274,20 @@ def _kept(db: sqlite3.Connection) -> None:
         created REAL NOT NULL)""")
 
 
+def _episodes(db: sqlite3.Connection) -> None:
+    """Which messages belong to an episode, each to one, in the order of its messages; an episode is a row of `cell`.
+    `mark` as in `covered`."""
+    db.execute("""CREATE TABLE in_episode(
+        seq INTEGER PRIMARY KEY,
+        node TEXT NOT NULL UNIQUE REFERENCES node(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+        cell TEXT NOT NULL,
+        mark BLOB NOT NULL)""")
+    db.execute("CREATE INDEX in_episode_mark ON in_episode(mark)")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _images,
-    _kept]
+    _kept, _episodes]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -290,6 +302,7 @@ _NEW_TABLES = (
     {"queued"},
     {"image"},
     {"kept"},
+    {"in_episode"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

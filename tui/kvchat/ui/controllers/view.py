@@ -225,7 +225,7 @@ class ConversationView:
         desktop.progress.show(found)
 
     def compaction_changed(self, id: str) -> None:
-        """A summary begins, goes on or ends."""
+        """A summary begins, goes on, ends, or is ready before it is wanted."""
         running = self._service.compactor.running is not None
         if running is not self._summarising:
             self._summarising = running
@@ -236,6 +236,9 @@ class ConversationView:
         if running:
             self._begin_ticking()
             self._compaction.show()
+        elif self.workspace.shows(id):
+            self._compaction.offer_ready()
+            self._show_aside()
 
     def _begin_ticking(self) -> None:
         if self._ticking is None:

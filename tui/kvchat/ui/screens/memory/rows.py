@@ -36,7 +36,10 @@ STATES: Mapping[str, tuple[str, str]] = {
     "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "paused": ("!", BAD),
 }
 TASKS: Mapping[str, str] = {"consolidation": "tidying the memory", "embedding": "vectors for the search",
-                            "title": "a title for a conversation", "trunk": "a trunk that is prefilled"}
+                            "title": "a title for a conversation", "trunk": "a trunk that is prefilled",
+                            "summary": "a summary for a full window",
+                            "skills": "procedures that worked in a conversation",
+                            "episodes": "what was talked about, by topic"}
 """Work that goes through no conversation."""
 WIDE = 90
 """Cells of a row from which on the conversation stands in it too."""
@@ -64,7 +67,7 @@ class Telling:
 
 
 def page_name(page: str) -> str:
-    """`profile` for profile.md, `projects` for topics/projects.md."""
+    """`profile` for profile.md, `projects` for topics/projects.md, `kiln` for skills/kiln.md."""
     return one_line(page.rpartition("/")[2].removesuffix(".md"), 40)
 
 
@@ -86,7 +89,8 @@ def source_words(entry: Entry, telling: Telling) -> str:
 def entry_row(entry: Entry, telling: Telling, width: int) -> Content:
     """Mark and kind, the text, and at the right page, source and age."""
     asks = entry.status is Status.PENDING
-    mark = content(("?" if asks else KIND_MARKS[entry.kind], ACCENT), (f" {entry.kind:<10}  ", MUTED))
+    kind = "episode" if entry.is_episode else entry.kind
+    mark = content(("?" if asks else KIND_MARKS[entry.kind], ACCENT), (f" {kind:<10}  ", MUTED))
     right: list[Part] = []
     if entry.id in telling.fresh:
         right.append(("new  ", ACCENT))
