@@ -201,7 +201,7 @@ def test_a_damaged_header_costs_no_memory(remembering, folder):
 def pages_of(path: Path) -> dict[int, set[str]]:
     """The tables of memory, and of messages, that have rows on each page of a database without overflow pages."""
     shapes = {(9, True): "cell", (11, True): "side_request", (12, True): "change", (13, True): "entry",
-              (4, False): "covered", (6, True): "in_episode", (10, False): "job", (17, True): "node"}
+              (4, False): "covered", (4, True): "in_episode", (10, False): "job", (17, True): "node"}
     pages = Pages(path)
     found: dict[int, set[str]] = {}
     for number in range(1, pages.count + 1):
