@@ -24,7 +24,7 @@ from kvchat.prompt.message import Node, Role
 from kvchat.store import Store
 from kvchat.transfer.formats import TransferError
 from kvchat.transfer.importing.thread import Loss
-from kvchat.transfer.lossless import read_lossless
+from lossless_reading import read_lossless
 from picture_samples import bomb, picture
 from standins.llamacpp_vision import SeeingServer
 

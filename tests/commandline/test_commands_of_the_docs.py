@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ Run = Callable[..., Awaitable[Any]]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFUSED = {"restore": "nothing to undo", "--schema": "The answer is not JSON",
-           "lamp.png": "the server does not say whether toy can see images"}
+           "serve": "Cannot listen on 127.0.0.1, port 8000", "lamp.png": "the server does not say whether toy can see images"}
 """What a new store and a server that talks of lamps have to be refused for."""
 COMMAND = re.compile(r"(?:^|\| )kvchat\b(.*)")
 
@@ -38,7 +40,11 @@ def examples() -> list[tuple[str, list[str]]]:
 async def test_each_does_what_it_says(run: Run, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Because of its lamp.\n```sh\nls\n```\n"))
-        await _all(run, own_folders, server.url, monkeypatch)
+        with socket.socket() as taken:
+            with suppress(OSError):  # somebody else has it
+                taken.bind(("127.0.0.1", 8000))
+                taken.listen()  # a `kvchat serve` that gets its port would never end
+            await _all(run, own_folders, server.url, monkeypatch)
 
 
 async def _all(run: Run, own_folders: Path, base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

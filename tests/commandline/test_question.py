@@ -192,7 +192,7 @@ async def asked(url: str, data: Path, text: str, *, continue_: bool = False) -> 
     service = ChatService(Store.open(data), changed(Settings(), "server.base_url", url))
     try:
         arguments = parser(["ask"]).parse_args(["ask", "--json", text])
-        arguments.continue_, arguments.conversation = continue_, None
+        arguments.continue_, arguments.conversation, arguments.trunk = continue_, None, None
         await ask(service, arguments, read_question(text))
         talk = await service.conversations.open(service.conversations.all()[0].id)
         return next(node for node in reversed(talk.path()) if node.role is Role.USER)

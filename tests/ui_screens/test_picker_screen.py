@@ -39,7 +39,7 @@ async def test_keys_open_delete_and_begin(keys: list[str], answer: object) -> No
 
 async def test_the_cursor_begins_on_the_open_conversation() -> None:
     async with showing(picker(current="c")) as shown:
-        assert "tax notes  open" in shown.cursor_line
+        assert "tax notes  on screen" in shown.cursor_line
 
 
 async def test_typing_filters_by_words_in_any_order() -> None:
@@ -51,10 +51,13 @@ async def test_typing_filters_by_words_in_any_order() -> None:
         assert shown.answers == [("open", "b")]
 
 
-async def test_letters_in_order_find_a_title_when_no_word_does() -> None:
+async def test_parts_of_words_find_a_title_and_letters_in_order_do_not() -> None:
     async with showing(picker()) as shown:
-        await shown.type("lghs")
+        await shown.type("ghth")
         assert "lighthouse log" in shown.cursor_line
+        await shown.press("ctrl+u")
+        await shown.type("lghs")
+        assert "No title matches" in shown.text
 
 
 async def test_a_filter_without_a_match_opens_and_deletes_nothing() -> None:

@@ -307,6 +307,7 @@ def test_ids_can_be_written_as_toml_keys() -> None:
 def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
     """Every action of a dialog is bound by some dialog or one of its parts, which has what it does."""
     from kvchat.ui.screens import (
+        alternatives,
         branches,
         context,
         conversations,
@@ -333,6 +334,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
         "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen, "findbar": FindBar,
         "settings": settings.SettingsScreen, "queue": queue.QueueScreen,
+        "alternatives": alternatives.AlternativesScreen,
     }
     assert export.ExportScreen.action_apply
     for action in DIALOG_ACTIONS:

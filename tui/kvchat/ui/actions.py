@@ -31,7 +31,7 @@ _TOGETHER: Mapping[str, tuple[str, ...]] = {
     "composer": ("app",), "transcript": ("app",), "sidebar": ("app",), "rows": ("dialog",), "choice": ("fields",),
     "fields": ("dialog",), "manager": _EVERY_DIALOG, "memory": ("manager", *_EVERY_DIALOG), "entry": ("dialog",),
     "documents": ("manager", *_EVERY_DIALOG), "context": ("dialog",), "report": ("dialog",), "prompt": _EVERY_DIALOG,
-    "findbar": (),
+    "findbar": (), "alternatives": ("dialog",),
 }
 """The contexts whose keys work beside those of a context, in the same place; of a dialog that is not named: those of
 every dialog with a list."""

@@ -55,7 +55,7 @@ def _is_something_else(title: str) -> bool:
 
 def _plain(line: str) -> str:
     line = _INTRODUCTION.sub("", "".join(char if char.isprintable() else " " for char in line))
-    return " ".join(_MARKS.sub("", _MARKS.sub("", line)).split()).strip("_'‘’ ").rstrip(".,;!。、！")
+    return " ".join(_MARKS.sub("", _MARKS.sub("", line)).split()).strip("_'‘’ ").rstrip(".,;!。、！ ")
 
 
 def _echoes(title: str) -> bool:
