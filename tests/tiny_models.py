@@ -189,6 +189,57 @@ def hybrid(path: Path, tokenizer: Tokenizer) -> None:
     model.close()
 
 
+SIGHT, SIGHT_INNER, PATCH, SIDE = 32, 64, 14, 112
+"""Of a projector: its width, and the pixels of a patch and of the picture that every image is made into."""
+IMAGE_TOKENS = (SIDE // PATCH) ** 2
+
+
+def tiny_projector(folder: Path) -> Path:
+    """Eyes for the dense model: a vision tower of two blocks with random weights, whose tokens mean nothing and are
+    reused like any others."""
+    path = folder / "mmproj.gguf"
+    file, random = GGUFWriter(path, "clip"), np.random.default_rng(1)
+    file.add_bool("clip.has_vision_encoder", True)
+    file.add_string("clip.projector_type", "mlp")
+    file.add_bool("clip.use_gelu", False)
+    for name, value in (("image_size", SIDE), ("patch_size", PATCH), ("embedding_length", SIGHT), ("block_count", 2),
+                        ("feed_forward_length", SIGHT_INNER), ("attention.head_count", 2), ("projection_dim", WIDTH)):
+        file.add_uint32(f"clip.vision.{name}", value)
+    file.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    for name in ("image_mean", "image_std"):
+        file.add_array(f"clip.vision.{name}", [0.5, 0.5, 0.5])
+
+    def weights(name: str, *shape: int) -> None:
+        file.add_tensor(name, (random.standard_normal(shape) * 0.05).astype(np.float32))
+
+    def linear(name: str, out: int, into: int) -> None:
+        weights(f"{name}.weight", out, into)
+        file.add_tensor(f"{name}.bias", np.zeros(out, np.float32))
+
+    def norm(name: str) -> None:
+        file.add_tensor(f"{name}.weight", np.ones(SIGHT, np.float32))
+        file.add_tensor(f"{name}.bias", np.zeros(SIGHT, np.float32))
+
+    weights("v.class_embd", SIGHT)
+    weights("v.patch_embd.weight", SIGHT, 3, PATCH, PATCH)
+    weights("v.position_embd.weight", IMAGE_TOKENS + 1, SIGHT)
+    norm("v.pre_ln")
+    for block in range(2):
+        for part in ("attn_q", "attn_k", "attn_v", "attn_out"):
+            linear(f"v.blk.{block}.{part}", SIGHT, SIGHT)
+        linear(f"v.blk.{block}.ffn_up", SIGHT_INNER, SIGHT)
+        linear(f"v.blk.{block}.ffn_down", SIGHT, SIGHT_INNER)
+        for part in ("ln1", "ln2"):
+            norm(f"v.blk.{block}.{part}")
+    linear("mm.0", WIDTH, SIGHT)
+    linear("mm.2", WIDTH, WIDTH)
+    file.write_header_to_file()
+    file.write_kv_data_to_file()
+    file.write_tensors_to_file()
+    file.close()
+    return path
+
+
 KINDS: dict[str, Callable[[Path, Tokenizer], None]] = {
     "dense": dense, "forgetful": forgetful, "sliding": sliding, "hybrid": hybrid,
 }

@@ -29,7 +29,7 @@ os.dup2(2, 1)
 import xllamacpp
 options = json.loads(sys.stdin.readline())
 p = xllamacpp.CommonParams()
-p.model.path = options.pop("model")
+p.model.path, p.mmproj.path, p.mmproj_use_gpu = options.pop("model"), options.pop("mmproj", ""), False
 p.hostnames, p.port, p.ui, p.use_jinja, p.warmup, p.fit_params = ["127.0.0.1"], 0, False, True, False, False
 p.endpoint_slots = p.endpoint_props = True
 p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
@@ -75,7 +75,8 @@ class TinyProcess:
 
 @contextmanager
 def tiny_server(model: Path, log: Path | None = None, **options: object) -> Iterator[str]:
-    """The base URL of a server for `model`; `options` are fields of xllamacpp's CommonParams."""
+    """The base URL of a server for `model`; `options` are fields of xllamacpp's CommonParams, and `mmproj`, the path of
+    a projector, with which it sees."""
     with tiny_process(model, log, **options) as server:
         yield server.url
 

@@ -151,7 +151,8 @@ async def test_files_are_attached_in_front_of_the_question(run, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "content", "sentence"), [
-    ("photo.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "photo.png cannot be attached: it is an image."),
+    ("photo.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+     "photo.png cannot be attached: it is an image that cannot be read; save it as PNG or JPEG."),
     ("gone.txt", None, "There is no file gone.txt in"),
     ("empty.txt", b" \n", "empty.txt cannot be attached: there is no text in it."),
 ])

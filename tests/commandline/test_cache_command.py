@@ -64,7 +64,8 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
     assert report["conversation"] == talk
     assert [turn["question"] for turn in report["turns"]] == [text for text, _, _ in TURNS]
     assert [turn["figures"]["cached_tokens"] for turn in report["turns"]] == [0, 416, 60]
-    assert report["warmth"] == {"heat": "unknown", "held": None, "to_prefill": None, "reread": None, "since": None}
+    assert report["warmth"] == {"heat": "unknown", "held": None, "to_prefill": None, "reread": None, "since": None,
+                                "exact": True}
     assert report["here"]["totals"]["turns"] == 3 and report["week"]["totals"]["turns"] == 4
     assert report["plan"] is None
     assert report["here"]["totals"]["wasted_tokens"] > 0

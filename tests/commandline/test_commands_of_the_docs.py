@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from picture_samples import picture
 from toyserver import ToyServer, tokens
 
 Run = Callable[..., Awaitable[Any]]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-REFUSED = {"restore": "nothing to undo", "--schema": "The answer is not JSON"}
+REFUSED = {"restore": "nothing to undo", "--schema": "The answer is not JSON",
+           "lamp.png": "the server does not say whether toy can see images"}
 """What a new store and a server that talks of lamps have to be refused for."""
 COMMAND = re.compile(r"(?:^|\| )kvchat\b(.*)")
 
@@ -43,6 +45,7 @@ async def _all(run: Run, own_folders: Path, base_url: str, monkeypatch: pytest.M
     monkeypatch.chdir(own_folders)
     for name, text in (("lamp.py", "x = 1"), ("fog.md", "# Fog"), ("person.json", '{"type": "object"}')):
         Path(name).write_text(text)
+    Path("lamp.png").write_bytes(picture())
     model = Path("~/models/qwen3-1.7b.gguf").expanduser()
     model.parent.mkdir()
     model.write_bytes(b"GGUF")

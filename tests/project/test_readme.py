@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 
 from kvchat.cli import parser
 from kvchat.config import table
+from kvchat.plain.commands import plain_help
 from kvchat.ui.actions import DIALOG_ACTIONS, help_rows
 from kvchat.ui.keys import shown
 
@@ -44,9 +45,18 @@ def dialog_keys() -> str:
     return "\n".join(lines)
 
 
+def plain_commands() -> str:
+    lines = ["| command | |", "|---|---|"]
+    for action, help in plain_help():
+        command = f"/{action.slash} {action.argument}".rstrip()
+        lines.append(f"| `{command}` | {help} |".replace(command, command.replace("|", "\\|")))
+    return "\n".join(lines)
+
+
 def written(text: str) -> str:
     """The README with its tables as they are now."""
-    for name, content in (("keys", keys()), ("dialog keys", dialog_keys()), ("settings", table())):
+    for name, content in (("keys", keys()), ("dialog keys", dialog_keys()), ("settings", table()),
+                          ("plain commands", plain_commands())):
         text = re.sub(rf"(<!-- {name} -->\n).*(<!-- /{name} -->)", lambda m, c=content: f"{m[1]}{c.strip()}\n{m[2]}",
                       text, flags=re.DOTALL)
     return text
@@ -59,7 +69,7 @@ def everything() -> str:
 def test_the_tables_are_the_programs():
     for page in PAGES:
         assert page.read_text() == written(page.read_text()), page.name
-    assert all(f"<!-- {name} -->" in everything() for name in ("keys", "dialog keys", "settings"))
+    assert all(f"<!-- {name} -->" in everything() for name in ("keys", "dialog keys", "settings", "plain commands"))
 
 
 def test_the_readme_is_one_screen():

@@ -259,10 +259,11 @@ Drive = Callable[..., AbstractAsyncContextManager[Driven]]
 async def driving(
     data: Path | None, server: ToyServer | None, *, clock: Clock | None = None, size: tuple[int, int] = SIZE,
     settings: Settings | None = None, notices: Sequence[str] = (), connect: bool = True, background: bool = False,
-    ahead: bool = False, **options: Any,
+    ahead: bool = False, toasts: bool = False, **options: Any,
 ) -> AsyncIterator[Driven]:
     """The app on the store in `data`, connected. None keeps nothing. `background`: whether it works in spare time.
-    `ahead`: whether it connects to the server of a conversation that is opened, and waits for one that is off."""
+    `ahead`: whether it connects to the server of a conversation that is opened, and waits for one that is off.
+    `toasts`: whether notices are drawn."""
     settings = settings or Settings()
     if server is not None and not settings.server.base_url and connect:
         settings = changed(settings, "server.base_url", server.url)
@@ -291,7 +292,7 @@ async def driving(
         plain(message, **more)
 
     app.notify = notify  # type: ignore[method-assign]
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=toasts) as pilot:
         driven = Driven(app, pilot, service, server, notices=said)
         service.events.subscribe(driven.heard.append)
         await driven.until(lambda: app.has_begun and app.chat.workspace.current is not None)

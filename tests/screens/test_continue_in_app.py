@@ -55,8 +55,8 @@ async def test_the_letter_begins_a_message_where_nothing_is_cut(drive: Drive, se
         app.chat.composer.replace_text("")
         await app.select(-1)
         await app.press("up", "c")
-        await app.until(lambda: app.draft == "c")
-        assert server.posts == 3, "the question above is selected"
+        await app.until(lambda: server.posts == 4)
+        assert app.draft == "", "the last answer is cut, whatever is selected"
 
 
 async def test_the_command_takes_the_last_answer_and_says_why_not(drive: Drive, server: ToyServer) -> None:

@@ -24,6 +24,7 @@ async def test_a_trunk_is_made_and_begins_a_conversation_that_is_warm(drive: Dri
         root = app.conversation.path()[0].message
         assert "The lamp is lit at dusk." in root.wire().decode()
         await app.until(lambda: app.noticed("light: 1 file."))
+        await app.until(lambda: "Begins with 1 file: notes/lamp.md" in app.text)
         await app.type("When is it lit?")
         await app.press("enter")
         await app.settled()

@@ -1,4 +1,4 @@
-"""NO_COLOR: not one colour; what the colours said is said by attributes. And what a dumb terminal is told."""
+"""NO_COLOR: not one colour; what the colours said is said by attributes."""
 
 from __future__ import annotations
 
@@ -89,11 +89,3 @@ async def test_no_command_has_a_colour(own_folders: Path, arguments: list[str]) 
                       environment(NO_COLOR="1")) as terminal:
             await terminal.ended()
     assert not any(piece.kind == "csi" for piece in pieces(terminal.output))
-
-
-@pytest.mark.process
-async def test_a_dumb_terminal_gets_a_sentence_in_place_of_the_app(own_folders: Path) -> None:
-    with Terminal(["-m", "kvchat.cli"], environment(TERM="dumb")) as terminal:
-        assert await terminal.ended() == 2
-    assert terminal.output.decode() == (
-        "kvchat: The app needs a terminal that can place text, and TERM is dumb. Here: kvchat ask TEXT\r\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from transfer_samples import BEGIN, conversation
@@ -56,3 +57,12 @@ def test_jsonl_has_the_wire_text_and_nothing_of_where_a_passage_is_from(cited: S
     sent = json.loads(cited.tree.path(cited.conversation.head)[1].wire)["content"]
     assert json.loads(line)["messages"][1] == {"role": "user", "content": sent}
     assert "docs/handbook" not in line and "ref" not in json.loads(line)["messages"][1]
+
+
+def test_the_persons_tags_stand_in_both_and_the_lists_own_do_not(branched: Source) -> None:
+    tagged = replace(branched, conversation=replace(branched.conversation, tags=("archive", "paris", "work<b>")))
+    text, page = render("md", [tagged]), render("html", [tagged])
+    assert 'tags:\n  - "paris"\n  - "work\\u003cb>"\n---\n' in text and "· \\#paris \\#work\\<b\\> ·" in text
+    assert "#paris #work&lt;b&gt;" in page
+    assert "archive" not in text and "#archive" not in page
+    assert "tags:" not in render("md", [branched])

@@ -97,7 +97,7 @@ async def test_what_the_server_does_not_report_is_unknown_and_never_zero() -> No
         assert "no figures" in turn_line(shown, 2)
         assert "· unknown" in shown.line("reuse by turn")
         assert "the last request has no figures" in shown.text
-        assert "nothing predicted yet · ~ estimated" in shown.text
+        assert "nothing predicted yet · ~ is an estimate" in shown.text
         assert "0 %" not in shown.text and " 0 " not in shown.text
 
 
@@ -125,7 +125,7 @@ async def test_the_newest_request_stands_above_everything(size: tuple[int, int])
 
 
 @pytest.mark.parametrize(("warmth", "words"), [
-    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ parked · 1,930 tokens · 2 h ago · 412 to prefill"),
+    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ partly warm · 1,930 tokens · 2 h ago · 412 to prefill"),
     (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to prefill"),
     (Warmth(), "· unknown"),
 ])
@@ -167,7 +167,7 @@ async def test_lengths_that_are_estimates_are_marked_and_unknown_ones_have_no_ba
         await shown.press("tab")
         assert "~12" in shown.line("system") and "not known" in shown.line("system")
         assert shown.line(" you ").rstrip(" │").endswith("–")
-        assert "predicted ~2,019, server says 2,019 · exact 41 of 43 · ~ estimated" in shown.text
+        assert "predicted ~2,019, server says 2,019 · exact 41 of 43 · ~ is an estimate" in shown.text
 
 
 async def test_without_messages_there_is_a_word() -> None:
@@ -213,7 +213,7 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",
         "send as is (81 tokens; pin to a slot 81; detour 113)", "350 tok/s at 0, 290 at 4k",
         "slot 0 ● lighthouse log 2,119, idle 4 min", "slot 1 ● weather 2,101, idle 1 h",
-        "parked ◐ not one of ours 1,930", "rules A request goes to the slot",
+        "host cache ◐ not one of ours 1,930", "its cache A request goes to the slot",
         "llama.cpp · this machine · http://127.0.0.1:8080", "SmolLM2-135M · build b7130",
         "8,192 tokens a conversation · 4 slots", "5e55" * 8, "equal digest, equal system prompt",
     ):
@@ -242,7 +242,7 @@ async def test_the_days_of_the_week_stand_below_their_sums(size: tuple[int, int]
 async def test_what_is_not_known_of_the_server_says_so() -> None:
     async with showing(inspector(BARE, None), size=(120, 40)) as shown:
         for name, words in (("planner", "no request yet"), ("speed", "not measured yet"), ("misses", "none"),
-                            ("slots  ", "contents unknown"), ("rules", "unknown for this server"),
+                            ("slots  ", "contents unknown"), ("its cache", "unknown for this server"),
                             ("server  ", "not connected"), ("conversation", "no turns yet")):
             assert words in shown.line(f"  {name}")
     async with showing(inspector(a_report(speed=SpeedFit(1 / 350, 0, 1)), SILENT), size=(200, 60)) as shown:

@@ -23,13 +23,12 @@ from kvchat.ui.actions import (
     DIALOG_ACTIONS,
     Action,
     bindings,
-    by_slash,
     help_rows,
     keymap,
     palette,
-    slash_commands,
     work_together,
 )
+from kvchat.ui.slash import by_slash, slash_commands
 
 
 def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_why_not() -> None:

@@ -80,7 +80,7 @@ def test_every_mark_has_a_glyph_of_one_cell_and_words() -> None:
 
 @pytest.mark.parametrize(("warmth", "row", "words"), [
     (Warmth(Heat.WARM, 3843, 1, NOW - 250), {}, "warm · 3,843 tokens · 4 min ago"),
-    (Warmth(Heat.PARKED, 1930, 412, NOW - 7500), {}, "parked · 1,930 tokens · 2 h ago · 412 to prefill"),
+    (Warmth(Heat.PARKED, 1930, 412, NOW - 7500), {}, "partly warm · 1,930 tokens · 2 h ago · 412 to prefill"),
     (Warmth(Heat.COLD, 0, 8120), {"unread": True}, "cold · 8,120 tokens to prefill; there is an unread answer"),
     (Warmth(Heat.COLD), {}, "cold"),
     (UNKNOWN, {}, WORDS["unknown"]),

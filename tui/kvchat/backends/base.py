@@ -40,6 +40,7 @@ from kvchat.backends.kinds import OPENAI, ServerKind
 from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
 from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
+from kvchat.prompt.images import sent, url_sha256
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user
 from kvchat.text.faults import Fault
@@ -145,6 +146,15 @@ class Answer(Protocol):
         """How it ended, given the `error` that cut it off, if one did."""
 
 
+Images = Callable[[str], bytes | None]
+"""Gives the `data:` URL of the image of a name; None: it is gone."""
+
+
+def no_images(sha256: str) -> bytes | None:
+    """What is asked for no conversation has none."""
+    return None
+
+
 class HttpBackend:
     """A server of the OpenAI chat family: what a dialect is made from.
 
@@ -169,8 +179,10 @@ class HttpBackend:
     """The body fields by which it goes on with a reply that the request ends with."""
 
     def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN) -> None:
+                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+        """`images`: gives the images that messages name."""
         self._endpoint = endpoint
+        self._images = images
         self._clock = clock or Clock()
         self._options = options
         self._info = ServerInfo(self.kind.name, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
@@ -188,7 +200,8 @@ class HttpBackend:
 
     @property
     def url(self) -> str:
-        return str(self._endpoint.url)
+        """The server as errors name it."""
+        return self._endpoint.shown
 
     @property
     def goal(self) -> tuple[BaseUrl, Place]:
@@ -202,6 +215,8 @@ class HttpBackend:
             described = await self.described()
         except PayloadError as error:
             raise errors.protocol(self.url, error) from None
+        if self._options.vision != "auto":
+            described = _told_to_see(described, self._options.vision == "yes")
         self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
                              takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
         return self._info
@@ -239,8 +254,16 @@ class HttpBackend:
         return () if self._endpoint.is_cloud else self.session_fields
 
     def wires(self, turn: ChatTurn) -> Sequence[bytes]:
-        """The messages as they go out: a pure function of the stored bytes and what is frozen with them."""
-        return system_in_user(turn.wires) if turn.system_in_user else turn.wires
+        """The messages as they go out: a pure function of the stored bytes and what is frozen with them. Raises
+        BackendError where an image is gone."""
+        wires = system_in_user(turn.wires) if turn.system_in_user else turn.wires
+        return sent(wires, self._url_of)
+
+    def _url_of(self, sha256: str) -> bytes:
+        url = self._images(sha256)
+        if url is None or url_sha256(url) != sha256:
+            raise failure(Trouble.REFUSED, Fault.IMAGE_GONE)
+        return url
 
     def body(self, turn: ChatTurn) -> bytes:
         head = {name: value for name, value in self.head(turn).items() if name not in self._refused_fields}
@@ -457,6 +480,10 @@ class HttpBackend:
                 return await ask(self._endpoint, method, path, headers=headers, body=body, limit=limit, tries=tries)
         except TimeoutError:
             raise errors.NoAnswerError(self.url, seconds) from None
+
+
+def _told_to_see(info: ServerInfo, sees: bool) -> ServerInfo:
+    return replace(info, sees=sees, listing=tuple(replace(model, sees=sees) for model in info.listing))
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

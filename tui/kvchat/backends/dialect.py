@@ -16,6 +16,7 @@ from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
+from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault, Value, fault_sentence
@@ -47,6 +48,8 @@ class ServerOptions:
     """The body fields that carry the session id; None: what the dialect knows."""
     context_size: int | None = None
     """Tokens of the window to ask for, where the server takes that with a request (Ollama's num_ctx)."""
+    vision: Literal["auto", "yes", "no"] = "auto"
+    """Whether its models take images, where the person says so."""
     keep_alive: str = ""
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
 
@@ -184,6 +187,8 @@ class ServerInfo:
     unknown: tuple[str, ...] = ()
     """What this kind of server cannot tell, in words for the person: `slots`, `context size`."""
     template: TemplateFacts | None = None
+    sees: bool | None = None
+    """Whether the model in use takes images; None where the server does not say."""
     replicas: bool = False
     """Whether several servers answer at this address, one or the other by a router's choice: there is no one cache
     that could be followed."""
@@ -202,6 +207,13 @@ class ServerInfo:
         """Tokens that fit in a conversation with this model; without a name: with the one in use."""
         named = self.known(model)
         return named.context_size or self.context_size if named is not None else self.context_size
+
+    def takes_images(self, model: str) -> bool | None:
+        """Whether this model takes images; without a name: the one in use. None: the server does not say."""
+        named = self.known(model)
+        if named is not None and named.sees is not None:
+            return named.sees
+        return self.sees if model in ("", self.model) else None
 
     def remote_of(self, model: str) -> str:
         """Where the text of a model is passed on to, if it does not stay with the server; without a name: of the one in
@@ -276,6 +288,11 @@ class ChatTurn:
     """The last message is the beginning of the reply: the server goes on with it."""
     answers: int = 1
     """How many are asked for (`n`): no more than `ServerInfo.most_answers`."""
+
+    @property
+    def has_images(self) -> bool:
+        """Whether a message has an image: how many tokens a server makes of that, and which, is not known."""
+        return has_images(self.wires)
 
     @property
     def extended(self) -> ChatTurn:

@@ -259,6 +259,13 @@ class Endpoint:
     allow_plain_http_key: bool = False
     resolver: Resolver = field(default=lookup, repr=False)
     options: ServerOptions = PLAIN
+    name: str = ""
+    """What the server is called where its address says nothing to the person; empty: by its URL."""
+
+    @property
+    def shown(self) -> str:
+        """The server in an error."""
+        return self.name or str(self.url)
 
     @property
     def is_cloud(self) -> bool:

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kvchat.backends import errors, kinds
-from kvchat.backends.base import HttpBackend, loading_delays
+from kvchat.backends.base import HttpBackend, Images, loading_delays, no_images
 from kvchat.backends.dialect import PLAIN, Backend, BackendError, HostClass, ServerOptions, Trouble
 from kvchat.backends.endpoint import Endpoint, Resolver, lookup, open_endpoint
 from kvchat.backends.payload import Response
 from kvchat.backends.transport import Clock
+from kvchat.text.faults import BUILT_IN
 
 
 async def connect(
     base_url: str, *, api_key: str | None = None, ca_file: str | None = None, proxy: str | None = None,
     allow_plain_http_key: bool = False, options: ServerOptions = PLAIN, embedded: bool = False,
     on_loading: Callable[[float], None] | None = None, clock: Clock | None = None, resolver: Resolver = lookup,
+    images: Images = no_images,
 ) -> Backend:
     """The backend at `base_url`, identified. Raises BackendError with a sentence.
 
     A server that still loads its model is waited for, without limit, if `on_loading` is given: it is called with
-    the seconds waited, before each wait. Otherwise that is an error too (`Trouble.LOADING`).
+    the seconds waited, before each wait. Otherwise that is an error too (`Trouble.LOADING`). `images`: gives those
+    that messages name.
     """
     clock = clock or Clock()
     endpoint = await open_endpoint(base_url, api_key=api_key, ca_file=ca_file, proxy=proxy,
                                    allow_plain_http_key=allow_plain_http_key, resolver=resolver, options=options)
+    if embedded:
+        endpoint = replace(endpoint, name=BUILT_IN)
     started = clock.now()
     for delay in loading_delays():
         try:
             dialect = kinds.dialect(options.kind) if options.kind in kinds.DIALECTS else await _recognised(endpoint)
-            backend = dialect(endpoint, embedded=embedded, clock=clock, options=options)
+            backend = dialect(endpoint, embedded=embedded, clock=clock, options=options, images=images)
             await backend.identify()
             return backend
         except errors.StillLoadingError:

@@ -224,6 +224,8 @@ class Model:
     """Where the server passes the text on to, when it does not answer itself: another machine's name."""
     chats: bool = True
     """False for a model that only makes embeddings and the like."""
+    sees: bool | None = None
+    """Whether it takes images; None where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,4 +260,22 @@ def _model(entry: Mapping[str, object]) -> Model:
     loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
     return Model(whole_characters(text_at(entry, "id") or ""),
-                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded)
+                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded, sees=sees_in(entry))
+
+
+def sees_in(entry: Mapping[str, object]) -> bool | None:
+    """Whether a model takes images, as its entry in a list says: by its input modalities (llama.cpp, OpenRouter), or
+    by its abilities, in a list (Ollama, llama.cpp) or by name (LM Studio, Mistral). None: it does not say."""
+    inputs = figures_at(entry, "architecture").get("input_modalities")
+    if isinstance(inputs, list):
+        return "image" in inputs
+    abilities = entry.get("capabilities")
+    if isinstance(abilities, list):
+        return "vision" in abilities or "multimodal" in abilities if abilities else None
+    return flag_at(figures_at(entry, "capabilities"), "vision")
+
+
+def flag_at(value: Mapping[str, object], key: str) -> bool | None:
+    """The truth value under `key`; None when there is none."""
+    found = value.get(key)
+    return found if isinstance(found, bool) else None

@@ -93,7 +93,7 @@ class Exchange:
         if not path.startswith("/"):  # "@example.com" after the host would lead there
             raise ValueError("a path begins with /")
         self._endpoint = endpoint
-        self._url = str(endpoint.url)
+        self._url = endpoint.shown
         self._method = method
         self._path = path
         self._headers = dict(headers or {})

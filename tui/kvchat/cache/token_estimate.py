@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kvchat.prompt.images import has_images, without_images
+
 LETTER, BLANK, NEWLINE = 0.26, 0.13, 0.2
 """Tokens per character of ASCII that words are made of."""
 DIGIT, MARK = 1.0, 0.65
@@ -39,13 +41,17 @@ class TokenEstimate:
     """How many tokens it makes of each kind for one by the weights."""
 
     def of(self, texts: Iterable[bytes]) -> int:
-        """About how many tokens these have together; JSON strings may be given as they are."""
+        """About how many tokens these have together; JSON strings may be given as they are. Images count nothing: what
+        a server makes of one is not known before."""
         return round(sum(scale * weight for scale, weight in zip(self.scales, _sums(texts), strict=True)))
 
 
 def learnt(texts: Iterable[bytes], tokens: int) -> TokenEstimate:
     """The estimate for the tokenizer that made so many `tokens` of `texts`. Of a kind of characters that they hardly
-    have they tell nothing."""
+    have they tell nothing, nor does a prompt with images, of which nobody knows how many tokens are theirs."""
+    texts = tuple(texts)
+    if has_images(texts):
+        return TokenEstimate()
     words, others, wide = weights = _sums(texts)
     ratio = min(MOST, max(LEAST, tokens / (sum(weights) or 1.0)))
 
@@ -58,7 +64,7 @@ def learnt(texts: Iterable[bytes], tokens: int) -> TokenEstimate:
 def _sums(texts: Iterable[bytes]) -> Kinds:
     words = others = wide = 0.0
     for text in texts:
-        found = _weights(text.replace(b"\\n", b"\n").replace(b'\\"', b'"'))
+        found = _weights(without_images(text).replace(b"\\n", b"\n").replace(b'\\"', b'"'))
         words, others, wide = words + found[0], others + found[1], wide + found[2]
     return words, others, wide
 

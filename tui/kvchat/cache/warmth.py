@@ -26,6 +26,8 @@ class Warmth:
     """Tokens that the next turn would prefill a second time."""
     since: float | None = None
     """When the server last used it, seconds since the epoch."""
+    exact: bool = True
+    """Whether `to_prefill` is counted; else it is estimated from the last request, until the tokens are known."""
 
 
 UNKNOWN = Warmth()

@@ -18,7 +18,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.shared import Head, SharedConversations
 from kvchat.chat.unsaved import Unsaved
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, SearchHit
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, listed, tagged
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Change, StoreError
@@ -197,6 +197,16 @@ class Conversations:
         """Whether a conversation that is not looked at can be loaded again as it is."""
         return (conversation.id != self.looked_at and conversation.id not in self.streaming()
                 and conversation.elsewhere is None and self.shared.is_stored(conversation))
+
+    def branch_turns(self, record: Conversation) -> int:
+        """The questions on the branch in use."""
+        conversation = self.loaded.get(record.id)
+        if conversation is not None:
+            return sum(node.role is Role.USER for node in conversation.path())
+        try:
+            return self._store.branch_turns(record.id) if record.turns else 0
+        except StoreError:
+            return record.turns
 
     # -- its row --------------------------------------------------------------------------------------------------
 

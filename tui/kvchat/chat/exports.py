@@ -47,7 +47,8 @@ class Exported:
             raise TransferError(str(error)) from error
 
     def _source(self, conversation: Conversation, tree: Tree) -> Source:
-        return Source(conversation, tree, speed=self._speed(tree.path(conversation.head)))
+        return Source(conversation, tree, speed=self._speed(tree.path(conversation.head)),
+                      images=self._store.images.of(tree))
 
 
 class Exports:

@@ -54,11 +54,12 @@ class Ground:
         """Keep a value in the store; None removes it."""
         await self.keeper.write(lambda: self.store.set_setting(key, value))
 
-    def in_background(self, work: Coroutine[object, object, None]) -> None:
+    def in_background(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Do `work` in a task of its own; a failure to write is told."""
         task = asyncio.create_task(self.told(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def told(self, work: Coroutine[object, object, None]) -> None:
         """Do `work`; a failure to write is told."""

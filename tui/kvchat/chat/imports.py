@@ -12,24 +12,30 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kvchat.cache.causes.cause import said
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.memory.ledger import mark
+from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
+from kvchat.store.images import Image
 from kvchat.store.imports import Arrival, Batch, Undone
 from kvchat.transfer.formats import Source
 from kvchat.transfer.importing.files import Files, Found, Missed, Progress
 from kvchat.transfer.importing.report import Report
-from kvchat.transfer.importing.thread import Loss, NotTaken, Reason
+from kvchat.transfer.importing.thread import Loss, NotTaken, Picture, Reason
 from kvchat.transfer.importing.tree import conversation_id, grown
 from kvchat.transfer.lossless import parents_first
+
+if TYPE_CHECKING:
+    from kvchat.documents.reading.sandbox import Readers
 
 PART_CONVERSATIONS, PART_OCTETS = 25, 2**20
 """Stored at once, at most: the store is busy for some hundredths of a second."""
@@ -73,6 +79,7 @@ class Imports:
             raise ChatError.of(error) from None
         finally:
             parts.close()
+            arrivals.close()
             self._show(arrivals.planned)
         report.passed_over = files.passed_over
         return report
@@ -133,8 +140,13 @@ class _Arrivals:
         self._instructions = instructions
         self._memory = memory
         self._undone = {batch.undone for batch in store.imports.all() if batch.undone is not None}
+        self._readers: Readers | None = None
         self.planned: set[str] = set()
         """The ids of what is stored."""
+
+    def close(self) -> None:
+        if self._readers is not None:
+            self._readers.close()
 
     def parts(self) -> Generator[list[Arrival], None, None]:
         """The conversations, some at a time; now and then none, where there is only something to tell."""
@@ -150,6 +162,7 @@ class _Arrivals:
                 self.planned.add(outcome.arrival.conversation.id)
                 part.append(outcome.arrival)
                 octets += sum(len(node.wire) for node in outcome.arrival.nodes)
+                octets += sum(len(image.url) for image in outcome.arrival.images)
             if len(part) >= PART_CONVERSATIONS or octets >= PART_OCTETS or number % PART_ITEMS == 0:
                 yield part
                 part, octets = [], 0
@@ -190,20 +203,44 @@ class _Arrivals:
         if before is not None and before.trashed is not None and before.trashed not in self._undone:
             raise NotTaken(Reason.IN_TRASH)
         known = self._store.tree(id) if before is not None else None
+        images: dict[str, Image] = {}
         if isinstance(item, Source):
             source, new = self._exact(item, known)
+            images = _images_of(source)
+            losses[Loss.IMAGES] += len(_names(new) - images.keys() - self._kept(new))
             shared = [node.id for node in source.tree if node.parent is not None]
         else:
-            made = grown(item, known, self._instructions, found.at)
+            made = grown(item, known, self._instructions, found.at, partial(self._image, found, images))
             source, new, shared = made.source, made.new, []
             losses = made.losses
         head = _followed(before, source)
         if before is not None and before.trashed is None and not any(map(_is_said, new)) and head == before.head:
             return _Same(Counter({kind: number for kind, number in losses.items() if kind is Loss.EDITED}))
+        new_ones = _names(new)
         record = replace(source.conversation, head=head, trashed=None)
         marks = {} if self._memory else {
             node.id: mark(node.role.value, float(node.created), node.text) for node in new if _is_said(node)}
-        return _New(Arrival(record, new, before, shared, marks, source.draft), losses)
+        carried = tuple(image for name, image in images.items() if name in new_ones)
+        return _New(Arrival(record, new, before, shared, marks, source.draft, carried), +losses)
+
+    def _image(self, found: Found, images: dict[str, Image], picture: Picture) -> ContextBlock | None:
+        """The block of an image in a file, which goes to `images`; None: it cannot be read."""
+        from kvchat.documents.errors import UnreadableError
+        from kvchat.documents.images import block_of, image_in
+        from kvchat.documents.reading.sandbox import Readers
+
+        self._readers = self._readers or Readers()
+        data = picture.data or found.asset(picture.asset)
+        try:
+            image = image_in(data, self._readers)
+        except UnreadableError:
+            return None
+        images[image.sha256] = image
+        return block_of(image, picture.name)
+
+    def _kept(self, nodes: Sequence[Node]) -> set[str]:
+        """The images of these messages that are stored already."""
+        return {name for name in _names(nodes) if self._store.images.get(name) is not None}
 
     def _exact(self, source: Source, known: Tree | None) -> tuple[Source, tuple[Node, ...]]:
         """A conversation of kvchat's own, and the messages of it that are not stored. Raises NotTaken."""
@@ -214,6 +251,22 @@ class _Arrivals:
         tree = Tree([*(known or ()), *nodes])
         new = tuple(node for node in nodes if known is None or node.id not in known)
         return replace(source, tree=tree), new
+
+
+def _names(nodes: Iterable[Node]) -> set[str]:
+    """The images of messages."""
+    return {sha256_of(block) for node in nodes for block in images_in(node.message.blocks)}
+
+
+def _images_of(source: Source) -> dict[str, Image]:
+    """The images of a conversation of kvchat's own, with the sizes that its messages tell."""
+    sizes = {sha256_of(block): block.text for node in source.tree for block in images_in(node.message.blocks)}
+    found: dict[str, Image] = {}
+    for name, url in source.images.items():
+        width, _, height = sizes.get(name, "").partition("x")
+        if width.isdecimal() and height.isdecimal():
+            found[name] = Image(url, int(width), int(height))
+    return found
 
 
 def _is_said(node: Node) -> bool:

@@ -3,12 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.request import Parameters
+from kvchat.text.thinking import EFFORTS, THINKING, USAGE, no_thinking
+
+if TYPE_CHECKING:
+    from kvchat.backends.dialect import TemplateFacts
+
+
+_NEXT: Mapping[object, str] = {None: "on", True: "off", False: "auto"}
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingChange:
+    """What a word about thinking means for a conversation."""
+
+    word: str
+    options: Mapping[str, object]
+    """The template's options with it."""
+    facts: TemplateFacts | None
+    """What the model's template does; None: that cannot be told."""
+
+    @property
+    def is_known(self) -> bool | None:
+        """Whether the model has such a switch; None: that cannot be told."""
+        if self.facts is None:
+            return None
+        return self.facts.takes_effort if self.word in EFFORTS else self.facts.switches_thinking
+
+    @property
+    def lacks(self) -> str:
+        """What the model lacks for it, in a sentence; empty: nothing, or nobody knows."""
+        if self.is_known is not False or self.word == "auto" or self.facts is None:
+            return ""
+        return no_thinking(self.word, takes_effort=bool(self.facts.takes_effort),
+                           switches=bool(self.facts.switches_thinking))
 
 
 class Options:
@@ -27,6 +63,20 @@ class Options:
         conversation = self._conversations.load(id)
         self._tracker.did(conversation, "template")
         await self._conversations.update(conversation, template_options=dict(options))
+
+    async def thinking(self, id: str, word: str = "") -> ThinkingChange:
+        """What on, off, auto or an effort would change; without a word the next of the first three. Raises ChatError
+        for another word."""
+        before = self._conversations.load(id).record.template_options
+        word = word.strip().lower() or _NEXT.get(before.get("enable_thinking"), "auto")
+        if word not in THINKING:
+            raise ChatError.of(USAGE)
+        options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
+        if word in EFFORTS:
+            options["reasoning_effort"] = word
+        elif word != "auto":
+            options["enable_thinking"] = word == "on"
+        return ThinkingChange(word, options, await self._tracker.template_facts(id))
 
     async def set_model(self, id: str, model: str) -> None:
         conversation = self._conversations.load(id)

@@ -74,6 +74,15 @@ class MessageQueue:
         last = conversation.path()[-1:] if conversation is not None else []
         return self._holds.get(id) or (hold_of(last[0]) if last else None) or HoldKind.EARLIER
 
+    def held_ids(self) -> frozenset[str]:
+        """The conversations whose queue waits for the person."""
+        try:
+            stored = self._store.conversations()
+        except StoreError:
+            stored = []
+        return frozenset(id for id in {*stored, *(id for id, items in self._items.items() if items)}
+                         if self.held(id) is not None)
+
     def read(self, id: str) -> None:
         """Take over what other kvchats did, unless something of this one is on its way to the disk."""
         if self._writes or self._ground.keeper.unsaved:

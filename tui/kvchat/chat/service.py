@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kvchat.chat.exports import Exports
     from kvchat.chat.imports import Imports
     from kvchat.chat.server.choice import ServerChooser
+    from kvchat.chat.thumbnails import Thumbnails
     from kvchat.chat.trunks import Trunks
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
@@ -137,6 +138,12 @@ class ChatService:
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
 
     @cached_property
+    def thumbnails(self) -> Thumbnails:
+        from kvchat.chat.thumbnails import Thumbnails
+
+        return Thumbnails(self.store)
+
+    @cached_property
     def rail(self) -> Rail:
         from kvchat.chat.cache.rail import Rail
 
@@ -187,6 +194,7 @@ class ChatService:
         before = self.ground.timestamp() - TRASH_DAYS * 86400
         try:
             await self.keeper.call(lambda: self.store.purge_trash(before))
+            await self.keeper.call(self.store.images.tidy)
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self.servers.links.snapshots.tidy()
         except StoreError as error:

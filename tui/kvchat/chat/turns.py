@@ -169,8 +169,10 @@ class Turns:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
         `anyway`."""
         branch = await self._questions.built(conversation, head, question)
+        path = [*conversation.tree.path(head), branch.nodes[0]]
+        await self._servers.must_take_images(conversation, path)
         if not anyway:
-            await self._sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
+            await self._sizes.must_fit(conversation, path)
         return branch
 
     @on_newest(Head.ANY)
@@ -211,6 +213,7 @@ class Turns:
             await self._grow(conversation, branch, parameters, whole=at_end)
             self._ground.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
             return
+        await self._servers.must_take_images(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
         answer = begun(question, cut, self._ground.clock())
         self._tracker.did(conversation, "continue", cut.id)
@@ -223,6 +226,7 @@ class Turns:
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
+        await self._servers.must_take_images(conversation, conversation.tree.path(question.id))
         fresh = awaited(question, self._ground.clock())
         self._tracker.did(conversation, "regenerate", answer.id if answer else None)
         self.conversations.remember_head(conversation)

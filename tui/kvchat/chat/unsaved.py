@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +93,13 @@ class Unsaved:
 
     def _missing(self, held: Sequence[Source]) -> list[Source]:
         """Those that the store does not have like that. Waits for a running write."""
-        return [one for one in held if not self._is_stored(one)]
+        return [replace(one, images=self._images(one)) for one in held if not self._is_stored(one)]
+
+    def _images(self, one: Source) -> dict[str, bytes]:
+        try:
+            return self._store.images.of(one.tree)
+        except StoreError:
+            return {}
 
     def _is_stored(self, one: Source) -> bool:
         id = one.conversation.id

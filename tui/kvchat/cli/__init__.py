@@ -93,6 +93,8 @@ def parser(arguments: Sequence[str] | None = None) -> Parser:
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
     top.add_argument("--man", action=_Manual, nargs=0, help="print the manual page, for man -l")
     choosing_options(top)
+    top.add_argument("--plain", action="store_true",
+                     help="line by line in place of the app, for screen readers: no escape sequence is written")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
         command = commands.add_parser(

@@ -1,4 +1,4 @@
-"""`kvchat`: the app, with a service that is opened when it is first asked for something.
+"""`kvchat`: the app, with a service that is opened when it is first asked for something; or plain mode.
 
 The rule: whoever has that service cannot tell it from the service itself. Its modules are half of what is imported, and
 the first frame needs none of them.
@@ -25,33 +25,18 @@ if TYPE_CHECKING:
 def run(session: Session) -> int:
     """Open the app, and return the exit status when it is left. Raises CommandError."""
     args, settings = session.args, session.settings
+    if args.plain or settings.plain:
+        return _plain(session)
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
         raise UsageError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT")
     if os.environ.get("TERM") == "dumb":
-        raise UsageError("The app needs a terminal that can place text, and TERM is dumb. Here: kvchat ask TEXT")
+        return _plain(session)
     gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
     from kvchat.ui.app import KvchatApp
 
-    def begin() -> ChatService:
-        from kvchat.chat.errors import ChatError
-        from kvchat.store import StoreError
-
-        try:
-            service, _ = session.opened()
-        except StoreError as error:
-            raise ChatError.of(error) from None
-        service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
-        return service
-
-    def layers() -> Layers:
-        try:
-            return session.layers()
-        except CommandError as error:
-            raise ConfigError(str(error)) from None
-
-    app = KvchatApp(late(settings, begin, incognito=args.incognito), session.places,
+    app = KvchatApp(late(settings, lambda: _begun(session), incognito=args.incognito), session.places,
                     notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
-                    layers=layers, persona=args.persona, trunk=args.trunk)
+                    layers=lambda: _layers(session), persona=args.persona, trunk=args.trunk)
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:
@@ -61,6 +46,44 @@ def run(session: Session) -> int:
     if app.ending.last_word:
         print_notices([app.ending.last_word])
     return app.return_code or 0
+
+
+def _plain(session: Session) -> int:
+    """Converse line by line, and return the exit status when that is left. Raises CommandError."""
+    from kvchat.chat.errors import ChatError
+    from kvchat.cli.plain_output import Printer
+    from kvchat.plain.run import First, run
+
+    args = session.args
+    try:
+        failure = run(lambda: _begun(session), Printer(sys.stdout), session.places, lambda: _layers(session),
+                      First(args.continue_, args.conversation, args.persona, args.trunk), [*map(str, session.problems)])
+    except ChatError as error:
+        raise CommandError(str(error)) from None
+    if failure:
+        raise CommandError(failure)
+    return 0
+
+
+def _begun(session: Session) -> ChatService:
+    """The service of somebody who is there. Raises ChatError."""
+    from kvchat.chat.errors import ChatError
+    from kvchat.store import StoreError
+
+    try:
+        service, _ = session.opened()
+    except StoreError as error:
+        raise ChatError.of(error) from None
+    service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
+    return service
+
+
+def _layers(session: Session) -> Layers:
+    """The settings as they are now. Raises ConfigError."""
+    try:
+        return session.layers()
+    except CommandError as error:
+        raise ConfigError(str(error)) from None
 
 
 def late(settings: Settings, begin: Callable[[], ChatService], *, incognito: bool) -> ChatService:

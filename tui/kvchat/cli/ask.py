@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="print one JSON object with the text and the figures instead")
     parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
     parser.add_argument("-a", "--attach", metavar="FILE", action="append", default=[],
-                        help="attach a file, as it is now; can be given several times")
+                        help="attach a file or an image, as it is now; can be given several times")
     parser.add_argument("-x", "--extract", action="store_true", help="print only the first code block of the answer")
     parser.add_argument("--schema", metavar="FILE", type=Path,
                         help="ask for JSON by the JSON schema in FILE; print it only if it fits")

@@ -79,7 +79,8 @@ def layered(path: Path, env: Mapping[str, str] = os.environ) -> Layers:
     return Layers(whole, [*problems, *more], read_toml(path), variables_used(env))
 
 
-AT_START = frozenset({"mouse", "memory.folder", "documents.largest_file_mb", "documents.hidden", "documents.watch"})
+AT_START = frozenset({"plain", "mouse", "memory.folder", "documents.largest_file_mb", "documents.hidden",
+                      "documents.watch"})
 _AT_START_SECTIONS = frozenset({"server", "profiles", "engine", "embeddings"})
 
 

@@ -167,6 +167,9 @@ class ServerSettings:
     context_size: int = whole(
         0, "Tokens of the window to ask for with each request, where the server takes that (Ollama's num_ctx). 0: the "
            "server's own.", 0, 1 << 24)
+    vision: Literal["auto", "yes", "no"] = choice(
+        "auto", "Whether the server's models see images. auto: as the server says; yes: also where it says nothing.",
+        ("auto", "yes", "no"))
     keep_alive: str = text(
         "", "How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio). Empty: "
             "the server's own.", _duration, example="30m")

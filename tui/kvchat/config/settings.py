@@ -120,6 +120,8 @@ class Settings:
     theme: str = text(
         "auto", "The colours. auto: kvchat-day where the terminal's background is light, else kvchat-night. /theme "
                 "lists them and shows each.")
+    plain: bool = flag(
+        False, "Line by line in place of the app, for screen readers (kvchat --plain).")
     enter_sends: bool = flag(
         True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends.")
     sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
+from kvchat.documents.images import Keep, image_block
 from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.wire import whole_characters
@@ -37,11 +38,14 @@ _CONDENSED = (".pdf", ".docx", ".odt", ".html", ".htm", ".xhtml", ".ipynb")
 _NUMBERED = re.compile(r"\[[0-9]+\]")
 
 
-def attached(path: Path, name: str, most_bytes: int) -> ContextBlock:
+def attached(path: Path, name: str, most_bytes: int, keep: Keep | None = None) -> ContextBlock:
     """A file as a block, as it is now; `name`: as the person calls it. Raises DocumentError: TooLargeError where its
-    text has more than `most_bytes`. PDF and Word documents are read in a process of their own."""
+    text has more than `most_bytes`. PDF and Word documents, and images, are read in a process of their own. `keep`:
+    keeps an image; None: images are refused."""
     path = Path(os.path.normpath(path.absolute()))
     shown = one_line(name, 200) or one_line(str(path), 200)
+    if keep is not None and (image := image_block(path, name, shown, keep)) is not None:
+        return image
     condensed = path.suffix.lower() in _CONDENSED
     data = _data_of(path, shown, LARGEST if condensed else min(LARGEST, 4 * most_bytes), most_bytes)
     try:

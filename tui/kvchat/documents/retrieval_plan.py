@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from kvchat.documents.attachments import attached
 from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
+from kvchat.documents.images import Keep
 from kvchat.documents.mentions import Written, is_of_disk, without, written
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import LABEL
 from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
     from kvchat.documents.library import Library
 
-_CHIP = re.compile(r"\[[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)\]")
-"""What stands in a text for a paste or an attached file: `[setup.md: 312 lines]`."""
 _SUFFIX = re.compile(r"\.[^\W_]{1,8}")
 ONLY_TEXT = r"Where it is only text, write \@."
 
@@ -51,12 +51,13 @@ def mentioned(text: str, collections: Iterable[str]) -> list[Written]:
 
 
 def plan_retrieval(library: Library | None, text: str, mentions: Sequence[Written], collections: Sequence[str],
-                   most_bytes: int, indexing: Container[str] = ()) -> RetrievalPlan:
+                   most_bytes: int, indexing: Container[str] = (), keep: Keep | None = None) -> RetrievalPlan:
     """What `text` with these `mentions` asks for; `collections` are searched where it mentions nothing. A file of at
     most `most_bytes` goes as a whole, a larger one of a collection is searched. `indexing`: the collections that are
-    being indexed."""
+    being indexed. `keep`: keeps the images among the files."""
     known = library.collections() if library is not None else []
-    reader = _MentionReader(library, {one.name.casefold(): one for one in known}, most_bytes, indexing)
+    reader = _MentionReader(library, {one.name.casefold(): one for one in known}, most_bytes, indexing,
+                            keep)
     scopes: dict[str, None] = {}
     files: dict[str, ContextBlock] = {}
     spans: list[tuple[int, int]] = []
@@ -73,7 +74,7 @@ def plan_retrieval(library: Library | None, text: str, mentions: Sequence[Writte
             scopes[read] = None
         if read is not None:
             spans.append((mention.start, mention.end_of(name)))
-    query = without(text, [*spans, *(found.span() for found in _CHIP.finditer(text))])
+    query = without(text, [*spans, *(found.span() for found in LABEL.finditer(text))])
     if scopes or library is None:
         return RetrievalPlan(query, tuple(scopes), True, tuple(files.values()), tuple(problems))
     by_name = {one.name: one.scope for one in known}
@@ -85,8 +86,9 @@ class _MentionReader:
     """What the mentions of one text mean: the collections are read once, and each mention is followed once."""
 
     def __init__(self, library: Library | None, known: dict[str, Collection], most_bytes: int,
-                 indexing: Container[str]) -> None:
+                 indexing: Container[str], keep: Keep | None) -> None:
         self._library, self._known, self._most, self._indexing = library, known, most_bytes, indexing
+        self._keep = keep
         self._followed: dict[tuple[str, ...], tuple[str, ContextBlock | str | None]] = {}
 
     def of(self, mention: Written) -> tuple[str, ContextBlock | str | None]:
@@ -123,7 +125,7 @@ class _MentionReader:
                                     f"{one_line(name, 200)} to search in it. {ONLY_TEXT}")
         except (OSError, RuntimeError, ValueError):
             return None
-        return attached(path, path.name, self._most)
+        return attached(path, path.name, self._most, self._keep)
 
     def _of_collection(self, name: str) -> ContextBlock | str | None:
         collection, library = self._known.get(_first(name)), self._library
@@ -140,7 +142,7 @@ class _MentionReader:
         file = library.file_of(doc_of(collection.name, rest)) if is_indexed or whole.name == Path(rest).name else None
         try:
             if file is not None:
-                return attached(file, name, self._most)
+                return attached(file, name, self._most, self._keep)
         except TooLargeError:
             if not is_indexed:
                 raise self._not_indexed(collection, name) from None

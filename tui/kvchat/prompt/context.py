@@ -33,8 +33,14 @@ PASSAGE = "passage"
 """The `kind` of a passage found in a document; it is numbered, so that an answer can cite it."""
 STDIN = "stdin"
 """The `kind` of what was piped into `kvchat ask`."""
+IMAGE = "image"
+"""The `kind` of an image: its text is its size, `640x480`, its reference ends in its name (`prompt.images`). It is no
+part of the message's text."""
 NOTE = "note"
 """The `kind` of a line of kvchat's own that says what the blocks after it are."""
+
+UNQUOTED = frozenset((TIME, NOTE, IMAGE))
+"""The kinds of blocks that quote no foreign text."""
 
 # The first character of whatever is broken; the name of a tag or mark is looked up. Each part looks ahead over
 # characters that begin no other match, or over few: the time grows with the text's length and no faster.
@@ -78,7 +84,7 @@ class ContextBlock:
     """One block of context in a user message."""
 
     kind: str
-    """What it is: `time`, `note`, `paste`, `stdin`, `file`, `memory`, `passage`, `summary`."""
+    """What it is: `time`, `note`, `paste`, `stdin`, `file`, `memory`, `passage`, `summary`, `image`."""
     source: str
     """Where it comes from, in words for the person: a path, a title; for `time` the instant in ISO 8601."""
     text: str
@@ -149,7 +155,7 @@ def broken(text: str, specials: Collection[str]) -> str:
 
 def foreign(blocks: Sequence[ContextBlock]) -> str:
     """All that `blocks` quote, as it will be quoted: what a server's own special tokens are looked for in."""
-    return "\n".join(part for block in blocks if block.kind not in (TIME, NOTE)
+    return "\n".join(part for block in blocks if block.kind not in UNQUOTED
                      for part in (_attribute(block.source), guarded(block.text)))
 
 
@@ -158,7 +164,7 @@ def defused(blocks: Sequence[ContextBlock], specials: Collection[str]) -> list[C
     captured."""
     if not specials:
         return list(blocks)
-    return [block if block.kind in (TIME, NOTE) else replace(
+    return [block if block.kind in UNQUOTED else replace(
         block, source=_defused(block.source, _attribute(block.source), specials),
         text=_defused(block.text, guarded(block.text), specials)) for block in blocks]
 
@@ -180,6 +186,8 @@ def rendered(blocks: Sequence[ContextBlock], text: str) -> str:
     """The content of a user message: the blocks, then the person's own words unchanged."""
     parts = []
     for block in blocks:
+        if block.kind == IMAGE:
+            continue
         if block.kind in (TIME, NOTE):
             parts.append(f"[{block.text}]\n")
         else:

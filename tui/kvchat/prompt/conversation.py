@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.drafts import LABEL
 from kvchat.prompt.request import Parameters
 
@@ -100,7 +100,8 @@ def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
     """The title of a conversation: the first words of its first message that the person wrote; where they wrote none,
     those of what they pasted or attached (`blocks`), or the names that they mentioned. Whole words, where that fits."""
     own = LABEL.sub(" ", text)
-    attached = (block.text for block in blocks if block.kind in ("paste", "file", "stdin"))
+    attached = (block.source if block.kind == IMAGE else block.text
+                for block in blocks if block.kind in ("paste", "file", "stdin", IMAGE))
     for said in (_MENTION.sub(" ", own), *attached, own.replace("@", "")):
         for line in said.splitlines():
             line = " ".join(line.split()).lstrip("#>*- ")

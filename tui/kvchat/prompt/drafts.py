@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvchat.prompt.citations import name_of
-from kvchat.prompt.context import FILE, STDIN, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, STDIN, ContextBlock
 from kvchat.sanitize import one_line
 
 PASTE = "paste"
-LABEL = re.compile(r"\[[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)\]")
+LABEL = re.compile(r"\[(?:[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)|image [^\[\]\n]{1,80} \d{1,5}x\d{1,5})\]")
 
 _NAME = 48
 """Characters of a file's name in a label."""
@@ -49,7 +49,8 @@ def label_of(block: ContextBlock) -> str:
 
 def labels_of(block: ContextBlock) -> Iterator[str]:
     """The labels that a file's block may have, the shortest first: [setup.md: 312 lines], [guide/setup.md: 312 lines],
-    [setup.md 2: 312 lines]; of what changed in it: [change of setup.md: 12 lines]."""
+    [setup.md 2: 312 lines]; of what changed in it: [change of setup.md: 12 lines]; of an image:
+    [image lamp.png 640x480]."""
     file, _, state = block.ref.rpartition("#")
     path, sort = (file or name_of(block)).split("/"), "change of " if ".." in state else ""
     lines = len(block.text.splitlines())
@@ -58,7 +59,8 @@ def labels_of(block: ContextBlock) -> Iterator[str]:
     names += [f"{path[-1]} {number}" for number in range(2, 1000)]
     for name in dict.fromkeys(names):
         plain = one_line(re.sub(r"[\[\]]", "", plain_paste(name))) or "file"
-        yield f"[{sort}{plain if len(plain) <= _NAME else '…' + plain[1 - _NAME:]}: {what}]"
+        plain = plain if len(plain) <= _NAME else "…" + plain[1 - _NAME:]
+        yield f"[image {plain} {block.text}]" if block.kind == IMAGE else f"[{sort}{plain}: {what}]"
 
 
 def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBlock]:
@@ -67,7 +69,7 @@ def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBloc
     for block in blocks:
         if block.kind == PASTE:
             chips[label_of(block)] = block
-        elif block.kind == FILE:
+        elif block.kind in (FILE, IMAGE):
             fitting = (label for label in itertools.islice(labels_of(block), 9) if label in text and label not in chips)
             if (label := next(fitting, "")):
                 chips[label] = block
@@ -110,7 +112,9 @@ class Draft:
 
 
 def _stored(label: str, block: ContextBlock) -> list[str]:
-    return [block.source, block.text] if block.kind == PASTE else [block.source, block.text, block.ref, label]
+    if block.kind == PASTE:
+        return [block.source, block.text]
+    return [block.source, block.text, block.ref, label, *([IMAGE] if block.kind == IMAGE else [])]
 
 
 def decoded(stored: str) -> Draft:
@@ -123,7 +127,8 @@ def decoded(stored: str) -> Draft:
             more = json.loads(rest)
             listed = more["chips"] if isinstance(more, dict) else more
             for source, body, *of_file in listed:
-                block = ContextBlock(FILE if of_file else PASTE, str(source), str(body), *map(str, of_file[:1]))
+                kind = PASTE if not of_file else IMAGE if IMAGE in of_file[2:] else FILE
+                block = ContextBlock(kind, str(source), str(body), *map(str, of_file[:1]))
                 chips[str(of_file[1]) if of_file else label_of(block)] = block
             if isinstance(more, dict):
                 typed = frozenset(sign for sign in more["typed"] if isinstance(sign, int))

@@ -15,6 +15,7 @@ from enum import StrEnum, auto
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
+from kvchat.prompt.images import images_in, stored_part
 from kvchat.prompt.wire import canonical, whole_characters
 
 DEFAULT_INSTRUCTIONS = "You are a helpful assistant."
@@ -68,6 +69,7 @@ class NoteKind(StrEnum):
     NOT_AGREED_BESIDE = auto()  # url
     NOT_AGREED_APART = auto()  # url
     ON_THE_INTERNET = auto()  # url
+    NO_IMAGES = auto()  # model
     # of a whole answer
     OTHER_MODEL_ANSWERED = auto()  # answered, asked; title: of a program that has one model at a time
     RUNS_ELSEWHERE = auto()  # host
@@ -93,9 +95,12 @@ class Message:
     """The field in which the server sent the reasoning; it goes back in the same one."""
 
     def wire(self) -> bytes:
-        """The canonical JSON object of this message: role, content, then reasoning if there is any."""
-        content = rendered(self.blocks, self.text)
-        fields = {"role": self.role.value, "content": content}
+        """The canonical JSON object of this message: role, content, then reasoning if there is any. Images make parts
+        of the content, in front of its text, each named and not there itself."""
+        content: object = rendered(self.blocks, self.text)
+        if self.role is Role.USER and (images := images_in(self.blocks)):
+            content = [*map(stored_part, images), *([{"type": "text", "text": content}] if content else [])]
+        fields: dict[str, object] = {"role": self.role.value, "content": content}
         if self.reasoning:
             fields[self.reasoning_field] = self.reasoning
         return canonical(fields)

@@ -118,7 +118,10 @@ def system_in_user(wires: Sequence[bytes]) -> tuple[bytes, ...]:
     first, second = json.loads(wires[0]), json.loads(wires[1])
     if first.get("role") != "system" or second.get("role") != "user":
         return tuple(wires)
-    second["content"] = f"{first['content']}\n\n{second['content']}"
+    if isinstance(second["content"], list):
+        second["content"].insert(0, {"type": "text", "text": f"{first['content']}\n\n"})
+    else:
+        second["content"] = f"{first['content']}\n\n{second['content']}"
     return (canonical(second), *wires[2:])
 
 

@@ -96,6 +96,15 @@ class Conversations:
             "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
             " GROUP BY server ORDER BY max(updated) DESC")]
 
+    def branch_turns(self, id: str) -> int:
+        """The questions on the branch that a conversation has in use."""
+        return int(self._db.rows(
+            "WITH RECURSIVE up(id, parent, role) AS ("
+            "SELECT node.id, node.parent, node.role FROM node JOIN conversation ON node.id = conversation.head"
+            " WHERE conversation.id = ? UNION ALL "
+            "SELECT node.id, node.parent, node.role FROM node JOIN up ON node.id = up.parent)"
+            " SELECT count(*) FROM up WHERE role = 'user'", (id,))[0][0])
+
     def tags(self) -> list[tuple[str, int]]:
         """The tags that conversations have, with how many, by name."""
         return [(str(name), int(number)) for name, number in self._db.rows(
@@ -261,7 +270,10 @@ class Conversations:
     def _purge(self, condition: str, value: object) -> None:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
+        from kvchat.store.images import forget, held
+
         with self._db.write(durable=True) as connection:
+            images = held(connection)
             for table in ("draft", "queued"):
                 connection.execute(
                     f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
@@ -271,6 +283,7 @@ class Conversations:
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
             collect(connection, self._db.fts)
+            forget(connection, images)
 
 
 def put(connection: sqlite3.Connection, conversation: Conversation) -> None:

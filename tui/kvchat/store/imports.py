@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
@@ -21,6 +22,9 @@ from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
 from kvchat.text.store_problems import StoreProblem
+
+if TYPE_CHECKING:
+    from kvchat.store.images import Image
 
 KEY = "store.import "
 """In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
@@ -50,6 +54,8 @@ class Arrival:
     marks: Mapping[str, bytes] = field(default_factory=dict)
     """The messages that count as gone through for memories, each with its mark."""
     draft: str = ""
+    images: tuple[Image, ...] = ()
+    """Those of its messages that are not stored yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +100,11 @@ class Imports:
 
     def take_in(self, batch: Batch, part: int, arrivals: Sequence[Arrival]) -> None:
         """Store conversations, all or none, as one part of an import."""
+        from kvchat.store import images
+
         with self._db.write(durable=True) as connection:
             made, grown = list[str](), dict[str, list[str | None]]()
+            images.put(connection, [image for one in arrivals for image in one.images], batch.at)
             for one in arrivals:
                 id, row = one.conversation.id, self._conversations.exact(one.conversation.id)
                 nodes, moved = self._store(connection, one)

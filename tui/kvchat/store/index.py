@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from kvchat.prompt.context import NOTE, TIME
+from kvchat.prompt.context import IMAGE, NOTE, TIME
 from kvchat.store.query import indexed
 from kvchat.store.rows import blocks_of
 
@@ -26,7 +26,8 @@ def searchable(role: str, text: str, blocks: str | None) -> str | None:
     """What a search finds of a message: its text and what was pasted or quoted in front of it. None: nothing."""
     if role not in ("user", "assistant"):
         return None
-    quoted = [block.text for block in blocks_of(blocks) if block.kind not in (TIME, NOTE)] if blocks else []
+    quoted = [block.source if block.kind == IMAGE else block.text for block in blocks_of(blocks)
+              if block.kind not in (TIME, NOTE)] if blocks else []
     return "\n".join([text, *quoted])
 
 

@@ -43,6 +43,10 @@ class Queue:
                              " ORDER BY place, seq", (conversation,))
         return [QueuedRow(*row) for row in rows]
 
+    def conversations(self) -> list[str]:
+        """The ids of those in which something waits."""
+        return [row[0] for row in self._db.rows("SELECT DISTINCT conversation FROM queued")]
+
     def put(self, row: QueuedRow) -> None:
         """One more message, at its place. One that is stored already stays as it is."""
         with self._db.write(durable=True) as connection:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
 from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
@@ -33,6 +34,9 @@ from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 from kvchat.text.store_problems import recovered_words
 
+if TYPE_CHECKING:
+    from kvchat.store.images import Images
+
 
 class Store:
     """One open database. Its methods can be called from any thread; they take turns."""
@@ -51,6 +55,7 @@ class Store:
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
         self._imports = Imports(db, self._conversations)
+        self._images: Images | None = None
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -110,6 +115,14 @@ class Store:
         """Conversations that came in from files."""
         return self._imports
 
+    @property
+    def images(self) -> Images:
+        """The images that messages carry."""
+        from kvchat.store.images import Images  # most messages carry none
+
+        self._images = self._images or Images(self._db, self._clock)
+        return self._images
+
     # Conversations
 
     def conversations(self, *, trashed: bool = False) -> list[Conversation]:
@@ -123,6 +136,10 @@ class Store:
     def tags(self) -> list[tuple[str, int]]:
         """The tags that conversations outside the trash have, with how many conversations each, by name."""
         return self._conversations.tags()
+
+    def branch_turns(self, id: str) -> int:
+        """The questions on the branch that a conversation has in use."""
+        return self._conversations.branch_turns(id)
 
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         """The titles of these conversations, as far as there are such."""

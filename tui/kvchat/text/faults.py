@@ -61,6 +61,7 @@ class Fault(StrEnum):
     WINDOW_FULL = auto()  # with_figures: whether the server told the prompt's and the window's tokens
     OWN_WINDOW_FULL = auto()  # prompt, window: tokens, None: not known
     NOT_AS_JSON = auto()
+    IMAGE_GONE = auto()
     PAID_FOR = auto()
     NO_SUCH_MODEL = auto()  # model, models
     ENDLESS = auto()
@@ -141,6 +142,8 @@ class Unreached(StrEnum):
     FAILED = "the connection failed"
 
 
+BUILT_IN = "built-in engine"
+"""Stands for the URL of kvchat's own server, whose address says nothing to the person."""
 _PARAMETERS = "the conversation's parameters and "
 _IN_APP = {
     "address": "(/model)", "model_setting": "(/model)", "key": "(server.api_key_env in the settings)",
@@ -163,7 +166,6 @@ _LOG = "Try again; if it stays so, look at the server's log."
 
 _SENTENCES: dict[Fault, str] = {
     Fault.TOLD: "{sentence}",
-    Fault.NOT_CONNECTED: "No server answers at {url} ({reason}). Start it, or choose another {address}.",
     Fault.NO_ANSWER: "The {server} accepted the connection but did not answer within {seconds:g} s. It may hang; look "
                        "at its log or restart it.",
     Fault.BAD_CERTIFICATE: "The certificate of {url} cannot be trusted ({reason}). If the server has its own "
@@ -191,6 +193,8 @@ _SENTENCES: dict[Fault, str] = {
                            "again.",
     Fault.NO_KEY: "The {server} wants an API key (401). Give it {key}.{keys}",
     Fault.WRONG_KEY: "The {server} refused the API key (401). Give the right one {key}.{keys}",
+    Fault.IMAGE_GONE: "An image of this conversation is no longer in the store, so it cannot be sent again. Edit the "
+                      "message that had it, or start a new conversation.",
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
                          "again.",
     Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",
@@ -278,6 +282,8 @@ def fault_sentence(fault: Fault, arguments: Mapping[str, Value]) -> str:
     chat = _IN_COMMAND if on_command_line.get() else _IN_APP
     words = {"keys": "", **(_EMBEDDINGS if arguments.get("use") else chat), **arguments}
     words["said"] = f": {words['said']}" if words.get("said") else ""
+    if words.get("url") == BUILT_IN:
+        words |= {"server": BUILT_IN, "url": f"the {BUILT_IN}"}
     words.setdefault("server", f"server at {words.get('url')}")
     if refusal := _REFUSALS.get(fault):
         if fault is Fault.TOO_MANY:
@@ -328,6 +334,12 @@ def _no_server(words: Mapping[str, Value]) -> str:
     return f"No model server answers on this machine{asked}. Start one, {choose} {engine}{end}."
 
 
+def _not_connected(words: Mapping[str, Value]) -> str:
+    if words["server"] == BUILT_IN:
+        return f"The {BUILT_IN} does not answer ({words['reason']}). {here('Choose it again (/model)', 'Try again')}."
+    return f"No server answers at {words['url']} ({words['reason']}). Start it, or choose another {words['address']}."
+
+
 def _roles(words: Mapping[str, Value]) -> str:
     what = f"The chat template of the model at {words['url']} does not take these messages: {words['words']}"
     return f"{stopped(what)} Start a new conversation, or give the server another chat template."
@@ -340,7 +352,7 @@ def _too_long(words: Mapping[str, Value]) -> str:
 
 
 def _window_full(words: Mapping[str, Value]) -> str:
-    full = stopped(f"The window of the server at {words['url']} is full: {words['words']}")
+    full = stopped(f"The window of the {words['server']} is full: {words['words']}")
     return f"{full} {room_sentence('lower max_tokens') if words['with_figures'] else _room(words)}"
 
 
@@ -354,6 +366,7 @@ def _own_window_full(words: Mapping[str, Value]) -> str:
 _SPECIAL: dict[Fault, Callable[[Mapping[str, Value]], str]] = {
     Fault.NO_PROFILE: _no_profile,
     Fault.NO_SERVER: _no_server,
+    Fault.NOT_CONNECTED: _not_connected,
     Fault.ROLES: _roles,
     Fault.TOO_LONG: _too_long,
     Fault.WINDOW_FULL: _window_full,

@@ -36,6 +36,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.NOT_AGREED_APART: f"{_ELSEWHERE} to it. Nothing was sent; send a message there once to be asked.",
     NoteKind.ON_THE_INTERNET: "{url} sends what it gets to the internet, where memory.on_cloud lets no background work "
                               "be done.",
+    NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
     NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. {program}",
     NoteKind.RUNS_ELSEWHERE: "This model runs at {host}: the conversation was sent there, it left this machine. Choose "
                              "a model that runs here to keep it.",

@@ -6,12 +6,24 @@ The rule: a price that is not known is said to be unknown, and one from few meas
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
 from kvchat.text.format import about, count, counted, duration, short_count
+
+if TYPE_CHECKING:
+    from kvchat.prompt.compaction import CompactionPlan
+
+TITLES: dict[Act, str] = {
+    "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "continue": "Continue this answer?",
+    "delete": "Delete this turn?", "system": "Change the system prompt?",
+    "template": "Change this for the whole conversation?", "model": "Switch to another model here?",
+    "alternatives": "Ask for several answers?",
+}
+"""The question before an act that costs something."""
 
 FREE = "None of these touches the cache: nothing to prefill."
 _KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
@@ -25,10 +37,10 @@ _WAYS: dict[Way, str] = {
 }
 
 
-def price_lines(price: Price, act: Act | None = None) -> list[str]:
-    """The price of an act in one or two sentences; glyphs as on every screen."""
-    lines = [_price_line(price)]
-    lines += [f"“{one_line(title, 40) or 'another conversation'}” loses its slot: ░ {counted(tokens, 'token')} to "
+def price_lines(price: Price, act: Act | None = None, glyph: str = "░ ") -> list[str]:
+    """The price of an act in one or two sentences; `glyph`: in front of the tokens, as on every screen."""
+    lines = [_price_line(price, glyph)]
+    lines += [f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {glyph}{counted(tokens, 'token')} to "
               "prefill there next time." for title, tokens in price.losing]
     if act in _KEEPS:
         lines.append("The old version is kept.")
@@ -57,6 +69,23 @@ def in_brief(price: Price) -> str:
     return f"prefills {short_count(price.tokens)} tokens{f' ({time})' if time else ''}"
 
 
+def compaction_lines(plan: CompactionPlan, window: int | None, summary_seconds: float | None,
+                     read_seconds: float | None, undo: str) -> list[str]:
+    """What a compaction does and costs, in sentences. `undo`: what takes it back."""
+    replaced = plan.turns - plan.keep
+    turns = f"{count(replaced)} older turns" if replaced > 1 else "the first turn"
+    kept = f"the last {count(plan.keep)} stay as they are" if plan.keep > 1 else "the last one stays as it is"
+    lines = [f"A summary replaces {turns}; {kept}.",
+             f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
+             + (f", in a window of {count(window)}." if window else ".")]
+    if summary_seconds is None:
+        lines.append("Time for the summary: not measured yet.")
+    else:
+        read = f"; the new branch is prefilled once, {duration(read_seconds)}" if read_seconds else ""
+        lines.append(f"The summary takes at most {duration(summary_seconds)}{read}.")
+    return [*lines, f"The old version is kept; {undo} goes back to it."]
+
+
 def compaction_in_brief(seconds: float | None) -> str:
     """What a compaction takes, in a few words. None: not measured yet."""
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
@@ -71,12 +100,12 @@ def compacted_words(before: int, after: int, ms: float) -> str:
     return f"Compacted: {count(before)} → {count(after)} tokens{took} · /tree has the old version"
 
 
-def _price_line(price: Price) -> str:
+def _price_line(price: Price, glyph: str) -> str:
     if price.tokens is None:
         return "Prefills an unknown number of tokens: the server reports none."
     if price.tokens <= NOISE:
         return "Nothing to prefill."
-    return f"Prefills ░ {counted(price.tokens, 'token')} ({about(price.seconds) or 'time not measured yet'})"
+    return f"Prefills {glyph}{counted(price.tokens, 'token')} ({about(price.seconds) or 'time not measured yet'})"
 
 
 def change_price(price: Price | None) -> str:

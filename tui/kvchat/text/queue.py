@@ -18,6 +18,11 @@ _HOLDS: dict[HoldKind, str] = {
 }
 
 
+def held_reason(kind: HoldKind) -> str:
+    """What holds a queue, in a few words: `answer stopped`."""
+    return _HOLDS[kind]
+
+
 def held_words(kind: HoldKind, send: str) -> str:
     """`Queue held: answer stopped · Enter sends · ↑ edits`. `send`: the key that sends."""
     return f"Queue held: {_HOLDS[kind]} · {send} sends · ↑ edits"

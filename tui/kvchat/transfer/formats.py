@@ -7,8 +7,8 @@ leave by it. No piece is longer than one source, and no format is imported befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -43,6 +43,8 @@ class Source:
     """What is written and not sent, as the store has it; only a file of unsaved conversations holds it."""
     speed: SpeedFit | None = None
     """The prefill speed of the server that answered last; None: not measured."""
+    images: Mapping[str, bytes] = field(default_factory=dict)
+    """The `data:` URLs of the images in its messages, by their names; those that are gone are missing."""
 
 
 class Sources(Protocol):

@@ -15,8 +15,10 @@ from urllib.parse import urlsplit
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node, Role
-from kvchat.sanitize import clean
+from kvchat.prompt.tags import in_words
+from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import figures_words, notable_waste, share_words
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
@@ -223,6 +225,8 @@ article > h2 {
 .user { padding: 1rem 1.25rem 1.1rem; border-radius: .75rem; background: var(--tint); }
 .user > h2 { color: var(--accent); }
 .stamp { margin: 0 0 .5rem; }
+.picture { margin: 0 0 .8rem; }
+.picture img { display: block; max-width: 100%; max-height: 32rem; border-radius: .4rem; }
 .branch {
   margin: 4rem 0 2rem; padding-top: 1rem; border-top: 1px solid var(--line);
   font-weight: 600; color: var(--ink);
@@ -343,7 +347,7 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f'<section class="conversation">\n<header>\n<h1>{escape(shape.title(source.conversation))}</h1>\n'
-    yield _line("facts", [shape.times(source), shape.models(source)])
+    yield _line("facts", [shape.times(source), shape.models(source), in_words(source.conversation.tags)])
     yield _line("sums", share_words(shape.branch_totals(source)))
     yield "</header>\n"
     for branch in shape.outline(source, all_branches):
@@ -366,7 +370,7 @@ def _entry(entry: shape.Entry, source: Source) -> Iterator[str]:
         yield f' <span class="version">{escape(mark)}</span>'
     yield f' <span class="time">{escape(shape.time_of(entry, source))}</span></h2>\n'
     for block in node.message.blocks:
-        yield _block(block)
+        yield _image_of(block, source) or _block(block)
     if node.message.reasoning.strip():
         yield _folded("reasoning", "Reasoning", _markdown(node.message.reasoning))
     if node.text.strip():
@@ -391,6 +395,13 @@ def _block(block: ContextBlock) -> str:
         return f'<p class="stamp">{escape(heading)}</p>\n'
     text = clean(block.text).strip("\n")
     return _folded("context", heading, f'<pre class="quoted" dir="auto">{escape(text)}</pre>\n')
+
+
+def _image_of(block: ContextBlock, source: Source) -> str:
+    """An image, there on the page; empty: the block is none, or its image is gone."""
+    url = source.images.get(sha256_of(block), b"").decode()
+    name = escape(f"{shape.source_name(block.source)} {one_line(block.text)}")
+    return f'<p class="picture"><img src="{escape(url)}" alt="{name}" title="{name}"></p>\n' if url else ""
 
 
 def _line(name: str, words: Sequence[str]) -> str:

@@ -8,8 +8,9 @@ part of a user message's content.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from kvchat.prompt.images import sent
 from kvchat.prompt.message import Node, Role
 from kvchat.transfer.exact_json import dumps
 from kvchat.transfer.formats import Format, Source, Sources
@@ -17,11 +18,11 @@ from kvchat.transfer.formats import Format, Source, Sources
 _FIELDS = ("role", "content")
 
 
-def messages(path: Sequence[Node]) -> list[dict[str, object]]:
-    """The messages of a branch as they are on the wire, role and content only."""
+def messages(path: Sequence[Node], images: Mapping[str, bytes]) -> list[dict[str, object]]:
+    """The messages of a branch as they go out, role and content only. An image that is gone keeps its name."""
     found = []
-    for node in path:
-        wire = json.loads(node.wire)
+    for sent_wire in sent([node.wire for node in path], lambda name: images.get(name, f"sha256:{name}".encode())):
+        wire = json.loads(sent_wire)
         found.append({name: wire[name] for name in _FIELDS})
     return found
 
@@ -41,7 +42,7 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
     for source in sources:
         for path in _branches(source, all_branches):
             if any(node.role is Role.USER for node in path):
-                yield dumps({"messages": messages(path)}) + "\n"
+                yield dumps({"messages": messages(path, source.images)}) + "\n"
 
 
 FORMAT = Format("JSONL (OpenAI)", "OpenAI JSONL, for other programs", pieces)

@@ -17,6 +17,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement, plain, statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
+from kvchat.prompt.images import count_images, images_in, stored_part, url_sha256
 from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import TagError, tag_name, tagged
@@ -76,6 +77,8 @@ def _source_fields(source: Source) -> dict[str, object]:
             "is missing, so they cannot be exported as JSON. Export it as Markdown."
         )
     found: dict[str, object] = {"conversation": _conversation_fields(source.conversation), "nodes": nodes}
+    if source.images:
+        found["images"] = {name: url.decode() for name, url in source.images.items()}
     return {**found, "draft": source.draft} if source.draft else found
 
 
@@ -199,6 +202,7 @@ class Fields:
 # -- reading it back --------------------------------------------------------------------------------------------------
 
 
+_URL = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+={0,2}")
 _ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
@@ -242,7 +246,18 @@ def source_of(value: object, where: str, known: dict[str, tuple[str | None, byte
     conversation = _conversation(item.inner("conversation"))
     if conversation.head is not None and conversation.head not in tree:
         raise TransferError(f"{item.where}: its branch ends at a message that is not in the file. Nothing was read.")
-    return Source(conversation, tree, item.optional_text("draft") or "")
+    return Source(conversation, tree, item.optional_text("draft") or "", images=_images(item))
+
+
+def _images(item: Fields) -> dict[str, bytes]:
+    """The images of a conversation, each of which its name fits."""
+    found: dict[str, bytes] = {}
+    for name, url in (item.optional_mapping("images") or {}).items():
+        if not isinstance(url, str) or not _URL.fullmatch(url) or url_sha256(url.encode()) != name:
+            raise TransferError(f"{item.where}: an image does not fit its name, so the file was changed or damaged "
+                                "after the export. Nothing was read.")
+        found[name] = url.encode()
+    return found
 
 
 def _id(item: Fields, name: str) -> str:
@@ -410,11 +425,28 @@ def _shown_is_sent(message: Message, wire: bytes) -> bool:
         return False
     if not isinstance(sent, dict) or sent.pop("role", None) != message.role.value:
         return False
-    content, text = sent.pop("content", None), whole_characters(message.text)
+    content, text = _text_in(sent.pop("content", None), message, wire), whole_characters(message.text)
     reasoning = sent.pop(message.reasoning_field, "")
-    if not isinstance(content, str) or sent or reasoning != whole_characters(message.reasoning):
+    if content is None or sent or reasoning != whole_characters(message.reasoning):
         return False
     return content.endswith(text) if message.blocks else content == text
+
+
+def _text_in(content: object, message: Message, wire: bytes) -> str | None:
+    """The text of a message on the wire, behind the images that it shows and no others; None: it is another one."""
+    images = [stored_part(block) for block in images_in(message.blocks)]
+    if count_images([wire]) != len(images):
+        return None
+    if not images:
+        return content if isinstance(content, str) else None
+    if not isinstance(content, list) or content[:len(images)] != images:
+        return None
+    match content[len(images):]:
+        case []:
+            return ""
+        case [{"type": "text", "text": str(text), **more}] if not more:
+            return text
+    return None
 
 
 FORMAT = Format("JSON (lossless)", "Lossless JSON: every branch, byte for byte", pieces, every_branch=True)

@@ -13,8 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Role
-from kvchat.sanitize import clean
+from kvchat.prompt.tags import in_words, own
+from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import figures_words, share_words
 from kvchat.text.format import date_and_time
 from kvchat.transfer import outline as shape
@@ -169,7 +171,12 @@ def _front_matter(source: Source) -> str:
         "model": shape.models(source),
         "parameters": ", ".join(shape.parameter_words(conversation)),
     }
-    return "---\n" + "".join(f"{key}: {_yaml(value)}\n" for key, value in lines.items() if value) + "---\n"
+    if names := own(conversation.tags):
+        found = "".join(f"  - {_yaml(name)}\n" for name in names)
+        tags = f"tags:\n{found}"
+    else:
+        tags = ""
+    return "---\n" + "".join(f"{key}: {_yaml(value)}\n" for key, value in lines.items() if value) + tags + "---\n"
 
 
 def _yaml(value: str) -> str:
@@ -179,7 +186,8 @@ def _yaml(value: str) -> str:
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f"# {escaped(shape.title(source.conversation))}"
-    facts = [shape.times(source), shape.models(source), *share_words(shape.branch_totals(source))]
+    facts = [shape.times(source), shape.models(source), in_words(source.conversation.tags),
+             *share_words(shape.branch_totals(source))]
     yield escaped(" · ".join(fact for fact in facts if fact))
     for branch in shape.outline(source, all_branches):
         if branch.title:
@@ -188,6 +196,8 @@ def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
             yield "*There are no messages yet.*"
         for entry in branch.entries:
             yield from _entry(entry, source, "###" if branch.title else "##")
+    for name, url in source.images.items():
+        yield f"[{_reference(name)}]: {url.decode()}"
 
 
 def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
@@ -199,7 +209,7 @@ def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
     facts = [shape.time_of(entry, source), shape.version_mark(entry), *figures_words(node.figures)]
     yield f"*{escaped(' · '.join(fact for fact in facts if fact))}*"
     for block in node.message.blocks:
-        yield _block(block)
+        yield _image_of(block, source) or _block(block)
     if reasoning := clean(node.message.reasoning).strip("\n"):
         yield quoted(f"**Reasoning**\n\n{safe_markdown(reasoning)}")
     if text := clean(node.text).strip("\n"):
@@ -213,6 +223,18 @@ def _block(block: ContextBlock) -> str:
     if block.kind in shape.LINES:
         return quoted(heading.strip("*"))
     return quoted(f"{heading}\n\n{fenced(clean(block.text), 'text')}")
+
+
+def _image_of(block: ContextBlock, source: Source) -> str:
+    """An image, whose octets stand at the end; empty: the block is none, or its image is gone."""
+    name = sha256_of(block)
+    alt = escaped(f"{shape.source_name(block.source)} {one_line(block.text)}")
+    return f"![{alt}][{_reference(name)}]" if name in source.images else ""
+
+
+def _reference(sha256: str) -> str:
+    """What an image is called in the text: no message can know, and so define, another one of this name."""
+    return f"image-{sha256[:16]}"
 
 
 FORMAT = Format("Markdown", "Markdown, to read and to edit", pieces)

@@ -35,7 +35,7 @@ _PATH = re.compile(r"(?:[A-Za-z]:|file:|~[^\s/\\]*|\.{1,2})?[/\\]")
 LINES = {TIME: "Time", NOTE: "Note"}
 """The blocks that are one line of kvchat's own, with their names."""
 _BLOCK_KINDS = {"paste": "pasted text", "stdin": "standard input", "file": "file", "memory": "memory",
-                "passage": "passage"}
+                "passage": "passage", "image": "image"}
 
 
 @dataclass(frozen=True, slots=True)

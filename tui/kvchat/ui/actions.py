@@ -1,4 +1,4 @@
-"""What the table of actions gives: key bindings and keymaps, palette entries, slash commands, the rows of the help.
+"""What the table of actions gives: key bindings and keymaps, palette entries, the rows of the help.
 
 The rule: a keymap that would hide one action behind another, or bind a key that no terminal sends, is refused in
 words and the default stays.
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from textual.binding import Binding
 
 __all__ = [
-    "ACTIONS", "BY_ID", "DIALOG_ACTIONS", "Action", "HelpRow", "binding", "bindings", "by_slash", "first_key",
-    "help_rows", "keymap", "palette", "slash_commands", "work_together",
+    "ACTIONS", "BY_ID", "DIALOG_ACTIONS", "Action", "HelpRow", "binding", "bindings", "first_key", "help_rows",
+    "keymap", "palette", "work_together",
 ]
 
 _FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
@@ -74,16 +74,6 @@ def first_key(id: str, overrides: Mapping[str, str]) -> str:
 def palette() -> list[Action]:
     """The actions of the palette, in the order of the table."""
     return [action for action in ACTIONS if action.palette]
-
-
-def slash_commands() -> list[tuple[str, str]]:
-    """Name without the slash, and what it does, of every slash command."""
-    return [(name, action.help) for action in ACTIONS for name in (action.slash, action.also) if name]
-
-
-def by_slash(name: str) -> Action | None:
-    """The action of a slash command, without the slash; any case."""
-    return next((action for action in ACTIONS if name and name.lower() in (action.slash, action.also)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -26,6 +25,7 @@ from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
+from kvchat.ui.sweeper import EVERY, Sweeper
 from kvchat.ui.terminal import paste_guard
 from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.themes import AUTOMATIC, load_themes, plain_theme, variable_defaults
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
 """Where the person chose none: by the terminal's background."""
+SOMETIMES = frozenset({"transcript.continue", "transcript.code", "transcript.source"})
+"""Actions that not every message has something for."""
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
@@ -54,7 +56,7 @@ class KvchatApp(App[int]):
                  conversation: str | None = None, layers: Callable[[], Layers] | None = None,
                  persona: str | None = None, trunk: str | None = None) -> None:
         """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
-        gc.disable()  # until the first paint: collections cost a tenth of it
+        self.sweeper = Sweeper(lambda: bool(service.conversations.streaming()))
         paste_guard.install()
         super().__init__()
         self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
@@ -176,9 +178,8 @@ class KvchatApp(App[int]):
         self.run_worker(self.service.servers.connect(), group="connect", exit_on_error=False)
 
     def _settle(self) -> None:
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+        self.sweeper.begin()
+        self.set_interval(EVERY, self.sweeper.look)
         self.service.begin_background()
         self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping)
         self.set_interval(HOUSEKEEPING_EVERY, self.service.housekeeping)
@@ -211,7 +212,7 @@ class KvchatApp(App[int]):
         self.run_worker(leave_unsaved(self.chat.workspace, self.ending, unsaved), group="dialog")
 
     async def on_unmount(self) -> None:
-        gc.enable()
+        self.sweeper.end()
         if self.desktop is not None:
             self.desktop.progress.remove()
         await self.ending.close_service()
@@ -219,6 +220,8 @@ class KvchatApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self.has_begun and isinstance(event, events.Key | events.Paste):
             self.service.jobs.typed()
+            self.sweeper.typed()
+            self.chat.transcript.make_way()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.take(event)
         else:
@@ -243,16 +246,18 @@ class KvchatApp(App[int]):
         """The first key of an action, as a person reads it; empty without one."""
         return keys.shown(actions.first_key(id, self.keys))
 
-    def footer_keys(self, place: str = "") -> list[tuple[str, str]]:
+    def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
-        what can be typed."""
+        what can be typed. `can`: what can be done with this message and not with each."""
         if place == "jump":
             return [("letter", "go there"), ("escape", "back")]
         words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
         if place == "transcript":
-            words = {"transcript.edit": "edit", "transcript.regenerate": "again", "transcript.copy": "copy",
-                     "transcript.code": "code", "transcript.branches": "branches", "transcript.fork": "fork",
-                     "transcript.delete": "delete", "stop": "back", "transcript.source": "source"}
+            words = {"transcript.continue": "continue", "transcript.edit": "edit", "transcript.regenerate": "again",
+                     "transcript.copy": "copy", "transcript.code": "code", "transcript.source": "source",
+                     "transcript.branches": "branches", "transcript.fork": "fork", "transcript.delete": "delete",
+                     "stop": "back"}
+            words = {id: word for id, word in words.items() if id not in SOMETIMES or id in can}
         found = [(actions.first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
         return [(key, word) for key, word in found if key]
 

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.sanitize import one_line
-from kvchat.ui import actions
+from kvchat.ui import actions, slash
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
@@ -93,7 +93,7 @@ class ChatScreen(Screen[None]):
         return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
 
     def on_mount(self) -> None:
-        self.composer.set_commands(actions.slash_commands())
+        self.composer.set_commands(slash.slash_commands())
         self.show_keys()
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
@@ -154,6 +154,7 @@ class ChatScreen(Screen[None]):
         self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
         self.settings = SettingsController(workspace, service, panel, transcript, composer)
+        composer.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
@@ -193,7 +194,7 @@ class ChatScreen(Screen[None]):
         """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
         inside = self.focused is self.transcript
         place = "transcript" if inside else "jump" if self.focused is self.jump else ""
-        self.keybar.set_keys(self.app.footer_keys(place))
+        self.keybar.set_keys(self.app.footer_keys(place, self.transcript.can if inside else ()))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)
 
@@ -285,6 +286,10 @@ class ChatScreen(Screen[None]):
     def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
         self.conversations.menu(event.id)
 
+    @on(Transcript.Selected)
+    def _selected(self) -> None:
+        self.on_descendant_focus()
+
     @on(Transcript.EditRequested)
     def _edit_requested(self, event: Transcript.EditRequested) -> None:
         self.messages.edit(event.node)
@@ -356,7 +361,7 @@ class ChatScreen(Screen[None]):
 
     @on(Composer.SlashCommand)
     async def _slash(self, event: Composer.SlashCommand) -> None:
-        action = actions.by_slash(event.name)
+        action = slash.by_slash(event.name)
         if action is not None:
             await self.app.run_table_action(action, event.argument)
         else:
@@ -367,7 +372,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.snippets import snippets
 
         found, problems = snippets(self.app.paths.snippets)
-        self.composer.set_commands([*actions.slash_commands(), *(
+        self.composer.set_commands([*slash.slash_commands(), *(
             (name, one.about or one_line(one.text, 60)) for name, one in found.items())])
         return list(map(str, problems))
 
@@ -463,10 +468,13 @@ class ChatScreen(Screen[None]):
                 self.view.answer_began()
             case AnswerEnded(conversation=id, node=node):
                 self.view.answer_ended(id, node)
+                self.on_descendant_focus()
             case QuestionRefused():
                 self.sending.refused(event)
-            case QueueChanged(conversation=id) if self.workspace.shows(id):
-                self.queue.show()
+            case QueueChanged(conversation=id):
+                self.view.show_list()
+                if self.workspace.shows(id):
+                    self.queue.show()
             case ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
             case CompactionChanged(conversation=id):

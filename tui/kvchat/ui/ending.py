@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.paths import PathError, Paths, folder
 from kvchat.sanitize import one_line
-from kvchat.text.format import counted
+from kvchat.text.unsaved import rescued_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
-    from kvchat.chat.unsaved import Rescued
     from kvchat.ui.app import KvchatApp
 
 HUNG_UP_S = 5.0
@@ -95,7 +94,8 @@ class Ending:
             await self._service.conversations.set_draft(*self._lost_draft)
         rescued = await self._service.aclose(() if self._lets_go else self._folders())
         if rescued is not None:
-            self.failure = f"{self.failure} {rescued_words(rescued)}".strip()
+            words = rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
+            self.failure = f"{self.failure} {words}".strip()
 
     def _folders(self) -> list[Path]:
         """Where unsaved conversations go when nobody can be asked and the data folder does not take them."""
@@ -126,11 +126,3 @@ class Ending:
             with suppress(OSError):
                 os.write(2, f"kvchat: {one_line(self.failure)}\n".encode())
         os._exit(1 if self.failure else 0)
-
-
-def rescued_words(rescued: Rescued) -> str:
-    """Where the conversations are that could not be saved."""
-    many = counted(rescued.conversations, "conversation")
-    if rescued.path is None:
-        return f"{many} could not be saved anywhere: {rescued.reason}"
-    return f"{many} could not be saved; {'it is' if rescued.conversations == 1 else 'they are'} in {rescued.path}."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kvchat.config.personas import Snippet, load_snippets
 from kvchat.config.problem import Problem
-from kvchat.ui.actions import by_slash
+from kvchat.ui.slash import by_slash
 
 
 def snippets(folder: Path) -> tuple[dict[str, Snippet], list[Problem]]:

@@ -68,9 +68,11 @@ def _is_plain(note: Statement | str) -> bool:
     return isinstance(note, Statement) and note.kind == NoteKind.LONGEST
 
 
-def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
-    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags)
+def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str],
+                 held: frozenset[str] = frozenset()) -> list[SidebarRow]:
+    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
+    `held`: of those whose queue waits for the person."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, c.id in held)
             for c in conversations]
 
 

@@ -21,6 +21,7 @@ from kvchat.backends.payload import (
     Responses,
     count_at,
     figure_at,
+    flag_at,
     models_in,
     owners,
     text_at,
@@ -78,6 +79,7 @@ class KoboldCppBackend(ProgramBackend):
             context_size=context,
             build=whole_characters(text_at(version, "version") or ""),
             figures=Figures.ESTIMATED,
+            sees=flag_at(version, "vision"),
             unknown=("slots",),
         )
 

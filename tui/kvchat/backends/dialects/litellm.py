@@ -17,6 +17,7 @@ from kvchat.backends.payload import (
     PayloadError,
     Responses,
     count_at,
+    flag_at,
     is_object,
     list_at,
     models_in,
@@ -74,4 +75,5 @@ class LiteLLMBackend(HttpBackend):
 def _with(model: Model, group: Mapping[str, object]) -> Model:
     mode = group.get("mode")
     return replace(model, context_size=model.context_size or count_at(group, "max_input_tokens") or None,
+                   sees=flag_at(group, "supports_vision"),
                    chats=model.chats and mode in (None, "chat", "responses", "completion"))

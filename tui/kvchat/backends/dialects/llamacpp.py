@@ -34,6 +34,8 @@ from kvchat.backends.dialect import (
     ServerState,
     SlotCount,
     SlotFile,
+    Trouble,
+    failure,
 )
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import (
@@ -44,6 +46,7 @@ from kvchat.backends.payload import (
     as_object,
     count_at,
     figures_at,
+    flag_at,
     is_object,
     list_at,
     models_in,
@@ -62,7 +65,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
-from kvchat.text.faults import Unread
+from kvchat.text.faults import Fault, Unread
 
 # -- the answer to saving or restoring a slot -------------------------------------------------------------------------
 
@@ -362,7 +365,9 @@ class LlamaCppBackend(HttpBackend):
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """As of `PrefillAccess`, for a server that cannot be followed: what every prompt begins with that goes on with
-        a question is read, and nothing is answered."""
+        a question is read, and nothing is answered. Not with images, whose tokens only a chat request gives."""
+        if turn.has_images:
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence="A prompt with images cannot be prefilled ahead here.")
         asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
                  for question in QUESTIONS]
         one, other = [await self.tokens_of(text) for text in asked]
@@ -407,6 +412,7 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         reasoning_option=PRESERVED if object_at(props, "chat_template_caps").get(
             "supports_preserve_reasoning") is True else None,
         figures=Figures.BEFORE,
+        sees=flag_at(figures_at(props, "modalities"), "vision"),
     )
 
 

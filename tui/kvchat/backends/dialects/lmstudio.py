@@ -23,6 +23,7 @@ from kvchat.backends.payload import (
     is_object,
     list_at,
     said,
+    sees_in,
     text_at,
 )
 from kvchat.cache.causes import cause
@@ -148,7 +149,7 @@ def _models_of(entry: Mapping[str, object], slots: dict[str, int]) -> Iterator[M
              f"up to {longest:,} tokens" if longest else None]
     model = Model(whole_characters(key), whole_characters(text_at(entry, "publisher") or ""), loaded=False,
                   size=count_at(entry, "size_bytes") or None, about=errors.quoted(", ".join(filter(None, words))),
-                  chats=entry.get("type") != "embedding")
+                  chats=entry.get("type") != "embedding", sees=sees_in(entry))
     instances = [instance for instance in list_at(entry, "loaded_instances") if is_object(instance)]
     if not instances:
         yield model
@@ -169,4 +170,5 @@ def _old_model(entry: Mapping[str, object]) -> Model:
     return Model(
         whole_characters(text_at(entry, "id") or ""), whole_characters(text_at(entry, "publisher") or ""),
         count_at(entry, "loaded_context_length") or None, state == "loaded" if isinstance(state, str) else None,
-        about=errors.quoted(", ".join(filter(None, words))), chats=entry.get("type") != "embeddings")
+        about=errors.quoted(", ".join(filter(None, words))), chats=entry.get("type") != "embeddings",
+        sees=entry.get("type") == "vlm" if isinstance(entry.get("type"), str) else None)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, Answer
+from kvchat.backends.base import MODELS_PATH, Answer, Images, no_images
 from kvchat.backends.dialect import PLAIN, BackendError, ChatTurn, Emit, Ended, ServerInfo, ServerOptions
 from kvchat.backends.dialects.program import Expected, PrefillTimes, ProgramBackend, Remedy, Seen
 from kvchat.backends.endpoint import Endpoint
@@ -57,8 +57,8 @@ class LocalAIBackend(ProgramBackend):
     )
 
     def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN) -> None:
-        super().__init__(endpoint, embedded=embedded, clock=clock, options=options)
+                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+        super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
         self._times: dict[str, PrefillTimes] = {}
         """By model: each has its own speed."""
 

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import Answer, HttpBackend
+from kvchat.backends.base import Answer, HttpBackend, Images, no_images
 from kvchat.backends.dialect import (
     PLAIN,
     BackendError,
@@ -189,8 +189,8 @@ class ProgramBackend(HttpBackend):
     """Whether it answers with the model that is loaded, whatever model was asked for."""
 
     def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN) -> None:
-        super().__init__(endpoint, embedded=embedded, clock=clock, options=options)
+                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+        super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
         self._counts = PromptCounts()
 
     @property

@@ -15,12 +15,12 @@ from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.local_template import template_here
-from kvchat.backends.payload import Responses, count_at, owners, said, text_at
+from kvchat.backends.payload import Responses, count_at, flag_at, owners, said, text_at
 from kvchat.backends.template import facts_of_text, reasoning_option_in
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
-ROOT_PATH, INFO_PATH = "/", "/server_info"
+ROOT_PATH, INFO_PATH, MODEL_INFO_PATH = "/", "/server_info", "/get_model_info"
 OWNER = "sglang"
 ROOT_TEXT = "SGLang is running"
 
@@ -45,6 +45,7 @@ class SglangBackend(OneTokenWarmUp):
         chosen = models.chosen
         # An older server, a router, or one whose scheduler is busy says nothing.
         said_of_itself = await self.told_at(INFO_PATH)
+        model_info = await self.told_at(MODEL_INFO_PATH)
         version = said_of_itself.get("version")
         template = await template_here(self._info, text_at(said_of_itself, "model_path") or "")
         reports = said_of_itself.get("enable_cache_report") is not False
@@ -58,6 +59,7 @@ class SglangBackend(OneTokenWarmUp):
             takes_local_extras=True,
             reasoning_option=reasoning_option_in(template),
             template=facts_of_text(template),
+            sees=flag_at(model_info, "has_image_understanding"),
             figures=Figures.AFTER if reports else Figures.NONE,
             unknown=("slots", "prompt progress") if reports else ("cache hits", "slots", "prompt progress"),
         )

@@ -22,6 +22,7 @@ from kvchat.backends.payload import (
     count_at,
     figure_at,
     figures_at,
+    flag_at,
     is_object,
     models_in,
     said,
@@ -73,7 +74,7 @@ class TabbyAPIBackend(ProgramBackend):
         chosen = models.chosen
         return replace(self._info, model=current or (chosen.id if chosen else ""), listing=models.all,
                        context_size=context, slots=count_at(parameters, "max_batch_size") or None,
-                       figures=Figures.DERIVED, unknown=("version",))
+                       figures=Figures.DERIVED, sees=flag_at(parameters, "use_vision"), unknown=("version",))
 
     async def _card(self) -> Mapping[str, object]:
         """What is loaded; empty where nothing is. Raises BackendError, PayloadError."""

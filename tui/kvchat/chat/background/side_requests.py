@@ -59,6 +59,8 @@ class SideRequests:
         cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(info, record.id):
             return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
+        if not self._servers.takes(conversation, info, path):
+            return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
         ended = await self._send(backend, cache, turn, path, emit, began)

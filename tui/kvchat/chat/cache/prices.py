@@ -20,6 +20,7 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import under_system, without_turn
+from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import Node, Role, system_message, tag_of
 from kvchat.prompt.tree import Tree
 
@@ -39,16 +40,17 @@ class Prices:
         self._questions = questions
         self._sizes = sizes
 
-    def estimate(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
+    def estimate(self, id: str, act: Act, node_id: str | None = None, text: str = "", images: int = 0) -> Price:
         """What `act` would make the server read before it answers. `text` is what is to be attached, or the
-        new instructions."""
+        new instructions; `images`: how many are to be attached, each counted as at most."""
         conversation = self._conversations.loaded[id]
         path = conversation.path()
         turns = [n.figures for n in path if n.role is Role.ASSISTANT]
         speed = self._tracker.speed_fit(id)
         if act == "attach":
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
-            return price(self._sizes.estimate(conversation).of([text.encode()]), speed, start=used or 0)
+            tokens = self._sizes.estimate(conversation).of([text.encode()]) + images * MOST_TOKENS
+            return price(tokens, speed, start=used or 0)
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1

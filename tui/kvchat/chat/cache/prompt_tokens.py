@@ -1,6 +1,7 @@
 """The token ids of prompts, as the server's own template and tokeniser make them.
 
-The rule: a server that does not give them, or keeps one waiting for them again and again, is not asked any more.
+The rule: a server that does not give them, or keeps one waiting for them again and again, is not asked any more. It is
+never asked for those of a prompt with images: the tokens of an image are known to nobody else.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class PromptTokens:
         if (found := self._prefixes.get(key)) is not None:
             self._prefixes.move_to_end(key)
             return found.tokens
-        if not self._works:
+        if not self._works or turn.has_images:
             return None
         question = Message(Role.USER, begun + MARK).wire()
         try:
@@ -91,9 +92,12 @@ class PromptTokens:
         return tokens
 
     async def prompt(self, turn: ChatTurn) -> Tokens | None:
-        """The token ids of the whole prompt of `turn`; None where the server does not tell."""
+        """The token ids of the whole prompt of `turn`; None where the server does not tell, or nobody can: of an image.
+        """
+        if not self._works or turn.has_images:
+            return None
         try:
-            return await self._access.tokens_of(await self._access.prompt_text(turn)) if self._works else None
+            return await self._access.tokens_of(await self._access.prompt_text(turn))
         except BackendError as error:
             self.gave_up(error)
             return None

@@ -126,7 +126,7 @@ class ServerCache(SlotObserver):
         tracked.reading = asyncio.create_task(self._read(tracked, slot))
 
     async def _read(self, tracked: TrackedTurn, slot: int | None) -> None:
-        if not self.prompts.works:
+        if not self.prompts.works or tracked.turn.has_images:
             return
         try:
             tracked.rendered = await self.access.prompt_text(tracked.turn)
@@ -265,6 +265,9 @@ class ServerCache(SlotObserver):
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
             self.simulator.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
+            if tracked.turn.has_images:  # of its messages all is known but the tokens
+                held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
+                self.holds(owner, tuple(node.digest.hex() for node in held))
             self.journal.used(tracked.kind, owner, self.server.base_url, new[0], {}, tracked.number)
 
     def refused(self) -> None:

@@ -153,7 +153,7 @@ class Notebook:
     """The note of one server, in the store."""
 
     def __init__(self, name: str, read: Callable[[str], str], write: Callable[[str, str], Awaitable[None]] | None,
-                 in_background: Callable[[Coroutine[Any, Any, None]], None], known: Known) -> None:
+                 in_background: Callable[[Coroutine[Any, Any, None]], object], known: Known) -> None:
         """`write` None: nothing is kept, as in an incognito conversation."""
         self._name = name
         self._read = read

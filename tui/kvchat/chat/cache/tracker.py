@@ -43,6 +43,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
 from kvchat.store import StoreError
@@ -381,7 +382,7 @@ class CacheTracker:
         if kept <= (found.held or 0):
             return found
         used = record.context_used or kept
-        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since)
+        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since, exact=False)
 
     def _held_of(self, id: str) -> Warmth:
         record = self._conversations.listed(id)
@@ -403,13 +404,15 @@ class CacheTracker:
             return UNKNOWN
         states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
         states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
+        if not states and conversation is not None and has_images(wires_of(conversation.path())):
+            return UNKNOWN  # its tokens are nobody's but the server's
         if not states:
-            return Warmth(Heat.COLD, 0, record.context_used)
+            return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
         size = len(held.tokens)
         missing = max(0, (record.context_used or size) - 1 - size)
         heat = Heat.WARM if in_slot and missing <= NOISE else Heat.PARKED
-        return Warmth(heat, size, missing, held.at)
+        return Warmth(heat, size, missing, held.at, exact=False)
 
     def branch_warmth(self, id: str, node_id: str) -> Warmth:
         """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""

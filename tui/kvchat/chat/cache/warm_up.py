@@ -115,6 +115,8 @@ class WarmUp(ConversationObserver):
             return
         if not self._servers.consent.agreed_to(backend.info, id):
             return
+        if not self._servers.takes(conversation, backend.info, conversation.path()):
+            return
         if cache is None:
             destination = self._servers.consent.destination(backend.info, id)
             if isinstance(backend, PrefillAccess) and destination.host_class is not HostClass.CLOUD:

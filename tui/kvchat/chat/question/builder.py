@@ -18,6 +18,7 @@ from kvchat.chat.question import Question
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due
 
@@ -69,9 +70,11 @@ class QuestionBuilder:
 
     async def begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
-        the last: how many there are depends on what follows."""
+        the last: how many there are depends on what follows. Nothing of it where an image stands in front."""
         path, attached = conversation.path(), self._warm_up[1] if self._warm_up[0] == conversation.id else ()
         question = Question("", attached, passages=(), files=(), is_warm_up=True)
+        if images_in(attached):
+            return ""
         if not attached:
             return rendered(await self._in_front(conversation, path, question), "").rstrip("\n")
         try:

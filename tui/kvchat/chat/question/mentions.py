@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, PASSAGE, ContextBlock
+from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node
 from kvchat.sanitize import one_line
 from kvchat.text.chat_problems import ChatProblem
@@ -107,15 +108,15 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 def counted_in(text: str, blocks: Sequence[ContextBlock]) -> frozenset[int]:
     """Which `@` of a question that was sent counted, as far as its blocks tell: those that brought one."""
-    brought = [block for block in blocks if block.kind in (FILE, PASSAGE)]
+    brought = [block for block in blocks if block.kind in (FILE, IMAGE, PASSAGE)]
     if "@" not in text or not brought:
         return frozenset()
     from kvchat.documents.attachments import plain_name
     from kvchat.documents.collection import place_of
     from kvchat.documents.mentions import is_of_disk, sign_of, written
 
-    paths = {path_of(block) for block in brought if block.kind == FILE}
-    names = {plain_name(block).casefold() for block in brought if block.kind == FILE}
+    paths = {path_of(block) for block in brought if block.kind != PASSAGE}
+    names = {plain_name(block).casefold() for block in brought if block.kind != PASSAGE}
     searched = [place_of(block.ref) for block in brought if block.kind == PASSAGE]
     places = {f"{one.collection}/{one.path}".casefold() for one in searched}
 
@@ -148,14 +149,18 @@ def files_of(path: Sequence[Node]) -> dict[str, list[ContextBlock]]:
 
 def unsaid(path: Sequence[Node], files: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
     """Of files as they are now what the branch does not have yet: the whole of a new one, the change of one that was
-    attached before, under whatever path. It takes a while: not for the loop."""
+    attached before, under whatever path; an image that it does not have. It takes a while: not for the loop."""
+    images = {sha256_of(block) for node in path for block in node.message.blocks if block.kind == IMAGE}
     there: dict[str, list[ContextBlock]] = {}
     for block in [block for node in path for block in node.message.blocks if block.kind == FILE] if files else ():
         there.setdefault(realpath(path_of(block)), []).append(block)
     fresh: dict[str, ContextBlock] = {}
     for file in files:
         real = realpath(path_of(file))
-        newer = _newer(there[real], file) if real in there else file
+        if file.kind == IMAGE:
+            newer = file if sha256_of(file) not in images else None
+        else:
+            newer = _newer(there[real], file) if real in there else file
         if newer is not None:
             fresh.setdefault(real, newer)
     return tuple(fresh.values())
@@ -169,7 +174,7 @@ def _newer(known: Sequence[ContextBlock], file: ContextBlock) -> ContextBlock | 
 
 async def with_files(blocks: Sequence[ContextBlock], files: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
     """The blocks, and the files that are not among them."""
-    captured = [path_of(block) for block in blocks if block.kind == FILE]
+    captured = [path_of(block) for block in blocks if block.kind in (FILE, IMAGE)]
     if not files or not captured:
         return (*blocks, *files)
 

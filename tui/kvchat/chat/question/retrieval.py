@@ -21,7 +21,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.citations import name_of
-from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.prompt.drafts import PASTE, chips_of, label_of
 from kvchat.prompt.message import Node
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kvchat.documents.library import Library
     from kvchat.documents.mentions import Mention, Written
     from kvchat.documents.retrieval_plan import RetrievalPlan
+    from kvchat.store.images import Image
 
 UNKNOWN_WINDOW = 4096
 """Tokens of a window whose size no server has told."""
@@ -190,7 +191,7 @@ class Retrieval:
         def look(library: Library | None) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
             from kvchat.documents.retrieval_plan import plan_retrieval
 
-            plan = plan_retrieval(library, text, mentions, chosen, most, indexing)
+            plan = plan_retrieval(library, text, mentions, chosen, most, indexing, self._keep)
             plan = replace(plan, files=unsaid(path, plan.files))
             return plan, outside(plan.files, roots, given)
 
@@ -231,14 +232,17 @@ class Retrieval:
 
             try:
                 whole = Path(path.strip()).expanduser().absolute()
-                newer = attached(whole, whole.name, most)
-            except (DocumentError, OSError, RuntimeError, ValueError) as error:
+                newer = attached(whole, whole.name, most, self._keep)
+            except (DocumentError, OSError, RuntimeError, ValueError, StoreError) as error:
                 raise ChatError.of(error) from None
             if (changed := unsaid(path_there, (newer,))):
                 return changed[0]
             raise ChatError(ChatProblem.UNCHANGED, file=newer.source)
 
         return await asyncio.to_thread(capture)
+
+    def _keep(self, image: Image) -> None:
+        self._ground.store.images.put([image])
 
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
@@ -329,7 +333,7 @@ def _kept(question: Node, text: str) -> list[ContextBlock]:
     labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
     passages = _mentions(question.text) <= _mentions(text)
     return [block for block in question.message.blocks
-            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE) or block in labelled)
+            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE, IMAGE) or block in labelled)
             and (block.kind != PASSAGE or passages)]
 
 
@@ -339,7 +343,7 @@ def _mentions(text: str) -> set[str]:
 
 def _given(conversation: OpenConversation) -> list[ContextBlock]:
     """The files that went with questions of this conversation, on whatever branch."""
-    return [block for node in conversation.tree for block in node.message.blocks if block.kind == FILE]
+    return [block for node in conversation.tree for block in node.message.blocks if block.kind in (FILE, IMAGE)]
 
 
 def _all_agreed(files: Sequence[OutsideFile], meant: Meant) -> None:

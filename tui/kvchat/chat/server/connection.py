@@ -65,10 +65,11 @@ class Connector:
     def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None,
                  snapshots: Snapshots | None = None, server: ServerSettings | None = None,
                  model_path: Path | None = None, finds: bool = True,
-                 missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> None:
+                 missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+                 images: Callable[[str], bytes | None] = lambda _: None) -> None:
         """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
         profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
-        which ends it elsewhere."""
+        which ends it elsewhere. `images`: gives the images that messages name."""
         self._settings = settings
         self.server = server or settings.server
         self._setting = next((f"profiles.{name}" for name, own in settings.profiles.items() if own is server), "server")
@@ -76,6 +77,7 @@ class Connector:
         self._finds = finds
         self._missing = missing
         self._engine_turn = engine_turn
+        self._images = images
         self._leaving: asyncio.Task[None] | None = None
         self.home = ""
         """The address of the server that was found: it stays the one that is talked to until it is left."""
@@ -288,7 +290,7 @@ class Connector:
         return await connect(
             base_url, api_key=await asyncio.to_thread(self._api_key, server), ca_file=server.ca_file or None,
             proxy=server.proxy or None, allow_plain_http_key=server.allow_plain_http_key,
-            options=server_options(server), on_loading=on_loading)
+            options=server_options(server), on_loading=on_loading, images=self._images)
 
     async def _started(self, model: Path) -> Backend:
         from kvchat.backends.engine.gguf import read_header
@@ -310,7 +312,8 @@ class Connector:
             except EngineError as error:
                 self._log = "\n".join(error.log)
                 raise failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
-            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
+            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True,
+                                    images=self._images)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
             await self.snapshots.use(backend, self._options)
             await self.snapshots.refill(backend)
@@ -385,7 +388,8 @@ def server_options(server: ServerSettings) -> ServerOptions:
     return ServerOptions(
         kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,
         locality=server.locality, session_headers=server.session_headers, session_fields=server.session_fields,
-        context_size=server.context_size or None, keep_alive=server.keep_alive)
+        context_size=server.context_size or None, keep_alive=server.keep_alive,
+        vision=server.vision)
 
 
 def default_model_file() -> Path | None:

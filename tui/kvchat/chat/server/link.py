@@ -128,11 +128,15 @@ class Links:
         connector = Connector(self._ground.settings, lambda: self._changed(links[0]) if links else None,
                               snapshot_folder=self.folder, snapshots=self.snapshots, server=server, model_path=file,
                               finds=name == DEFAULT, missing=missing,
-                              engine_turn=lambda: self._engine_turn(links[0]))
+                              engine_turn=lambda: self._engine_turn(links[0]), images=self._image)
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes,
                           self._seats))
         return links[0]
+
+    def _image(self, sha256: str) -> bytes | None:
+        found = self._ground.store.images.get(sha256)
+        return found.url if found is not None else None
 
     @asynccontextmanager
     async def _engine_turn(self, taker: Link) -> AsyncIterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -24,7 +24,8 @@ from kvchat.chat.server.connection import Connection
 from kvchat.chat.server.consent import Consent, not_agreed
 from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
-from kvchat.prompt.message import Role, State
+from kvchat.prompt.images import has_images
+from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
@@ -173,6 +174,24 @@ class Servers(ConversationObserver):
         if not self.consent.agreed_to(backend.info, id):
             raise ChatError.of(note_sentence(not_agreed(backend.info)))
         return backend.info
+
+    async def must_take_images(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
+        """Nothing, where the messages of `path` hold no images, or the server takes those. Raises ChatError: nothing
+        was sent or stored."""
+        if not has_images(node.wire for node in path):
+            return
+        from kvchat.text.images import no_images
+
+        info = await self.reach(conversation.id)
+        model = self.model_of(conversation, info)
+        if not info.takes_images(model):
+            earlier = not has_images([path[-1].wire])
+            raise ChatError.of(no_images(model or info.model, info.takes_images(model), earlier=earlier))
+
+    def takes(self, conversation: OpenConversation, info: ServerInfo, path: Sequence[Node]) -> bool:
+        """Whether a server takes all that the messages of `path` hold."""
+        return not has_images(node.wire for node in path) or bool(
+            info.takes_images(self.model_of(conversation, info)))
 
     async def restart(self) -> None:
         """Connect anew; the embedded engine is started again."""

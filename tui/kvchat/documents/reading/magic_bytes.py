@@ -54,6 +54,10 @@ def reason(data: bytes) -> str:
     return _ARCHIVE if data[257:262] == b"ustar" and b"\0" in data[:257] else ""
 
 
+def is_image(data: bytes) -> bool:
+    return reason(data) == _IMAGE
+
+
 def is_ole(data: bytes) -> bool:
     """Whether it is a container of Microsoft's: an office file of before 2007, or an encrypted one of today."""
     return data.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.content import Content, Section, Unit
+from kvchat.documents.reading.pixels import LONGEST, RGB, Pixels
 
 LARGEST = 256 << 20
 """Bytes of a frame."""
@@ -48,6 +49,12 @@ def answer_of(content: Content) -> bytes:
                        "sections": sections}).encode()
 
 
+def answer_of_pixels(pixels: Pixels) -> bytes:
+    """An image as a frame."""
+    head = json.dumps({"type": pixels.type, "width": pixels.width, "height": pixels.height})
+    return head.encode() + b"\n" + pixels.data
+
+
 def refusal_of(reason: str) -> bytes:
     """The reason why a file cannot be read as a frame."""
     return json.dumps({"unreadable": reason}).encode()
@@ -56,11 +63,34 @@ def refusal_of(reason: str) -> bytes:
 def content_of(frame: bytes) -> Content:
     """The content in a frame. Raises UnreadableError where it holds a reason, ValueError where it holds neither."""
     try:
-        said = json.loads(frame)
-        if "unreadable" in said:
-            raise UnreadableError(str(said["unreadable"]))
+        said = _said(frame)
         sections = tuple(Section(tuple(map(str, titles)), str(text), int(first), int(last), bool(code))
                          for titles, text, first, last, code in said["sections"])
         return Content(str(said["title"]), Unit(said["unit"]), sections, bool(said["exact"]))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError("it is no content") from error
+
+
+def pixels_in(frame: bytes) -> Pixels:
+    """The image in a frame. Raises UnreadableError where it holds a reason, ValueError where it holds neither."""
+    head, _, data = frame.partition(b"\n")
+    said = _said(head)
+    try:
+        found = Pixels(str(said["type"]), data, int(said["width"]), int(said["height"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError("it is no image") from error
+    fits = 0 < found.width <= LONGEST and 0 < found.height <= LONGEST
+    raw = found.type == RGB and len(data) == 3 * found.width * found.height
+    if not fits or not (raw or found.type in ("image/png", "image/jpeg")):
+        raise ValueError("it is no such image")
+    return found
+
+
+def _said(frame: bytes) -> dict[str, Any]:
+    """The JSON object in a frame. Raises UnreadableError where it holds a reason, ValueError."""
+    said = json.loads(frame)
+    if not isinstance(said, dict):
+        raise ValueError("it is no object")
+    if "unreadable" in said:
+        raise UnreadableError(str(said["unreadable"]))
+    return said

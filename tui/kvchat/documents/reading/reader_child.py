@@ -16,6 +16,7 @@ from typing import BinaryIO, NoReturn
 
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading import formats, pipe_protocol
+from kvchat.documents.reading.pixels import pixels_of, thumbnail_of
 
 GRACE = 5.0
 """Seconds after which it ends by itself, beyond those its parent gives a file."""
@@ -46,9 +47,14 @@ def main() -> None:
             gc.collect()  # while the parent works on: a PDF leaves many cycles
 
 
-def _answer(name: str, data: bytes) -> bytes:
-    """The frame that answers a file; empty: there is too little memory."""
+def _answer(name: str | list[int] | None, data: bytes) -> bytes:
+    """The frame that answers a file; empty: there is too little memory. Without a name it is an image, with a width and
+    a height in its place one to be made small."""
     try:
+        if name is None:
+            return pipe_protocol.answer_of_pixels(pixels_of(data))
+        if isinstance(name, list):
+            return pipe_protocol.answer_of_pixels(thumbnail_of(data, *name))
         answer = pipe_protocol.answer_of(formats.read(name, data))
         return answer if len(answer) <= pipe_protocol.LARGEST else pipe_protocol.refusal_of("has too much text")
     except UnreadableError as error:

@@ -12,12 +12,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading import formats, pipe_protocol
 from kvchat.documents.reading.content import Content
+from kvchat.documents.reading.pixels import Pixels
 
 MODULE = "kvchat.documents.reading.reader_child"
 SECONDS = 30.0
@@ -25,6 +27,8 @@ MEMORY = 1 << 30
 PATIENCE = 2.0
 """Seconds that an idle process has to end by itself."""
 CRASHED = "is broken in a way that ended its reader"
+
+T = TypeVar("T")
 
 
 class Readers:
@@ -51,7 +55,7 @@ class Readers:
     def read(self, name: str, data: bytes) -> Content:
         """What a file says. Raises UnreadableError."""
         if formats.is_hostile(data):
-            return self._read_apart(name, data)
+            return self._apart(lambda child: child.content(name, data))
         try:
             return formats.read(name, data)
         except MemoryError:
@@ -59,25 +63,33 @@ class Readers:
         except RecursionError:
             raise UnreadableError("is nested too deeply") from None
 
+    def pixels(self, data: bytes) -> Pixels:
+        """The image in a file, as it is sent. Raises UnreadableError."""
+        return self._apart(lambda child: child.pixels(None, data))
+
+    def thumbnail(self, data: bytes, width: int, height: int) -> Pixels:
+        """The pixels of a PNG or JPEG, made to fit. Raises UnreadableError."""
+        return self._apart(lambda child: child.pixels((width, height), data))
+
     def close(self) -> None:
         """End the process. May be called at any time, from any thread, and again."""
         child, self._child = self._child, None
         if child:
             child.end()
 
-    def _read_apart(self, name: str, data: bytes) -> Content:
+    def _apart(self, ask: Callable[[_Child], T]) -> T:
         used = self._child is not None
         try:
-            return self._asked(name, data)
+            return self._asked(ask)
         except UnreadableError as error:
             if not (used and str(error) == pipe_protocol.TOO_MUCH):
                 raise
-        return self._asked(name, data)  # the memory may have gone to the files before
+        return self._asked(ask)  # the memory may have gone to the files before
 
-    def _asked(self, name: str, data: bytes) -> Content:
+    def _asked(self, ask: Callable[[_Child], T]) -> T:
         child = self._child = self._living()
         try:
-            return child.ask(name, data)
+            return ask(child)
         except BaseException as error:  # interrupted too: an answer to this file must not become one to the next
             if type(error) is not UnreadableError or str(error) == pipe_protocol.TOO_MUCH:
                 self._drop(child)
@@ -128,8 +140,15 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, name: str, data: bytes) -> Content:
+    def content(self, name: str, data: bytes) -> Content:
         """What a file says. Raises UnreadableError, and where the process is dead then or as good as, _EndedError."""
+        return self._ask(name, data, pipe_protocol.content_of)
+
+    def pixels(self, size: tuple[int, int] | None, data: bytes) -> Pixels:
+        """The image in a file, as it is sent; with a size one made small to fit. Raises as `content`."""
+        return self._ask(size, data, pipe_protocol.pixels_in)
+
+    def _ask(self, name: str | tuple[int, int] | None, data: bytes, read: Callable[[bytes], T]) -> T:
         late = threading.Event()
 
         def stop() -> None:
@@ -157,7 +176,7 @@ class _Child:
         if answer is None:
             raise _EndedError(self._end_in_words())
         try:
-            return pipe_protocol.content_of(answer)
+            return read(answer)
         except ValueError:
             raise _EndedError(CRASHED) from None
 

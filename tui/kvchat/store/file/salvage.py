@@ -4,6 +4,7 @@ pages of the file, where the schema or a tree above them is lost.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
@@ -171,6 +172,7 @@ _REAL = ("created", "updated", "trashed")
 _SHAPES = {
     (3, True): ("tag", "itt"),
     (5, True): ("collection", "ittrR"),
+    (6, True): ("image", "itbiir"),
     (7, True): ("queued", "ittttrr"),
     (9, True): ("cell", "ittrtttit"),
     (11, True): ("side_request", "ittrtttIIIr"),
@@ -271,6 +273,8 @@ def _is_ours(table: str, values: Sequence[Value]) -> bool:
     match table:
         case "queued":
             return all(_ID.fullmatch(str(value)) for value in values[1:3])
+        case "image":
+            return hashlib.sha256(values[2] if isinstance(values[2], bytes) else b"").hexdigest() == values[1]
         case "tag":
             return bool(_ID.fullmatch(str(values[1])))
         case "entry":
@@ -316,7 +320,7 @@ def _is_message(wire: bytes, role: str) -> bool:
         found = json.loads(wire)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("role") == role and isinstance(found.get("content"), str)
+    return isinstance(found, dict) and found.get("role") == role and isinstance(found.get("content"), (str, list))
 
 
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:

@@ -250,8 +250,21 @@ def _queue(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX queued_conversation ON queued(conversation)")
 
 
+def _images(db: sqlite3.Connection) -> None:
+    """The images that messages carry, each once, as the URL that goes to a server and under that URL's SHA-256. No row
+    refers to another: what refers to an image are the blocks of messages, which the index finds."""
+    db.execute("""CREATE TABLE image(
+        seq INTEGER PRIMARY KEY,
+        sha256 TEXT NOT NULL UNIQUE,
+        url BLOB NOT NULL,
+        width INTEGER NOT NULL,
+        height INTEGER NOT NULL,
+        kept REAL NOT NULL)""")
+    db.execute("CREATE INDEX node_image ON node(conversation) WHERE instr(blocks, '[\"image\",') > 0")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _images]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -264,6 +277,7 @@ _NEW_TABLES = (
     set[str](),
     {"tag"},
     {"queued"},
+    {"image"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

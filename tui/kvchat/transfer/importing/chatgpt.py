@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
+    Picture,
     Said,
     Thread,
     dict_of,
@@ -17,6 +20,7 @@ from kvchat.transfer.importing.thread import (
     text_of,
 )
 
+_ASSET = re.compile(r"[a-z-]{1,20}://(file[-_]\w{6,64})(?:#.*)?")
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
@@ -43,7 +47,7 @@ def _read(value: dict[str, object]) -> Thread:
 def _said(id: str, parent: str | None, message: dict[str, object], thread: Thread) -> Said:
     content, metadata = dict_of(message.get("content")), dict_of(message.get("metadata"))
     role = _ROLES.get(text_of(dict_of(message.get("author")).get("role")), Role.SYSTEM)
-    kind, text = text_of(content.get("content_type")), ""
+    kind, text, pictures = text_of(content.get("content_type")), "", list[Picture]()
     if kind == "user_editable_context":  # the person's own instructions
         role = Role.SYSTEM
         text = joined(text_of(content.get("user_profile")), text_of(content.get("user_instructions")))
@@ -56,21 +60,38 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
         thread.lost(Loss.TOOL_CALLS)
         text = placeholder("tool call", text_of(message.get("recipient")))
     elif kind in ("text", "multimodal_text", "code"):
-        text = joined(*(_part(part, thread) for part in list_of(content.get("parts"))), text_of(content.get("text")),
-                      *_attached(metadata, thread))
+        if role is Role.USER:
+            pictures = [picture for part in list_of(content.get("parts")) if (picture := _picture(part, metadata))]
+        text = joined(*(_part(part, thread, taken=bool(pictures)) for part in list_of(content.get("parts"))),
+                      text_of(content.get("text")), *_attached(metadata, thread))
     elif kind:
         thread.lost(Loss.OTHER)
     return Said(id, parent, role, text, seconds_of(message.get("create_time")),
-                text_of(metadata.get("model_slug")) if role is Role.ASSISTANT else "")
+                text_of(metadata.get("model_slug")) if role is Role.ASSISTANT else "", pictures=tuple(pictures))
 
 
 def _is_image(part: object) -> bool:
     return dict_of(part).get("content_type") == "image_asset_pointer"
 
 
-def _part(part: object, thread: Thread) -> str:
+def _picture(part: object, metadata: dict[str, object]) -> Picture | None:
+    """The image that a part points to: a file of the export, whose name begins with the pointer's own; None: it is
+    none."""
+    if not _is_image(part):
+        return None
+    found = _ASSET.fullmatch(text_of(dict_of(part).get("asset_pointer")))
+    asset = found[1] if found else ""
+    names = [text_of(one.get("name")) for one in map(dict_of, list_of(metadata.get("attachments")))
+             if id_of(one.get("id")) == asset]
+    return Picture(next(iter(names), "") or asset, asset=asset)
+
+
+def _part(part: object, thread: Thread, *, taken: bool) -> str:
+    """`taken`: images are."""
     if isinstance(part, str):
         return part
+    if _is_image(part) and taken:
+        return ""
     if _is_image(part):
         thread.lost(Loss.IMAGES)
         return placeholder("image not imported")

@@ -6,6 +6,7 @@ archive is read where it lies, a database is opened for reading, and nothing is 
 
 from __future__ import annotations
 
+import glob
 import sqlite3
 import zipfile
 import zlib
@@ -38,6 +39,8 @@ SNIFFED = 4096
 """Octets at the beginning of a file that tell what it is."""
 BOMB_TIMES, BOMB_OCTETS = 250, 100 * 2**20
 """What is packed as tightly and as large as this is no export: text is packed some 10 times."""
+LARGEST_ASSET = 64 * 2**20
+"""Octets of an image beside the conversations."""
 UNKNOWN = 100
 """Values that are no conversation after which a file without any is let be."""
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -57,6 +60,9 @@ class Found:
     at: float
     """When the file was written, in seconds since the epoch."""
     file: str
+    asset: Callable[[str], bytes] = lambda beginning: b""
+    """The octets of the file beside it whose name begins so; empty: there is none. While nothing after it is asked for.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class Files:
                     items = self._database(path, at, head)
                 else:
                     base = self.progress.done
-                    items = self._text(file, head, str(path), at, lambda octets: base + octets)
+                    items = self._text(file, head, str(path), at, lambda octets: base + octets,
+                                       partial(_beside, path))
                 for item in items:
                     found = found or isinstance(item, Found)
                     yield item
@@ -172,7 +179,7 @@ class Files:
             if begins.startswith(SQLITE):
                 raise NotTaken(Reason.FOREIGN)
             with archive.open(member) as file:
-                yield from self._text(file, begins, where, _written(member), so_far)
+                yield from self._text(file, begins, where, _written(member), so_far, partial(_inside, archive))
         except NotTaken as error:
             if error.why.kind == Reason.FOREIGN:
                 self.passed_over += 1
@@ -183,12 +190,12 @@ class Files:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def _text(self, file: IO[bytes], head: bytes, where: str, at: float,
-              so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+    def _text(self, file: IO[bytes], head: bytes, where: str, at: float, so_far: Callable[[int], int],
+              asset: Callable[[str], bytes]) -> Iterator[Found | Missed]:
         """`so_far`: how far it has come in all, from the octets that were read of this file. Raises NotTaken."""
         begins = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\x1e")
         if begins[:1] in ("[", "{"):
-            yield from self._json(file, where, at, so_far)
+            yield from self._json(file, where, at, so_far, asset)
             return
         for format in formats():
             if isinstance(format, TextFormat) and format.fits(begins):
@@ -200,8 +207,8 @@ class Files:
                 return
         raise NotTaken(Reason.FOREIGN)
 
-    def _json(self, file: IO[bytes], where: str, at: float,
-              so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+    def _json(self, file: IO[bytes], where: str, at: float, so_far: Callable[[int], int],
+              asset: Callable[[str], bytes]) -> Iterator[Found | Missed]:
         values = JsonValues(file)
         missed: list[Statement] = []  # until it is known that there are conversations in the file at all
         is_known = False
@@ -218,7 +225,7 @@ class Files:
                 missed.clear()
             if format is not None and isinstance(value, dict):
                 try:
-                    yield Found(format.read(value), format.title, at, where)
+                    yield Found(format.read(value), format.title, at, where, asset)
                 except NotTaken as error:
                     yield Missed(where, error.why)
         if not is_known:
@@ -283,6 +290,35 @@ def _with_sessions(values: JsonValues) -> Iterator[object]:
 
 def _session(about: dict[str, object], messages: list[object], length: int) -> object:
     return {"conv": about, "messages": messages} if length <= LONGEST else NotTaken(Reason.TOO_LARGE, limit=LONGEST)
+
+
+def _is_asset(name: str, beginning: str) -> bool:
+    return bool(beginning) and name.rpartition("/")[2].startswith(beginning)
+
+
+def _inside(archive: zipfile.ZipFile, beginning: str) -> bytes:
+    """The file of an archive whose name begins so."""
+    member = next((one for one in archive.infolist() if _is_asset(one.filename, beginning)), None)
+    if member is None or member.file_size > LARGEST_ASSET:
+        return b""
+    try:
+        with archive.open(member) as file:
+            return file.read(LARGEST_ASSET)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        return b""
+
+
+def _beside(path: Path, beginning: str) -> bytes:
+    """The file in the folder of another one, or one level below, whose name begins so."""
+    name = f"{glob.escape(beginning)}*"
+    try:
+        found = next((one for pattern in (name, f"*/{name}") for one in path.parent.glob(pattern) if one.is_file()),
+                     None) if beginning else None
+        if found is None or found.stat().st_size > LARGEST_ASSET:
+            return b""
+        return found.read_bytes()
+    except OSError:
+        return b""
 
 
 def _scaled(before: int, share: float, base: int, octets: int) -> int:

@@ -10,6 +10,7 @@ from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
     NotTaken,
+    Picture,
     Reason,
     Said,
     Thread,
@@ -17,6 +18,7 @@ from kvchat.transfer.importing.thread import (
     id_of,
     joined,
     list_of,
+    picture_of,
     placeholder,
     seconds_of,
     text_of,
@@ -59,7 +61,8 @@ def _read(value: dict[str, object]) -> Thread:
 
 
 def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
-    texts, files = [_content(message.get("content"), thread)], list[tuple[str, str]]()
+    files, pictures = list[tuple[str, str]](), list[Picture]()
+    texts = [_content(message.get("content"), thread, pictures)]
     if message.get("role") == "tool":
         thread.lost(Loss.TOOL_RESULTS)
         texts = []
@@ -71,6 +74,8 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         kind, name, text = text_of(extra.get("type")).upper(), text_of(extra.get("name")), text_of(extra.get("content"))
         if kind in _TEXTS and text:
             files.append((name, text))
+        elif kind.startswith("IMAGE") and (picture := picture_of(extra.get("base64Url"), name)) is not None:
+            pictures.append(picture)
         else:
             is_image = kind.startswith("IMAGE")
             thread.lost(Loss.IMAGES if is_image else Loss.FILES)
@@ -79,16 +84,19 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
     reasoning = text_of(message.get("reasoningContent")) or text_of(message.get("thinking"))
     return Said(id, parent, role, joined(*texts), seconds_of(message.get("timestamp"), 0.001),
                 text_of(message.get("model")) if assistant else "", reasoning if assistant else "",
-                tuple(files) if role is Role.USER else ())
+                tuple(files) if role is Role.USER else (), tuple(pictures) if role is Role.USER else ())
 
 
-def _content(content: object, thread: Thread) -> str:
+def _content(content: object, thread: Thread, pictures: list[Picture]) -> str:
+    """The text of a message's content; its images go to `pictures`."""
     if isinstance(content, str):
         return content
     texts = []
     for part in map(dict_of, list_of(content)):
         if part.get("type") == "text":
             texts.append(text_of(part.get("text")))
+        elif (picture := picture_of(dict_of(part.get("image_url")).get("url"))) is not None:
+            pictures.append(picture)
         else:
             thread.lost(Loss.IMAGES if "image" in text_of(part.get("type")) else Loss.OTHER)
     return joined(*texts)

@@ -9,12 +9,14 @@ from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
+    Picture,
     Said,
     Thread,
     dict_of,
     id_of,
     joined,
     list_of,
+    picture_of,
     placeholder,
     seconds_of,
     text_of,
@@ -61,7 +63,7 @@ def _read(value: dict[str, object]) -> Thread:
 
 
 def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
-    thoughts, files = list[str](), list[tuple[str, str]]()
+    thoughts, files, pictures = list[str](), list[tuple[str, str]](), list[Picture]()
 
     def unfolded(found: re.Match[str]) -> str:
         if found[1] == "reasoning":
@@ -72,13 +74,15 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         return f"{placeholder('tool call', unescape(name[1]) if name else '')}\n\n"
 
     content = message.get("content")
-    texts = [content] if isinstance(content, str) else [_part(part, thread) for part in list_of(content)]
+    texts = [content] if isinstance(content, str) else [_part(part, thread, pictures) for part in list_of(content)]
     if role is Role.ASSISTANT:
         texts = [_FOLDED.sub(unfolded, text).strip() for text in texts]
     for file in map(dict_of, list_of(message.get("files"))):
         name, inner = text_of(file.get("name")), dict_of(file.get("file"))
         text = text_of(dict_of(inner.get("data")).get("content"))
-        if file.get("type") == "image":
+        if file.get("type") == "image" and (picture := picture_of(file.get("url"), name)) is not None:
+            pictures.append(picture)
+        elif file.get("type") == "image":
             thread.lost(Loss.IMAGES)
             texts.append(placeholder("image not imported", name))
         elif text:
@@ -88,14 +92,18 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
             texts.append(placeholder("file not imported", name))
     return Said(id, parent, role, joined(*texts), seconds_of(message.get("timestamp")),
                 text_of(message.get("model")) if role is Role.ASSISTANT else "", joined(*thoughts),
-                tuple(files) if role is Role.USER else ())
+                tuple(files) if role is Role.USER else (), tuple(pictures) if role is Role.USER else ())
 
 
-def _part(part: object, thread: Thread) -> str:
+def _part(part: object, thread: Thread, pictures: list[Picture]) -> str:
+    """The text of a part; an image goes to `pictures`."""
     found = dict_of(part)
     if found.get("type") == "text":
         return text_of(found.get("text"))
     if found.get("type") == "image_url":
+        if (picture := picture_of(dict_of(found.get("image_url")).get("url"))) is not None:
+            pictures.append(picture)
+            return ""
         thread.lost(Loss.IMAGES)
         return placeholder("image not imported")
     thread.lost(Loss.OTHER)

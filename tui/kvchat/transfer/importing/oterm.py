@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from kvchat.prompt.message import Role
-from kvchat.transfer.importing.thread import DatabaseFormat, Loss, Said, Thread, joined, placeholder, text_of
+from kvchat.transfer.importing.thread import DatabaseFormat, Picture, Said, Thread, list_of, octets_of, text_of
 
 _ROLES = {"user": Role.USER, "me": Role.USER, "system": Role.SYSTEM}
 
@@ -22,11 +22,9 @@ def _read(db: sqlite3.Connection) -> Iterator[Thread]:
         for id, author, text, pictures in db.execute(
                 f"SELECT id, {who}, text, {images} FROM message WHERE chat_id = ? ORDER BY id", (chat,)):
             role = _ROLES.get(text_of(author), Role.ASSISTANT)
-            number = _count(pictures)
-            thread.lost(Loss.IMAGES, number)
-            said = joined(text_of(text), *[placeholder("image not imported")] * number)
-            thread.messages.append(Said(str(id), before, role, said, None,
-                                        text_of(model) if role is Role.ASSISTANT else ""))
+            taken = tuple(_pictures(pictures)) if role is Role.USER else ()
+            thread.messages.append(Said(str(id), before, role, text_of(text), None,
+                                        text_of(model) if role is Role.ASSISTANT else "", pictures=taken))
             before = str(id)
         thread.head = before
         # Chats are numbered in each database anew.
@@ -34,12 +32,13 @@ def _read(db: sqlite3.Connection) -> Iterator[Thread]:
         yield thread
 
 
-def _count(pictures: object) -> int:
+def _pictures(listed: object) -> Iterator[Picture]:
+    """A message's images: a list of texts in base64."""
     try:
-        found = json.loads(text_of(pictures) or "[]")
+        found = json.loads(text_of(listed) or "[]")
     except (ValueError, RecursionError):
-        return 0
-    return len(found) if isinstance(found, list) else 0
+        return
+    yield from (Picture(data=octets_of(text_of(one))) for one in list_of(found))
 
 
 FORMAT = DatabaseFormat("oterm", frozenset({"chat", "message"}), _read, "SELECT count(*) FROM chat")

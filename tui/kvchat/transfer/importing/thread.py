@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -79,6 +81,16 @@ class NotTaken(Exception):  # noqa: N818 - it is named after the fact
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """An image in a message, as it stands in the file: its octets, or where they are."""
+
+    name: str = ""
+    data: bytes = b""
+    asset: str = ""
+    """What the names of the files begin with, beside the conversations, one of which is the image."""
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """One message as the other program had it."""
 
@@ -93,6 +105,7 @@ class Said:
     reasoning: str = ""
     files: tuple[tuple[str, str], ...] = ()
     """The names and texts of what was attached."""
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(slots=True)
@@ -193,6 +206,24 @@ def seconds_of(value: object, scale: float = 1.0) -> float | None:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         found = value * scale
     return found if found is not None and EARLIEST < found < LATEST else None
+
+
+_DATA_URL = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,([A-Za-z0-9+/=\s]+)")
+
+
+def octets_of(base64_text: str) -> bytes:
+    """What a text in base64 stands for; empty: it is none."""
+    try:
+        return base64.b64decode(base64_text, validate=False)
+    except ValueError:
+        return b""
+
+
+def picture_of(url: object, name: str = "") -> Picture | None:
+    """The image in a `data:` URL; None: it is another one. Nothing is ever fetched."""
+    found = _DATA_URL.fullmatch(text_of(url))
+    data = octets_of(found[1]) if found else b""
+    return Picture(name, data) if data else None
 
 
 def placeholder(what: str, name: str = "") -> str:

@@ -11,16 +11,26 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
+from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.formats import Source
-from kvchat.transfer.importing.thread import Loss, NotTaken, Reason, Said, Thread, joined, placeholder
+from kvchat.transfer.importing.thread import (
+    Loss,
+    NotTaken,
+    Picture,
+    Reason,
+    Said,
+    Thread,
+    joined,
+    placeholder,
+)
 
 _IDS = uuid.UUID("6f0b1f0e-5a3c-5c0a-9d0e-6b7663686174")
 """What the ids of all that was imported are made from."""
@@ -61,15 +71,21 @@ def _space(thread: Thread) -> uuid.UUID:
     return uuid.uuid5(_IDS, f"{thread.source}\n{whole_characters(thread.id)}")
 
 
-def grown(thread: Thread, known: Tree | None, instructions: str, now: float) -> Grown:
+ImageOf = Callable[[Picture], ContextBlock | None]
+"""Gives the block of an image that is taken; None: it cannot be."""
+
+
+def grown(thread: Thread, known: Tree | None, instructions: str, now: float,
+          image_of: ImageOf = lambda picture: None) -> Grown:
     """What a thread becomes. `known`: the messages that are stored of it already. `instructions`: of the system message
     where the thread has none. `now`: its time where it has none. Raises NotTaken."""
-    return _Growth(thread, known, instructions, now).grown()
+    return _Growth(thread, known, instructions, now, image_of).grown()
 
 
 class _Growth:
-    def __init__(self, thread: Thread, known: Tree | None, instructions: str, now: float) -> None:
+    def __init__(self, thread: Thread, known: Tree | None, instructions: str, now: float, image_of: ImageOf) -> None:
         self._thread = thread
+        self._image_of = image_of
         self._known = known if known is not None else Tree()
         self._instructions = instructions
         self._ids = _space(thread)
@@ -147,7 +163,8 @@ class _Growth:
         above = place.above
         if above is not None and above.role is one.role:
             one = replace(one, text=joined(above.text, one.text), reasoning=joined(above.reasoning, one.reasoning),
-                          files=(*above.files, *one.files), created=above.created or one.created,
+                          files=(*above.files, *one.files), pictures=(*above.pictures, *one.pictures),
+                          created=above.created or one.created,
                           model=one.model or above.model)
         elif above is not None:
             place = _Place(self._made[above.id], place.system)
@@ -187,8 +204,23 @@ class _Growth:
             parent = self._put(parent, f"{one.id}\nquestion", asked, one.created)
         blocks = tuple(ContextBlock(FILE, whole_characters(name) or "file", whole_characters(text))
                        for name, text in one.files)
-        message = Message(one.role, whole_characters(one.text), blocks, whole_characters(one.reasoning))
+        images, text = self._images(one)
+        message = Message(one.role, whole_characters(text), (*images, *blocks), whole_characters(one.reasoning))
         self._made[one.id] = self._put(parent, one.id, message, one.created, whole_characters(one.model))
+
+    def _images(self, one: Said) -> tuple[tuple[ContextBlock, ...], str]:
+        """The images of a message, and its text with a line for each that cannot be taken. Those that are stored
+        already are not looked at again."""
+        id = uuid.uuid5(self._ids, whole_characters(one.id)).hex if self._thread.own_ids else ""
+        if id in self._known:
+            stored = tuple(images_in(self._known[id].message.blocks))
+            if len(stored) == len(one.pictures):
+                return stored, one.text
+        found = [(picture, self._image_of(picture)) for picture in one.pictures]
+        missed = [picture.name for picture, block in found if block is None]
+        self._losses[Loss.IMAGES] += len(missed)
+        text = joined(one.text, *(placeholder("image not imported", name) for name in missed))
+        return tuple(block for _, block in found if block is not None), text
 
     def _put(self, parent: Node, id: str, message: Message, created: float | None, model: str = "",
              state: State = State.DONE) -> Node:
@@ -236,4 +268,4 @@ class _Growth:
 
 
 def _has_words(one: Said) -> bool:
-    return bool(one.text.strip() or one.files or one.reasoning.strip())
+    return bool(one.text.strip() or one.files or one.pictures or one.reasoning.strip())

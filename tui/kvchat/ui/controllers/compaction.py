@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import Role, State
-from kvchat.text.format import count, counted, duration, percent
+from kvchat.text.format import counted, percent
+from kvchat.text.prices import compaction_lines
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
@@ -20,7 +21,7 @@ from kvchat.ui.view_models import items_of, live_row
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
-    from kvchat.chat.compactor import CompactionPrice, RunningCompaction
+    from kvchat.chat.compactor import RunningCompaction
     from kvchat.chat.live import LiveAnswer
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.server import ServerController
@@ -56,7 +57,8 @@ class CompactionController:
             workspace.say(str(error))
             return
         agreed = await workspace.ask(ConfirmScreen(
-            "Compact this conversation?", price_lines(price, workspace.key_of("undo")),
+            "Compact this conversation?", compaction_lines(
+                price.plan, price.window, price.summary_seconds, price.read_seconds, workspace.key_of("undo")),
             [("y", "Compact", True), ("n", "Cancel", False)]))
         if agreed and await self._server.may_leave_this_machine():
             self._transcript.follow()
@@ -127,20 +129,3 @@ def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:
     words = len(live.text.split())
     what = f"summary: {counted(words, 'word')}" if words else "thinking about the summary"
     return lambda _width: [Span("◌ ", "accent"), Span(what, "muted")]
-
-
-def price_lines(price: CompactionPrice, undo: str) -> list[str]:
-    """What a compaction does and costs, in sentences."""
-    plan = price.plan
-    replaced = plan.turns - plan.keep
-    turns = f"{count(replaced)} older turns" if replaced > 1 else "the first turn"
-    kept = f"the last {count(plan.keep)} stay as they are" if plan.keep > 1 else "the last one stays as it is"
-    lines = [f"A summary replaces {turns}; {kept}.",
-             f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
-             + (f", in a window of {count(price.window)}." if price.window else ".")]
-    if price.summary_seconds is None:
-        lines.append("Time for the summary: not measured yet.")
-    else:
-        read = f"; the new branch is prefilled once, {duration(price.read_seconds)}" if price.read_seconds else ""
-        lines.append(f"The summary takes at most {duration(price.summary_seconds)}{read}.")
-    return [*lines, f"The old version is kept; {undo} goes back to it."]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question.mentions import Meant
 from kvchat.prompt.context import rendered
+from kvchat.prompt.drafts import PASTE
+from kvchat.prompt.images import MOST_TOKENS, images_in
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
 from kvchat.text.format import counted
@@ -107,21 +109,23 @@ class ContextController:
         self._warm_up.prepare(self.workspace.current.id, blocks)
         found = [item for kind in (FILE, PASSAGE) for item in composer.context.kept(kind)]
         sent = rendered(blocks, "") if blocks else ""
-        tokens = (self._count(sent) if sent else 0) + sum(item.tokens for item in found)
-        words = self._price(sent + "".join(item.sent for item in found), tokens)
-        only_pasted = not found and not any(block.kind == FILE for block in blocks)
+        attached = len(images_in(blocks))
+        tokens = (self._count(sent) if sent else 0) + attached * MOST_TOKENS + sum(item.tokens for item in found)
+        words = self._price(sent + "".join(item.sent for item in found), tokens,
+                            attached + sum(item.is_image for item in found))
+        only_pasted = not found and not any(block.kind != PASTE for block in blocks)
         composer.set_cost(f"pasted: {words}" if words and only_pasted else words, quietly=not blocks)
 
     def _count(self, text: str) -> int:
         current = self.workspace.current
         return (self._prices.estimate(current.id, "attach", text=text).tokens or 0) if current else 0
 
-    def _price(self, sent: str, tokens: int) -> str:
-        """`~812 tokens, about 3 s`; empty where nothing is sent."""
+    def _price(self, sent: str, tokens: int, images: int = 0) -> str:
+        """`~812 tokens, about 3 s`; with images `at most`; empty where nothing is sent."""
         if not tokens:
             return ""
-        price = self._prices.estimate(self.workspace.conversation.id, "attach", text=sent)
-        return f"~{cost_words(tokens, price.seconds)}"
+        price = self._prices.estimate(self.workspace.conversation.id, "attach", text=sent, images=images)
+        return f"{'at most ' if images else '~'}{cost_words(tokens, price.seconds)}"
 
     @in_worker("dialog")
     async def look_at(self, id: str) -> None:
@@ -135,7 +139,8 @@ class ContextController:
             return
         out = {item.id for item in every if context.is_out(item)}
         left_out = await self.workspace.ask(ContextScreen(
-            every, at, out, lambda item: self._price(item.sent, item.tokens), self._composer.agree))
+            every, at, out, lambda item: self._price(item.sent, item.tokens, item.is_image),
+            self._composer.agree))
         if left_out is not None:
             self._composer.leave_out(left_out, {item.id for item in every} - left_out)
 

@@ -11,7 +11,7 @@ from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import count, counted
 from kvchat.text.trunks import changed_words
-from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.controllers.workspace import Tagged, Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.personas import Personas
@@ -159,7 +159,7 @@ class ConversationController:
         while True:
             picker = ConversationPicker(
                 self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, query=query, at=at,
-                row=row, now=self.workspace.now())
+                row=row, now=self.workspace.now(), turns=self._conversations.branch_turns)
             match await self.workspace.ask(picker):
                 case ("open", str(id)):
                     return await self.open(id)
@@ -207,8 +207,7 @@ class ConversationController:
     async def _toggle(self, id: str, tag: str, on: str, off: str) -> None:
         id = id or self.workspace.conversation.id
         there = tag in self._conversations.find(id).tags
-        change = self._conversations.tag(id, () if there else (tag,), (tag,) if there else ())
-        if await self.workspace.attempt(change):
+        if await self._retag(id, () if there else (tag,), (tag,) if there else ()):
             self.workspace.say(off if there else on)
 
     @in_worker("dialog")
@@ -224,22 +223,36 @@ class ConversationController:
         return await self._tag(id, [tag for minus, tag in written if not minus],
                                [tag for minus, tag in written if minus])
 
+    def known_tags(self) -> list[str]:
+        """The tags that conversations have, by name."""
+        return sorted({tag for one in self._conversations.all() for tag in one.tags})
+
     async def _ask_tags(self, id: str) -> None:
         from kvchat.ui.screens.conversations import TagsScreen
 
         record = self._conversations.find(id)
         if record.turns == 0:
             return self.workspace.say("This conversation is empty; there is nothing to tag.", "warning")
-        known = sorted({tag for one in self._conversations.all() for tag in one.tags})
-        changes = await self.workspace.ask(TagsScreen(record.title, record.tags, known))
+        changes = await self.workspace.ask(TagsScreen(record.title, record.tags, self.known_tags()))
         if changes is not None and any(changes):
             await self._tag(id, *changes)
         return None
 
     async def _tag(self, id: str, add: Iterable[str], remove: Iterable[str]) -> None:
-        if await self.workspace.attempt(self._conversations.tag(id, add, remove)):
+        if await self._retag(id, add, remove):
             tags = self._conversations.find(id).tags
-            self.workspace.say(f"Tags: {' '.join(f'#{tag}' for tag in tags)}" if tags else "No tags.")
+            words = f"Tags: {' '.join(f'#{tag}' for tag in tags)}" if tags else "No tags"
+            self.workspace.say(f"{words} · {self.workspace.key_of('undo')} undoes it")
+
+    async def _retag(self, id: str, add: Iterable[str], remove: Iterable[str]) -> bool:
+        """Change tags, so that it can be undone; whether that was done."""
+        before = self._conversations.find(id)
+        if not await self.workspace.attempt(self._conversations.tag(id, add, remove)):
+            return False
+        workspace, was, now = self.workspace, set(before.tags), set(self._conversations.find(id).tags)
+        workspace.deleted = workspace.imported = None
+        workspace.tagged = Tagged(id, before.head, frozenset(now - was), frozenset(was - now))
+        return True
 
     async def delete(self, id: str = "") -> None:
         """Put a conversation, else the open one, into the trash."""
@@ -253,7 +266,7 @@ class ConversationController:
         ids = [c.id for c in self._conversations.shown()]
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
-        self.workspace.deleted, self.workspace.imported = id, None
+        self.workspace.deleted, self.workspace.imported, self.workspace.tagged = id, None, None
         self.workspace.say(f"Moved to trash · {self.workspace.key_of('undo')} brings it back")
         if self.workspace.shows(id):
             await self._open_another(at)
@@ -267,6 +280,9 @@ class ConversationController:
             await self.new()
 
     async def undo(self) -> None:
+        tagged, self.workspace.tagged = self.workspace.tagged, None
+        if tagged is not None and await self._undo_tags(tagged):
+            return
         batch, self.workspace.imported = self.workspace.imported, None
         if batch is not None:
             await self.workspace.attempt(self._undo_import(batch))
@@ -278,6 +294,14 @@ class ConversationController:
         await self._conversations.restore(id)
         if not self.workspace.shows(id):  # else what is being written there stays
             await self.open(id)
+
+    async def _undo_tags(self, tagged: Tagged) -> bool:
+        """Take a change of tags back, unless the conversation went on since: then that is what is undone."""
+        if self._conversations.find(tagged.id).head != tagged.head:
+            return False
+        if await self.workspace.attempt(self._conversations.tag(tagged.id, tagged.removed, tagged.added)):
+            self.workspace.say("The tags are as they were")
+        return True
 
     async def _undo_branch(self) -> None:
         if not await self._branches.undo(self.workspace.conversation.id):
@@ -317,7 +341,7 @@ class ConversationController:
         report = await self.workspace.ask(ImportScreen(
             lambda path, told, stopped: self._service.imports.run([path], told=told, stopped=stopped), path))
         if report is not None and report.batch:
-            self.workspace.imported, self.workspace.deleted = report.batch, None
+            self.workspace.imported, self.workspace.deleted, self.workspace.tagged = report.batch, None, None
             self.workspace.say(f"{report.lines()[0]} {self.workspace.key_of('undo')} undoes it.")
 
     async def _undo_import(self, batch: str) -> None:

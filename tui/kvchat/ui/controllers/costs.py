@@ -21,14 +21,6 @@ Decision = Literal["go", "instead", "fork"]
 
 FORK = "Fork: edit in a new conversation, keep this one"
 
-TITLES: dict[Act, str] = {
-    "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "continue": "Continue this answer?",
-    "delete": "Delete this turn?",
-    "system": "Change the system prompt?", "template": "Change this for the whole conversation?",
-    "model": "Switch to another model here?", "alternatives": "Ask for several answers?",
-}
-
-
 NAMES: dict[Act, str] = {
     "edit": "Edit", "regenerate": "Regenerate", "delete": "Delete turn", "system": "Change prompt",
     "template": "Change", "model": "Switch", "continue": "Continue",
@@ -91,7 +83,7 @@ class CostQuestions:
             return None
         if not price.worth_asking:
             return "go"
-        from kvchat.text.prices import cheaper, price_lines
+        from kvchat.text.prices import TITLES, cheaper, price_lines
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 
         choices: list[Choice[Decision | None]] = [("y", NAMES[act], "go")]

@@ -10,9 +10,11 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.tags import ARCHIVE
+from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_GLYPHS, opening_words
-from kvchat.text.format import age
+from kvchat.text.format import age, counted
 from kvchat.text.servers import server_facts
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.transcript.widget import Transcript
 
+FILES = 2
+"""Files of a trunk that are named."""
 RECENT = 5
 """Conversations to go back to."""
 
@@ -65,7 +69,7 @@ class EmptyConversation:
         warmth = {record.id: service.tracker.warmth(record.id) for record in others[:RECENT]}
         recent = [Recent(HEAT_GLYPHS[warmth[record.id].heat], record.title, opening_words(warmth[record.id]) or
                          f"{age(now - record.updated)} ago") for record in others[:RECENT]]
-        notes = []
+        notes = self._beginning()
         if server is not None and server.embedded and "SmolLM2-135M" in server.model:
             notes.append(f"Bundled demo model: fast, not smart · {key('model')} for a real one")
         if service.settings.memory.enabled and not service.incognito:
@@ -75,6 +79,19 @@ class EmptyConversation:
         area = self._around.size
         return empty_screen(area.width - 6, area.height - self._composer.size.height - 2, facts=facts, notes=notes,
                             recent=recent, tips=tips(key, len(others)))
+
+    def _beginning(self) -> list[str]:
+        """The files that stand in front of the conversation, where a trunk is its beginning, and what of that is left
+        to prefill."""
+        conversation = self.workspace.conversation
+        files = [name_of(block) for block in conversation.path()[0].message.blocks if block.ref]
+        if not files:
+            return []
+        warmth = self._service.tracker.warmth(conversation.id)
+        named = ", ".join(one_line(file, 40) for file in files[:FILES]) + (", …" if len(files) > FILES else "")
+        cost = opening_words(warmth)
+        return [f"{HEAT_GLYPHS[warmth.heat]} Begins with {counted(len(files), 'file')}: {named}"
+                f"{f' · {cost}' if cost else ''}"]
 
     @in_worker("welcome", exclusive=True)
     async def _mount_panel(self) -> None:

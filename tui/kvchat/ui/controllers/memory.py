@@ -48,7 +48,7 @@ class MemoryController:
                 self._open(query=argument)
 
     async def _switch(self, on: bool) -> None:
-        from kvchat.ui.screens.memory.source import WHY_OFF
+        from kvchat.text.memory import WHY_OFF
 
         id = self.workspace.conversation.id
         if await self.workspace.attempt(self._extraction.set_memory(id, on)):

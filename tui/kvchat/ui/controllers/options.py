@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvchat.chat.errors import ChatError
+from kvchat.text.thinking import THINKING, thinking_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.themes import AUTOMATIC
 
@@ -12,11 +14,6 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions, Decision
     from kvchat.ui.widgets.composer.widget import Composer
-
-EFFORTS = ("low", "medium", "high")
-THINKING = {"on": "Thinking on", "off": "Thinking off", "auto": "Thinking as the server has it",
-            **{effort: f"Thinking at {effort} effort" for effort in EFFORTS}}
-NEXT_THINKING: dict[object, str] = {None: "on", True: "off", False: "auto"}
 
 
 class OptionController:
@@ -66,30 +63,22 @@ class OptionController:
     async def thinking(self, word: str = "") -> None:
         """On, off, or as the server has it: the next of the three; with a word that, or an effort."""
         workspace, conversation = self.workspace, self.workspace.conversation
-        before = dict(conversation.record.template_options)
-        options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
-        word = word.strip().lower() or NEXT_THINKING.get(before.get("enable_thinking"), "auto")
-        if word not in THINKING:
-            workspace.say("/thinking takes on, off, auto, low, medium or high", "warning")
+        try:
+            with workspace.app.key_queue.coming() as dialog:
+                change = await self._options.thinking(conversation.id, word)
+        except ChatError as error:
+            workspace.say(str(error), "warning")
             return
-        with workspace.app.key_queue.coming() as dialog:
-            facts = await self._tracker.template_facts(conversation.id)
         if dialog.is_given_up:
             return
-        has = None if facts is None else facts.takes_effort if word in EFFORTS else facts.switches_thinking
-        if has is False and word != "auto":
-            workspace.say(_missing(word, bool(facts and facts.takes_effort), bool(facts and facts.switches_thinking)))
+        if change.lacks:
+            workspace.say(change.lacks)
             return
-        if word in EFFORTS:
-            options["reasoning_effort"] = word
-        elif word != "auto":
-            options["enable_thinking"] = word == "on"
-        words = THINKING[word]
-        if options == before or not await self._costs.agreed(
-                "template", title=f"{words} in this conversation?", options=options):
+        if change.options == conversation.record.template_options or not await self._costs.agreed(
+                "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options):
             return
-        await self._options.set_template_options(conversation.id, options)
-        workspace.say(f"{words}, if this model has the switch" if has is None and word != "auto" else words)
+        await self._options.set_template_options(conversation.id, change.options)
+        workspace.say(thinking_words(change.word, known=bool(change.is_known)))
 
     def theme(self, name: str = "") -> None:
         app = self.workspace.app
@@ -103,10 +92,3 @@ class OptionController:
             app.theme = name
         else:
             self.workspace.say(f"There is no theme {name}. /theme shows them all.", "warning")
-
-
-def _missing(word: str, takes_effort: bool, switches: bool) -> str:
-    """What a model lacks that was asked to think, and what it has instead."""
-    if word in EFFORTS:
-        return "This model has no thinking effort." + (" It thinks, or not: /thinking on or off." if switches else "")
-    return "This model has no thinking switch." + (" It takes /thinking low, medium or high." if takes_effort else "")

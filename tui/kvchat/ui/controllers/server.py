@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvchat.cache.price import Price
 from kvchat.text.cache import cost_words, to_prefill
 from kvchat.text.format import counted, short_count
-from kvchat.text.servers import fallback_words, place_words
+from kvchat.text.servers import fallback_words, leaving_lines, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.progress import offline_row
 from kvchat.ui.render.rows import Span
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.widgets.statusline import Header
 
-HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
-         "cloud": "a server on the internet"}
 GONE = frozenset({"lost", "failed"})
 
 
@@ -200,11 +198,8 @@ class ServerController:
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         goes = consent.destination(server, id)
-        passed_on = f"{server.base_url} passes your messages on to {goes.base_url}."
-        lines = [f"{goes.base_url} is {HOSTS[goes.host_class]}." if goes is server else passed_on,
-                 "Every message of this conversation, with its context, leaves this machine."]
-        if consent.was_begun_nearer(id, server):
-            lines.append("That includes what was said on the server before.")
+        lines = leaving_lines(server.base_url, goes.base_url, goes.host_class,
+                              begun_nearer=consent.was_begun_nearer(id, server))
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
         agreed = bool(await self.workspace.ask(ConfirmScreen("Send to another machine?", lines, choices)))
         if agreed:

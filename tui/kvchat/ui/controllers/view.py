@@ -12,20 +12,24 @@ from kvchat.cache.accounting import NOISE
 from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
+from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import cost_words, to_prefill, to_read
-from kvchat.text.format import counted, duration
+from kvchat.text.cache import HEAT_NAMES, cost_words, roughly_known, to_prefill, to_read
+from kvchat.text.format import duration
 from kvchat.text.notes import note_sentence
-from kvchat.ui.controllers.workspace import Workspace
+from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.timer import Timer
 
     from kvchat.chat.service import ChatService
+    from kvchat.prompt.message import Node
     from kvchat.ui.controllers.cache_panel import CachePanelController
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.documents import DocumentController
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from kvchat.ui.widgets.statusline import Header, StatusLine
     from kvchat.ui.widgets.transcript.widget import Transcript
 
+MOST_PICTURES = 50
+"""Images of a conversation that are shown."""
 TICK = 0.25
 """Seconds between looks at a running answer's clock."""
 FOLLOWED = "Another window wrote here."
@@ -71,19 +77,24 @@ class ConversationView:
         self._status = status
         self._ticking: Timer | None = None
         self._summarising = False
+        self._pictures: set[str] = set()
+        """The images that were shown, or tried to be."""
         self._told_news: tuple[object, ...] = ()
         """What of the running answer's prompt was shown last."""
 
     # -- the list
 
     def show_list(self) -> None:
-        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming()))
+        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming(),
+                                            self._service.queue.held_ids()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 
     def mark(self, id: str) -> Mark:
         """The mark of a conversation in lists."""
-        return "streaming" if id in self._conversations.streaming() else MARKS[self._tracker.warmth(id).heat]
+        if id in self._conversations.streaming():
+            return "streaming"
+        return "attention" if id in self._service.queue.held_ids() else MARKS[self._tracker.warmth(id).heat]
 
     def warmth_changed(self) -> None:
         self._sidebar.refresh_marks()
@@ -104,6 +115,7 @@ class ConversationView:
                                    lambda at: counted_in(asked[at].text, asked[at].message.blocks))
         self._status.set_live(None)
         self._transcript.set_live(None)
+        self._show_pictures(path)
         self._show_rail()
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
         self._status.speed = self._tracker.speed_in(path)
@@ -119,6 +131,19 @@ class ConversationView:
         if conversation.id in self._conversations.streaming():
             self.tick()
 
+    def _show_pictures(self, path: Sequence[Node]) -> None:
+        """The images of a branch, the newest first, where the terminal has the colours for them."""
+        names = [sha256_of(block) for node in reversed(path) for block in images_in(node.message.blocks)]
+        wanted = [name for name in dict.fromkeys(names[:MOST_PICTURES]) if name not in self._pictures]
+        app = self.workspace.app
+        if wanted and not app.no_color and app.console.color_system in ("truecolor", "256"):
+            self._pictures.update(wanted)
+            self._make_pictures(wanted)
+
+    @in_worker("pictures")
+    async def _make_pictures(self, names: Sequence[str]) -> None:
+        self._transcript.add_pictures(await self._service.thumbnails.of(names))
+
     def _show_aside(self) -> None:
         """At the right of the status line: how far the conversation is read ahead, and how full its window is, what its
         next turn would read, or what was saved."""
@@ -131,9 +156,9 @@ class ConversationView:
             words = offer
         elif conversation.live is None and (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
-            words = f"{warmth.heat}: {to_prefill(cost_words(tokens, seconds))}"
+            words = f"{HEAT_NAMES[warmth.heat]}: {to_prefill(roughly_known(warmth) + cost_words(tokens, seconds))}"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
-            words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
+            words = f"saved {duration(totals.seconds_saved)} in this conversation"
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:

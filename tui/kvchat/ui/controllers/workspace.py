@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
@@ -25,6 +26,17 @@ Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A change of a conversation's tags that can be undone."""
+
+    id: str
+    head: str | None
+    """Where the conversation stood."""
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
 class Workspace:
     """The open conversation on the main screen. Only used once the service is there."""
 
@@ -39,6 +51,8 @@ class Workspace:
         """The conversation deleted last, for undo."""
         self.imported: str | None = None
         """The import made last, for undo."""
+        self.tagged: Tagged | None = None
+        """The change of tags made last, for undo."""
         self._unsaid: tuple[str, Severity] | None = None
         """What waits until the dialog in front is closed."""
 

@@ -5,14 +5,15 @@ The rule: an item is plain data given by the app; nothing here knows the service
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
-from kvchat.prompt.context import FILE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
@@ -162,7 +163,7 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
     for block in blocks:
         if block.kind != NOTE:
             groups.setdefault(block.kind, []).append(block)
-    words, attached = [], ""
+    words, attached, images = [], "", ""
     for kind, members in groups.items():
         if kind == TIME:
             words.append("time")
@@ -181,8 +182,12 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
         if kind == FILE:
             attached = f"attached: {origin if len(members) == 1 else f'{len(members):,} files'}"
             continue
+        if kind == IMAGE:
+            named = ", ".join(one_line(f"{block.source} {block.text}", 60) for block in members)
+            images = f"image{'s' * (len(members) > 1)}: {named}"
+            continue
         words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
-    return " · ".join(filter(None, (f"sent with: {', '.join(words)}" if words else "", attached)))
+    return " · ".join(filter(None, (f"sent with: {', '.join(words)}" if words else "", attached, images)))
 
 
 def _lines(block: ContextBlock) -> int:
@@ -230,10 +235,19 @@ _NOTED: tuple[str, str, str, tuple[str, ...]] = ("▲", "", "warning", ())
 CONTINUE = "c continue"
 
 
+NO_PICTURES: Mapping[str, Thumbnail] = {}
+
+
 def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
-              selected: bool = False) -> list[Row]:
-    """What stands below the body: sources or context, the live row, how the message ended, and an empty row."""
+              selected: bool = False, pictures: Mapping[str, Thumbnail] = NO_PICTURES) -> list[Row]:
+    """What stands below the body: images, sources or context, the live row, how the message ended, and an empty row.
+    `pictures`: the images that can be shown, by their names."""
     rows: list[Row] = source_rows(item.sources, width, selected=selected) if item.sources else []
+    for block in item.blocks:
+        if block.kind == IMAGE and (picture := pictures.get(sha256_of(block))) is not None:
+            from kvchat.ui.render.picture import picture_rows
+
+            rows += picture_rows(picture, width)
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:

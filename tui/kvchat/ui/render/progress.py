@@ -11,23 +11,16 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import NOISE
+from kvchat.text import waiting
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
 CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
 """The glyphs of tokens, and their styles."""
 _LABEL = "prefill "
-WAITING = {
-    "queued": "waiting for the server",
-    "loading": "the model is loading",
-    "prefill": "prefilling, no word of how far",
-    "silent": "the answer pauses",
-    "closing": "the request before is being closed",
-    "lane": "waiting for another answer on this server",
-    "connecting": "connecting",
-    "cancelled": "Server is finishing the cancelled batch · Esc",
-    "gone": "server offline, sends when it returns",
-}
+WATCHED = 3
+"""Cells of the bar that what has to be prefilled has at least."""
+WAITING = {**waiting.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
 """What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
 """Phases in which nobody looks whether the server lives."""
@@ -95,8 +88,8 @@ def reading_row(
     if seconds_left is not None:
         words.append((f"{duration(seconds_left)} left", "muted"))
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
-    # However little is new, its part of the bar is wide enough to be watched.
-    share = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
+    # In proportion; but however little is new, a few cells of it can be watched.
+    share = min(cached / total, 1 - min(WATCHED / bar_width, 1 / 3)) if evaluate else 1.0
     per_token = (1 - share) / max(1, evaluate)
     parts = ((share if cached else 0.0, *CACHED), (again * per_token, *WASTED),
              ((done - again) * per_token, *EVALUATED))

@@ -1,6 +1,7 @@
 """Rows: what the transcript draws, one object per screen line, with the way back to the source text.
 
-The rule: a row holds style names, never colours, and every span knows what a copy of it gives.
+The rule: a row holds style names, and colours only for the pixels of an image.
+Every span knows what a copy of it gives.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ OPEN = "open"
 """The style of an undrawn opening marker, such as `**`; a copy drops it when its partner is not selected."""
 CLOSE = "close"
 """The style of an undrawn closing marker."""
+
+
+PIXELS = "#"
+"""What the style of a cell of an image begins with: `#102030/#405060`, the upper pixel and the lower one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
+from time import monotonic
 from typing import Generic, TypeVar
 
 from textual.content import Content
@@ -21,7 +23,8 @@ Choice = tuple[str, str, R]
 
 
 class ConfirmScreen(ListModal[R], Generic[R]):
-    """A question with its consequences and a few answers, each with a key. Escape answers None."""
+    """A question with its consequences and a few answers, each with a key. Escape answers None. What was typed
+    before the question was on the screen answers nothing."""
 
     DEFAULT_CSS = "ConfirmScreen .words { margin-bottom: 1; }"
 
@@ -31,6 +34,9 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         self.hints = (("rows.choose", "choose"), ("dialog.close", "cancel"))
         self._lines = lines
         self._choices = choices
+        self._since = inf
+        """Monotonic seconds of the first key that may answer: one typed before the question was there did not mean it.
+        """
 
     def body(self) -> Iterable[Widget]:
         lines = [with_glyphs(clean(line)) for line in self._lines]
@@ -40,6 +46,11 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def on_mount(self) -> None:
         self.rows.show(len(self._choices))
+        self.call_after_refresh(self._seen)
+
+    def _seen(self) -> None:
+        """The question is on the screen: what is typed from now on may answer it."""
+        self._since = monotonic()
 
     def _draw(self, index: int, width: int) -> Content:
         key, label, _ = self._choices[index]
@@ -47,6 +58,10 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         return content((one_line(key, 8).ljust(cells), ACCENT), "  ", one_line(label, width))
 
     def on_key(self, event: Key) -> None:
+        if event.time <= self._since and event.key != "escape":
+            event.stop()
+            event.prevent_default()
+            return
         for key, _, result in self._choices:
             if event.character and event.character.casefold() == key.casefold():
                 event.stop()

@@ -55,9 +55,10 @@ class ConversationPicker(ListModal[Picked]):
 
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
                  mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "", at: str | None = None,
-                 row: int = 0, now: datetime | None = None) -> None:
-        """`mark` tells the mark of the conversation with this id. The cursor begins on `at` (None: the open one), else
-        in this `row`."""
+                 row: int = 0, now: datetime | None = None,
+                 turns: Callable[[Conversation], int] = lambda one: one.turns) -> None:
+        """`mark` tells the mark of the conversation with this id, `turns` how many its branch in use has. The cursor
+        begins on `at` (None: the open one), else in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
         self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.rename", "rename"),
@@ -67,6 +68,8 @@ class ConversationPicker(ListModal[Picked]):
         self._tags = {tag for conversation in conversations for tag in conversation.tags}
         self._current = current
         self._ask_mark = mark
+        self._ask_turns = turns
+        self._turns: dict[str, int] = {}
         self.query_text = query
         """What is written in the filter."""
         self._words = ""
@@ -108,18 +111,23 @@ class ConversationPicker(ListModal[Picked]):
         return "All conversations are archived; tag:archive shows them." if self._conversations else (
             "No conversations yet.")
 
+    def _turns_of(self, conversation: Conversation) -> int:
+        if conversation.id not in self._turns:
+            self._turns[conversation.id] = self._ask_turns(conversation)
+        return self._turns[conversation.id]
+
     def _mark(self, row: int) -> Mark:
         return self._ask_mark(self._conversations[self._kept[row]].id)
 
     def _draw(self, index: int, width: int) -> Content:
         conversation = self._conversations[self._kept[index]]
         mark = self._mark(index)
-        turns = counted(conversation.turns, "turn") if conversation.turns else "empty"
+        turns = counted(self._turns_of(conversation), "turn") if conversation.turns else "empty"
         right = content((f"{turns:>11}" if width >= 60 else "", MUTED),
                         (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
         star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in conversation.tags else "")
         title = star + highlighted(content(shown(conversation.title, width)), self._words)
-        state = "open" if conversation.id == self._current else "new answer" if conversation.unread else ""
+        state = "on screen" if conversation.id == self._current else "new answer" if conversation.unread else ""
         archived = "  archived" if ARCHIVE in conversation.tags else ""
         tags = fit(in_words(conversation.tags), width // 4)
         tail = content((f"  {state}" if state else "", ACCENT), (archived, MUTED), (f"  {tags}" if tags else "", MUTED))

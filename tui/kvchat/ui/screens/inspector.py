@@ -191,7 +191,7 @@ def headline(report: CacheReport, width: int, now: float) -> list[Content]:
         reuse = label + reuse
     lines = [joined(warm, reuse if report.turns else content(), width), _prefix(report, width)]
     about = "" if report.exact else "~"
-    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~ estimated")))
+    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~ is an estimate")))
     return [*lines, content((said, MUTED))]
 
 
@@ -317,8 +317,8 @@ def days_lines(days: Sequence[Day]) -> Iterable[Content]:
     yield content(" " * LABEL + "".join(f"{percent(day.totals.reuse):>{DAY}}" for day in days))
 
 
-def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: float) -> list[Content]:
-    """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
+def facts(report: CacheReport, servers: Servers, width: int, now: float) -> list[Content]:
+    """All of it in lines of `width` cells, the most important first."""
     lines: list[Content] = []
     for warning in report.warnings:
         lines += _told("! prompt", warning_sentence(warning), width, WASTED)
@@ -326,11 +326,10 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
-    lines += _told("rules", report.rules or "unknown for this server", width)
+    lines += _told("its cache", report.rules or "unknown for this server", width)
     for name, words in _about(servers):
         lines += _told(name, words, width)
-    lines += _told("session", report.conversation, width)
-    return [*lines, *_told("prefix", f"{digest} · equal digest, equal system prompt", width)]
+    return lines
 
 
 def _told(name: str, words: str, width: int, tone: str = MUTED) -> list[Content]:
@@ -367,7 +366,8 @@ def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Con
         parked = "slot" not in state.where
         glyph = content(("◐ ", WASTED) if parked else ("● ", CACHED))
         words = held_words(state, now, shown(state.owner, TITLE))
-        yield content((f"{one_line(state.where, LABEL - 2):<{LABEL}}", MUTED)) + glyph + content(words)
+        where = "host cache" if parked else one_line(state.where, LABEL - 2)
+        yield content((f"{where:<{LABEL}}", MUTED)) + glyph + content(words)
 
 
 def _about(servers: Servers) -> list[tuple[str, str]]:
@@ -395,6 +395,8 @@ TALL = 36
 """Rows of the terminal from which on the sums and the server stand below the turns."""
 PATIENCE = 0.4
 """Seconds between two looks while the cache changes."""
+AGES = 5.0
+"""Seconds after which it is told anew how long ago something was."""
 
 
 class InspectorScreen(ListModal[None]):
@@ -453,6 +455,7 @@ class InspectorScreen(ListModal[None]):
     def on_mount(self) -> None:
         self._stop_listening = self._events.subscribe(self._heard)
         self.set_class(self.size.height >= TALL, "-tall")
+        self.set_interval(AGES, self._fill)
         self._load()
 
     def on_unmount(self) -> None:
@@ -516,9 +519,7 @@ class InspectorScreen(ListModal[None]):
             for at, (view, name) in enumerate(VIEWS.items())])
         self._put("views", [names], width)
         self._put("head", [turns_head(width) if self._view == "turns" else messages_head(width)], width)
-        path = self._conversation.path()
-        digest = path[0].digest.hex()[:12] if path else UNKNOWN
-        self._facts = facts(report, self._servers, digest, width, now)
+        self._facts = facts(report, self._servers, width, now)
         self.query_one("#facts", RowList).show(len(self._facts))
         self._tell()
 

@@ -53,7 +53,7 @@ class Modal(ModalScreen[T | None]):
         &.-small #frame { max-width: 76; }
         &.-narrow #frame { width: 100%; max-width: 100%; }
         &.-narrow.-list #frame { height: 100%; max-height: 100%; }
-        & ToastRack { display: none; }
+        & Toast { display: none; }
         & .words { width: 1fr; height: auto; background: transparent; }
         & RowList, & VerticalScroll {
             scrollbar-size-vertical: 1; scrollbar-color: $foreground 20%; scrollbar-color-hover: $foreground 35%;

@@ -11,7 +11,7 @@ from dataclasses import replace
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.report import HeldState, Holdings
 from kvchat.sanitize import one_line
-from kvchat.text.cache import notable_waste, speed_words
+from kvchat.text.cache import average_speed, notable_waste
 from kvchat.text.findings import cause_name
 from kvchat.text.format import UNKNOWN, age, count, counted, duration, short_count, speed
 from kvchat.ui.widgets.pieces import Piece, Tone, bar, fit, sparkline, split_cells, width_of
@@ -128,7 +128,7 @@ def _speeds(held: Holdings, live: Live | None, width: int) -> Iterable[Line]:
     progress = live.progress if live is not None and live.first_token is None else None
     yield [Piece("prefill".ljust(LABEL), "quiet"), *(
         _prefill(progress, width - LABEL) if progress is not None else
-        [Piece(fit(speed_words(held.speed), width - LABEL))])]
+        [Piece(fit(average_speed(held.speed), width - LABEL))])]
     speeds = [turn.decode_speed for turn in held.turns][-SPARK:]
     if live is not None and live.first_token is not None and live.tokens and live.elapsed - live.first_token > 0.2:
         speeds = [*speeds, live.tokens / (live.elapsed - live.first_token)][-SPARK:]

@@ -21,7 +21,7 @@ GLYPHS: dict[Mark, str] = {
 }
 WORDS: dict[Mark, str] = {
     **{mark: HEAT_WORDS[heat] for heat, mark in MARKS.items()}, "streaming": "answering now",
-    "attention": "needs you",
+    "attention": "its queue is held: messages wait for you",
 }
 """What each mark means, for tooltips and the help."""
 
@@ -39,21 +39,23 @@ class SidebarRow:
     streaming: bool = False
     unread: bool = False
     favourite: bool = False
+    held: bool = False
+    """Whether messages wait in its queue for the person."""
 
 
 def mark_of(row: SidebarRow, warmth: Warmth) -> Mark:
-    """The row's mark; a running answer comes before how warm it is."""
-    return "streaming" if row.streaming else MARKS[warmth.heat]
+    """The row's mark; a running answer comes before a held queue, and both before how warm it is."""
+    return "streaming" if row.streaming else "attention" if row.held else MARKS[warmth.heat]
 
 
 def number_of(row: SidebarRow, warmth: Warmth) -> str:
     """What opening it would read, short: 412, 8.1k; empty when that is nothing or not known."""
-    return "" if row.streaming else prefill_number(warmth)
+    return "" if row.streaming or row.held else prefill_number(warmth)
 
 
 def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
     """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and whether it is unread."""
-    known = not row.streaming and warmth.heat is not Heat.UNKNOWN
+    known = not row.streaming and not row.held and warmth.heat is not Heat.UNKNOWN
     words = warmth_words(warmth, now) if known else WORDS[mark_of(row, warmth)]
     return words + ("; there is an unread answer" if row.unread else "")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kvchat.backends import errors
-from kvchat.backends.base import GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend
+from kvchat.backends.base import GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend, Images, no_images
 from kvchat.backends.dialect import (
     PLAIN,
     BackendError,
@@ -83,8 +83,8 @@ class OllamaBackend(HttpBackend):
     session_fields = ()
 
     def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN) -> None:
-        super().__init__(endpoint, embedded=embedded, clock=clock, options=options)
+                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+        super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
         self._memory = Memory()
         self._entries: dict[str, Entry] = {}
         self._running: Mapping[str, int | None] | None = None
@@ -126,6 +126,7 @@ class OllamaBackend(HttpBackend):
             else Figures.ESTIMATED,
             unloads=unloads(self._options.keep_alive),
             unknown=("slots",) if self._memory.counts_whole_prompt else ("slots", "prompt tokens"),
+            sees=self._facts.get(full_name(name), NO_FACTS).sees,
             template=self._facts.get(full_name(name), NO_FACTS).template)
 
     async def _loaded(self) -> Mapping[str, int | None] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kvchat.prompt.wire import canonical
 from kvchat.text.format import span
@@ -36,19 +37,29 @@ _USUAL_KEEP_ALIVE_S = 300.0
 
 
 def messages(wires: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The stored messages as Ollama takes them: an answer's reasoning goes back as `thinking`."""
+    """The stored messages as Ollama takes them: an answer's reasoning goes back as `thinking`, and images stand beside
+    the text."""
     return tuple(map(_message, wires))
 
 
 def _message(wire: bytes) -> bytes:
-    if b'"reasoning' not in wire:
+    if b'"reasoning' not in wire and b'"image_url"' not in wire:
         return wire
     fields = json.loads(wire)
+    if isinstance(fields.get("content"), list):
+        return canonical(_with_images(fields))
     if fields.get("role") != "assistant" or not any(name in fields for name in REASONING):
         return wire
     thoughts = next((fields[name] for name in REASONING if fields.get(name)), "")
     kept = {name: value for name, value in fields.items() if name not in REASONING}
     return canonical({**kept, "thinking": thoughts} if thoughts else kept)
+
+
+def _with_images(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A message whose content is in parts: the text in one, the images as their base64 alone."""
+    texts = [part["text"] for part in fields["content"] if part.get("type") == "text"]
+    urls = [part["image_url"]["url"] for part in fields["content"] if part.get("type") == "image_url"]
+    return {**fields, "content": "".join(texts), "images": [url.partition(",")[2] for url in urls]}
 
 
 def text_bytes(wires: Sequence[bytes]) -> int:

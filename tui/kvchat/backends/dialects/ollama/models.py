@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kvchat.backends.dialect import TemplateFacts
-from kvchat.backends.payload import Model, as_object, count_at, figures_at, is_object, list_at, text_at
+from kvchat.backends.payload import Model, as_object, count_at, figures_at, is_object, list_at, sees_in, text_at
 from kvchat.prompt.wire import whole_characters
 
 THINKING, COMPLETION = "thinking", "completion"
@@ -52,6 +52,7 @@ class Facts:
     usual: int | None = None
     """`num_ctx` of its Modelfile."""
     thinks: bool | None = None
+    sees: bool | None = None
     template: TemplateFacts | None = None
 
 
@@ -88,7 +89,7 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
         name, context_size=longest, loaded=is_loaded, size=count_at(entry, "size") or None,
         about=whole_characters(", ".join(filter(None, about))), remote=host,
         chats=COMPLETION in abilities if isinstance(abilities, list) and abilities
-        else _text(details, "family") not in _EMBEDDERS)
+        else _text(details, "family") not in _EMBEDDERS, sees=sees_in(entry))
     thinks = THINKING in abilities if isinstance(abilities, list) and abilities else None
     return Entry(model, host, thinks, longest)
 
@@ -117,7 +118,8 @@ def facts_in(shown: object) -> Facts:
     if thinks is not None:
         template = replace(template or TemplateFacts(), switches_thinking=thinks,
                            takes_effort=None if thinks else False)
-    return Facts(next(filter(None, longest), None), int(usual[1]) or None if usual else None, thinks, template)
+    return Facts(next(filter(None, longest), None), int(usual[1]) or None if usual else None, thinks,
+                 sees_in(fields), template)
 
 
 def template_facts(text: str) -> TemplateFacts:

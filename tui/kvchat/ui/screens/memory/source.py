@@ -15,11 +15,12 @@ from textual.content import Content
 from textual.widget import Widget
 
 from kvchat.chat.background.extraction import QUEUE_PAGE, QueueRow
-from kvchat.chat.background.memory_service import MemoryOverview, WhyOff
+from kvchat.chat.background.memory_service import MemoryOverview
 from kvchat.chat.events import JobsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.memory.history import TOUCHED
 from kvchat.text.format import count, counted, moment
+from kvchat.text.memory import WHY_OFF
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.manager import Due, Jump, Page, Source
 from kvchat.ui.screens.memory import rows as words
@@ -43,13 +44,6 @@ EXTRACTION = "extraction"
 WRITING: Sequence[Hint] = (("entry.save", "save"), ("entry.new_line", "new line"),
                            ("manager.next_page", "another kind"), ("dialog.close", "leave it"))
 CHANGING: Sequence[Hint] = (*WRITING[:2], WRITING[3])
-WHY_OFF: Mapping[WhyOff, str] = {
-    "": "Memory is on in this conversation.",
-    "incognito": "An incognito run remembers nothing.",
-    "settings": "Memory is switched off in the settings: memory.enabled = false.",
-    "conversation": "Memory is off in this conversation.",
-    "internet": "This conversation goes to a service on the internet; memory.on_cloud = true allows memory there.",
-}
 
 
 class MemorySource(Source):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.drafts import LABEL as _LABEL
 from kvchat.prompt.drafts import PASTE, Draft, chips_of, decoded, label_of, labels_of, measure, plain_paste
 
@@ -57,8 +57,9 @@ def spans(line: str, chips: Mapping[str, ContextBlock]) -> Iterator[tuple[int, i
 
 
 def expanded(text: str, chips: Mapping[str, ContextBlock]) -> str:
-    """`text` with every chip replaced by its text."""
-    return _LABEL.sub(lambda found: chips[found[0]].text if found[0] in chips else found[0], text)
+    """`text` with every chip that stands for a text replaced by that."""
+    texts = {label: block.text for label, block in chips.items() if block.kind != IMAGE}
+    return _LABEL.sub(lambda found: texts.get(found[0], found[0]), text)
 
 
 def blocks_in(text: str, chips: Mapping[str, ContextBlock]) -> tuple[ContextBlock, ...]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 from textual.widgets import TextArea
 
+from kvchat.ui.slash import parse
 from kvchat.ui.widgets.composer import messages as messages
-from kvchat.ui.widgets.composer import slash
 from kvchat.ui.widgets.composer.context import Accompanied
 from kvchat.ui.widgets.composer.mentions import MentionList, Typed, asked_for, completed, is_folder, path_at, typed_at
 
@@ -49,7 +49,7 @@ class Completing(Accompanied):
         if not area.has_focus or not area.selection.is_empty:
             return None
         row, column = area.cursor_location
-        command, _ = slash.parse(area.text) if area.text.startswith("/") else (None, "")
+        command, _ = parse(area.text) if area.text.startswith("/") else (None, "")
         if command is not None:
             return path_at(area.text, column) if row == 0 else None
         typed = typed_at(area.document[row], column)
@@ -92,7 +92,7 @@ class Completing(Accompanied):
         """Make the pasted mention at the cursor one that counts; False: there is none. `clicked`: the one that the
         cursor stands in, not behind."""
         area = self._area
-        if not area.selection.is_empty or slash.parse(area.text).command is not None:
+        if not area.selection.is_empty or parse(area.text).command is not None:
             return False
         from kvchat.documents.mentions import at_place, sign_of
 

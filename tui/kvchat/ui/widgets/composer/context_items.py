@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.prompt.context import IMAGE, ContextBlock, rendered
+from kvchat.prompt.images import MOST_TOKENS
 
 if TYPE_CHECKING:
     from kvchat.documents.collection import Passage
@@ -42,12 +43,13 @@ class Item:
     sent: str = ""
     """As the server gets it, where it is counted."""
     tokens: int = 0
-    """About how many these are; 0: it is not counted."""
+    """About how many these are, of an image at most; 0: it is not counted."""
 
     is_fixed: bool = False
     """Whether it goes in any case: it is mentioned in the text."""
     outside: str = ""
     """Where a file from outside really is: it goes only when the person said yes to this. Empty: none is needed."""
+    is_image: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ def passage_item(passage: Passage, count: Count, fixed: bool = False) -> Item:
 def file_item(block: ContextBlock, count: Count, outside: str = "") -> Item:
     """A file that is mentioned and goes as a whole; one from `outside` is named by where it really is."""
     label = homely(outside) if outside else block.source.rpartition("/")[2]
-    return replace(_counted(FILE, block, label, block.source, outside, count, True), outside=outside)
+    item = replace(_counted(FILE, block, label, block.source, outside, count, True), outside=outside)
+    return replace(item, tokens=MOST_TOKENS, is_image=True) if block.kind == IMAGE else item
 
 
 def homely(path: str) -> str:

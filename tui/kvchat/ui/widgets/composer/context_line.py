@@ -134,9 +134,9 @@ def _head(items: ContextItems, kind: str, brief: bool) -> str:
     if not kept and kind in EMPTY:
         return f"{EMPTY[kind]} no{'' if brief else f' {NOUNS[kind][1]}'}"
     number = f"{len(kept)}" if len(kept) == len(found) else f"{len(kept)} of {len(found)}"
-    tokens = sum(item.tokens for item in kept)
+    tokens, about = sum(item.tokens for item in kept), "≤" if any(item.is_image for item in kept) else "~"
     return " ".join(filter(None, (
-        GLYPHS[kind], number, "" if brief else noun, f"~{tokens:,}{'' if brief else ' tok'}" if tokens else "")))
+        GLYPHS[kind], number, "" if brief else noun, f"{about}{tokens:,}{'' if brief else ' tok'}" if tokens else "")))
 
 
 def _problem(shown: Shown, follows: bool, room: int) -> list[Part]:

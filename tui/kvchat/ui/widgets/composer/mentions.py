@@ -120,8 +120,7 @@ class MentionList(Suggestions["Mention"]):
     def offer(self, typed: Typed, mentions: Sequence[Mention]) -> None:
         """Show what this mention can become; where it needs nothing, none is marked."""
         found = useful(typed, mentions)
-        self.close()
-        self.typed = typed
+        self.typed, self.moved, self.cursor = typed, False, None
         self.show(found, marks_first=not is_complete(typed, found))
 
     def narrow(self, typed: Typed | None) -> None:

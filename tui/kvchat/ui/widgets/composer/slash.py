@@ -1,8 +1,7 @@
-"""Slash commands: what a text beginning with / means, and the list of matching commands above the composer."""
+"""The list of matching slash commands above the composer."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,28 +17,19 @@ class Command(NamedTuple):
     description: str
 
 
-class Parsed(NamedTuple):
-    """`command` is None for an ordinary message, whose text is `text`; else `text` is the argument."""
-
-    command: str | None
-    text: str
-
-
-def parse(text: str) -> Parsed:
-    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment."""
-    if not text.startswith("/"):
-        return Parsed(None, text)
-    if text.startswith("//"):
-        return Parsed(None, text if text[2:3].isspace() else text[1:])
-    name, *argument = re.split(r"\s+", text[1:], maxsplit=1)
-    return Parsed(name, argument[0].strip() if argument else "")
-
-
 def typed_name(text: str) -> str | None:
     """The beginning of a command's name, while `text` is nothing but that."""
     if text.startswith("/") and not text.startswith("//") and not any(c.isspace() for c in text):
         return text[1:]
     return None
+
+
+def argument_typed(text: str, name: str) -> tuple[str, str] | None:
+    """While `text` is this command with words behind it: what stands before the last word, and that word."""
+    if not text.startswith(f"/{name} ") or "\n" in text:
+        return None
+    last = text.rpartition(" ")[2]
+    return text[1:len(text) - len(last)], last
 
 
 def matching(commands: Sequence[Command], typed: str) -> list[Command]:

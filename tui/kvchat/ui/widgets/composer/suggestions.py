@@ -73,17 +73,26 @@ class Suggestions(Widget, Generic[T]):
     def show(self, items: Sequence[T], *, marks_first: bool = True) -> None:
         """Show these; nothing to show closes the list. The cursor stays on its item when that is still there, else it
         stands on the first one, or (`marks_first` False) nowhere."""
-        current = self.chosen
+        if not items:
+            self.close()
+            return
+        current, rows = self.chosen, min(self.ROWS, len(self.items)) if self.is_open else 0
         self.items = list(items)
         first = 0 if marks_first else None
         self.cursor = self.items.index(current) if current is not None and current in self.items else first
-        self.display = bool(items)
+        if (shown := min(self.ROWS, len(self.items))) == rows:
+            self.refresh()
+            return
+        self.display = True
         above = self.gutter.height + (self.parent.gutter.top if isinstance(self.parent, Widget) else 0)
-        self.styles.offset = (0, -min(self.ROWS, len(self.items)) - above)
+        self.styles.offset = (0, -shown - above)
         self.refresh(layout=True)
 
     def close(self) -> None:
-        self.display = False
+        """Called at every key: a list that is closed costs nothing."""
+        if self.is_open:
+            self.display = False
+            self.items = []
 
     def move(self, step: int) -> None:
         """Move the cursor, round at both ends."""

@@ -6,7 +6,7 @@ out under the key of the conversation it was loaded for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, Self, TypeAlias
 
 from rich.cells import cell_len
@@ -23,6 +23,7 @@ from kvchat.config.personas import FIELD
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
+from kvchat.ui.slash import parse
 from kvchat.ui.widgets.composer import messages, slash
 from kvchat.ui.widgets.composer.chips import Draft, blocks_in, chips_of, decoded, expanded
 from kvchat.ui.widgets.composer.completion import Completing
@@ -77,6 +78,8 @@ class Composer(Completing):
         super().__init__(id=id, classes=classes)
         self._enter_sends = enter_sends
         self.commands: Sequence[slash.Command] = ()
+        self.arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
+        """What the words behind a command may be, by its name."""
         self._key = ""
         self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
         self._list = slash.SlashList()
@@ -276,8 +279,8 @@ class Composer(Completing):
             return area.recall(-step)
         if not self._list.is_open:
             return key == "tab" and self._area.select_field()
-        if key == "tab" and (command := self._list.chosen):
-            area.put(f"/{command.name} ", {})
+        if key == "tab":
+            area.put(f"/{(self._list.chosen or self._list.items[0]).name} ", {})
         self._list.close()
         return True
 
@@ -306,7 +309,7 @@ class Composer(Completing):
         """Send what is written, or run it when it is a command. An empty message is not sent: it asks for the next one
         of the queue."""
         text = self.text
-        command, rest = slash.parse(text)
+        command, rest = parse(text)
         if command is not None:
             known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
             if known:
@@ -330,7 +333,7 @@ class Composer(Completing):
 
     def take(self) -> Submitted | None:
         """The message that is written, taken out of the composer; None: there is none, or it is a command."""
-        command, rest = slash.parse(self.text)
+        command, rest = parse(self.text)
         if command is not None or not rest.strip():
             return None
         picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
@@ -342,7 +345,10 @@ class Composer(Completing):
         self._empty(keep_chips=True)
         return submitted
 
-    def _run(self, name: str, argument: str) -> None:
+    def _run(self, command: str, argument: str) -> None:
+        """Do a command; one from the list may bring its argument."""
+        name, _, offered = command.partition(" ")
+        argument = argument or offered
         self._empty()
         self.post_message(self.SlashCommand(name, argument))
 
@@ -382,15 +388,29 @@ class Composer(Completing):
         event.stop()
         self._told_of_field = False
         typed = slash.typed_name(self.text)
-        self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
+        if typed is None and self._area.has_focus and (offered := self._arguments()):
+            self._list.show(offered, marks_first=False)
+        else:
+            self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
         self._look_for_mention()
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(DRAFT_DELAY, self._rested)
 
+    def _arguments(self) -> list[slash.Command]:
+        """The words that the one at the end of a command may become, each with the whole command."""
+        for name, words in self.arguments.items() if self.text.startswith("/") else ():
+            if (typed := slash.argument_typed(self.text, name)) is not None:
+                before, last = typed
+                minus = "-" if last.startswith("-") else ""
+                return [slash.Command(f"{before}{minus}{word}", "") for word in words()
+                        if word.startswith(last.removeprefix("-").removeprefix("#").casefold())
+                        and word != last.removeprefix("-")]
+        return []
+
     def _rested(self) -> None:
         self.flush()
-        command, text = slash.parse(self.text)
+        command, text = parse(self.text)
         self._rest_on(text if command is None and text.strip() else "")
 
     def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:

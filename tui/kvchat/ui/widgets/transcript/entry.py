@@ -5,7 +5,7 @@ The rule: `height` is always known; it is an estimate until the message is drawn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,13 @@ from textual.strip import Strip
 from kvchat.cache.rail import NO_WORD, Where
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
-from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows, head_rows
+from kvchat.ui.render.message import NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.sources import linked
 from kvchat.ui.render.wrap import plain_rows
+
+if TYPE_CHECKING:
+    from kvchat.prompt.images import Thumbnail
 
 if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty window does not wait for it
     from kvchat.ui.render.code import CodeBlock
@@ -36,7 +39,10 @@ def estimated_height(item: TranscriptItem, width: int) -> int:
 class Entry:
     """A message with its rows and its cache of strips."""
 
-    def __init__(self, item: TranscriptItem, folds: Folds, width: int) -> None:
+    def __init__(self, item: TranscriptItem, folds: Folds, width: int,
+                 pictures: Mapping[str, Thumbnail] = NO_PICTURES) -> None:
+        """`pictures`: the images that can be shown, by their names."""
+        self._pictures = pictures
         self.item = item
         self.folds = folds
         self.selected = False
@@ -101,7 +107,8 @@ class Entry:
         """Draw what stands around the body."""
         self._head = head_rows(self.item, self._width, self.folds, selected=self.selected)
         live = self.live(self._width) if self.live else None
-        self._foot = foot_rows(self.item, self._width, self.folds, live, selected=self.selected)
+        self._foot = foot_rows(self.item, self._width, self.folds, live, selected=self.selected,
+                               pictures=self._pictures)
 
     def _settle(self, first: int = 0) -> int:
         """The rows from `first` on have changed."""
@@ -148,6 +155,10 @@ class Entry:
     def set_folds(self, folds: Folds) -> int:
         self.folds = folds
         return self._redraw()
+
+    def pictures_came(self) -> int:
+        """More images can be shown."""
+        return self._redraw() if self.drawn else 0
 
     def set_selected(self, selected: bool) -> int:
         """Draw as selected; the height stays."""

@@ -182,6 +182,21 @@ class TranscriptKeys(TranscriptView):
     def _meant(self) -> Entry | None:
         return self._selected_entry or (self._column.entries[-1] if self._column.entries else None)
 
+    @property
+    def _cut(self) -> Entry | None:
+        """The cut answer to go on with: the selected one, else the last message."""
+        return next((one for one in (self._meant, *self._column.entries[-1:]) if one and one.item.is_cut), None)
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What can be done with the message that is meant, of what not every message has something for."""
+        entry, found = self._meant, {"transcript.continue"} if self._cut is not None else set()
+        if entry is not None and entry.codes():
+            found.add("transcript.code")
+        if entry is not None and (entry.item.sources or given(entry.item.blocks)):
+            found.add("transcript.source")
+        return frozenset(found)
+
     def action_edit(self) -> None:
         if (entry := self._meant) is not None:
             self.post_message(self.EditRequested(entry.item.node_id))
@@ -191,12 +206,12 @@ class TranscriptKeys(TranscriptView):
             self.post_message(self.RegenerateRequested(entry.item.node_id))
 
     def action_continue(self) -> None:
-        if (entry := self._meant) is not None:
+        if (entry := self._cut) is not None:
             self.post_message(self.ContinueRequested(entry.item.node_id))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The key that continues is a letter like any other where there is nothing to continue."""
-        if action == "continue" and not ((entry := self._meant) is not None and entry.item.is_cut):
+        if action == "continue" and self._cut is None:
             return False
         return super().check_action(action, parameters)
 

@@ -6,6 +6,7 @@ The rule: one accent. Everything else is the text's colour, dimmed or not; code 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -14,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kvchat.cache.rail import Where
-from kvchat.ui.render.rows import Row
+from kvchat.ui.render.rows import PIXELS, Row
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 GUTTER = 2
@@ -113,6 +114,8 @@ class StyleBook:
 
     def style(self, names: str) -> Style:
         """The style of names separated by spaces; later ones win."""
+        if PIXELS in names:
+            return _pixels(names.rpartition(" ")[2])
         style = self._styles.get(names)
         if style is None:
             style = self._styles[names] = self._composed(names)
@@ -146,6 +149,13 @@ class StyleBook:
             segments.append(Segment(" " * (width - used), self.style("")))
         strip = Strip(segments, max(used, width))
         return strip if used <= width else strip.crop(0, width)
+
+
+@lru_cache(maxsize=8192)
+def _pixels(name: str) -> Style:
+    """Two pixels, one over the other."""
+    upper, _, lower = name.partition("/")
+    return Style(color=upper, bgcolor=lower)
 
 
 def restyled(strip: Strip, start: int, stop: int | None, style: Style) -> Strip:

@@ -6,11 +6,12 @@ takes a bounded share of a core, however fast the text comes and however dear it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, thread_time
 
 from textual.timer import Timer
 
+from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.ui.render.message import Folds, TranscriptItem
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.transcript.entry import Entry
@@ -21,6 +22,10 @@ FRAME = 1 / 15
 """Seconds between two flushes at least."""
 REST = 3
 """After a flush, this many times the CPU it took is left to others."""
+ECHO = 1 / 30
+"""Seconds after a key in which nothing is drawn but what the key did."""
+HELD = 0.25
+"""Seconds for which keys that keep coming hold text up at most."""
 
 
 class Pace:
@@ -28,14 +33,20 @@ class Pace:
 
     def __init__(self) -> None:
         self._due = 0.0
+        self._echoed = 0.0
+        """When the last key is surely on the screen."""
 
     def flushed(self, now: float, cost: float) -> None:
         """A flush that took `cost` is on the screen."""
         self._due = now + max(FRAME, REST * cost)
 
+    def typed(self, now: float) -> None:
+        """A key has come."""
+        self._echoed = now + ECHO
+
     def delay(self, now: float) -> float:
         """Seconds until text may be drawn again; 0: at once."""
-        return max(0.0, self._due - now)
+        return max(0.0, max(self._due, min(self._echoed, self._due + HELD)) - now)
 
 
 __all__ = ["Transcript", "TranscriptItem"]
@@ -64,6 +75,8 @@ class Transcript(TranscriptKeys, can_focus=True):
         """The message that has the live row."""
         self._matches: list[Match] = []
         self._match = -1
+        self._pictures: dict[str, Thumbnail] = {}
+        """The images that can be shown, by their names."""
 
     # -- items
 
@@ -81,7 +94,7 @@ class Transcript(TranscriptKeys, can_focus=True):
         anchor = self._anchor()
         top = (entries[anchor[0]].item.node_id, anchor[1]) if anchor else None
         width, folds = self.text_width, Folds(reasoning=self._unfold_reasoning)
-        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width) for item in items]
+        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width, self._pictures) for item in items]
         if not any(item.node_id in known for item in items):
             self.following = True
         self._column.set(fresh)
@@ -99,10 +112,18 @@ class Transcript(TranscriptKeys, can_focus=True):
     def append(self, item: TranscriptItem) -> None:
         """Show one more message at the end."""
         anchor = self._anchor()
-        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width))
+        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width, self._pictures))
         self._place_live()
         self._unseen = self._unseen or not self.following
         self._arrange(anchor)
+
+    def add_pictures(self, pictures: Mapping[str, Thumbnail]) -> None:
+        """Show these images, by their names, in the messages that have them."""
+        self._pictures.update(pictures)
+        for index, entry in enumerate(self._column.entries):
+            if any(sha256_of(block) in pictures for block in entry.item.blocks):
+                height = entry.height
+                self._changed(index, entry.pictures_came(), height)
 
     def update_item(self, node_id: str, item: TranscriptItem) -> None:
         """Show another state of a message."""
@@ -137,9 +158,18 @@ class Transcript(TranscriptKeys, can_focus=True):
             return
         delay = self._pace.delay(monotonic())
         if delay > 0 and self.is_attached:
-            self._flush_timer = self.set_timer(delay, self._flush)
+            self._flush_timer = self.set_timer(delay, self._timed)
         else:
             self._flush()
+
+    def _timed(self) -> None:
+        """The time has come, unless a key came meanwhile."""
+        self._flush_timer = None
+        self._schedule()
+
+    def make_way(self) -> None:
+        """A key has come: its echo goes before what streams in."""
+        self._pace.typed(monotonic())
 
     def _flush(self) -> None:
         """Draw what came; the next flush waits until this one is painted, and then according to its cost."""

@@ -1,0 +1,224 @@
+"""Plain mode: what is typed, and what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from plain_kit import plain
+
+from kvchat.plain.commands import ELSEWHERE, OWN
+from kvchat.plain.run import First
+from kvchat.ui.action_table import ACTIONS
+from toyserver import ToyServer, error, tokens
+
+GLYPHS = re.compile("[\u2500-\u259f\u2800-\u28ff\x00-\x08\x0b-\x1f\u25a0-\u25ff]")
+"""Boxes, blocks, braille, circles and controls."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)
+
+
+async def test_an_answer_and_a_line_of_figures() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("Twenty", "-six.", prompt=1240, cached=1204), tokens("Yes.", prompt=1300, cached=1241))
+        async with plain(server.url) as run:
+            said = await run.type("How many?")
+            assert re.fullmatch(r"Answer:\nTwenty-six\.\nCached 1,204 of 1,240 prompt tokens; [<\d. ]+ s to the first "
+                                r"token\.\n", said)
+            said = await run.type("Sure?")
+            assert said.startswith("Answer:\nYes.\nCached 1,241 of 1,300 prompt tokens;")
+        first, second = (visit.json["messages"] for visit in server.chats)
+    assert second[: len(first)] == first
+    assert second[-1]["content"].endswith("Sure?")
+
+
+async def test_wasted_tokens_are_told_with_their_cause_in_one_clause() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("One.", prompt=900, cached=0), tokens("Two.", prompt=930, cached=0))
+        async with plain(server.url) as run:
+            await run.type("One?")
+            said = await run.type("Two?")
+    line = said.splitlines()[-1]
+    assert re.fullmatch(r"Cached 0 of 930 prompt tokens; [<\d. ]+ s to the first token; \d+ tokens wasted: "
+                        r"[^.]+\.", line)
+
+
+async def test_states_are_words_of_their_own_line() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("Late.", hang_after=0, prompt=1000, cached=400))
+        async with plain(server.url, state_seconds=0.02) as run:
+            asking = asyncio.create_task(run.type("Slow?"))
+            await run.until(lambda: "Prefilling: 100 percent of 1,000 tokens.\n" in run.said)
+            run.mode.stop()
+            said = await asking
+        assert "Stopping.\n" in said
+        server.on_chat(tokens("Done.", hang_after=0, prompt=40, progress=False))
+        async with plain(server.url, state_seconds=0.02) as run:
+            asking = asyncio.create_task(run.type("Slow?"))
+            await run.until(lambda: re.search(r"\n(Prefilling|Waiting for the server)[^\n]*, [\d.<]+ s\.\n", run.said))
+            run.mode.stop()
+            await asking
+
+
+async def test_ctrl_c_stops_an_answer_and_keeps_what_came() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("The sea", " is", " wide", hang_after=2))
+        async with plain(server.url) as run:
+            asking = asyncio.create_task(run.type("What is the sea?"))
+            await run.until(lambda: "The sea is" in run.said)
+            run.mode.stop()
+            said = await asking
+            assert said.startswith("Answer:\nThe sea is\n") or "The sea is\nStopping." in said
+            server.on_chat(tokens("Wide."))
+            said = await run.type("/read")
+            assert said == "1. You:\nWhat is the sea?\n2. Answer:\nThe sea is\n"
+
+
+async def test_a_cut_answer_goes_on_where_it_ended() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("The sea", finish="length"), tokens(" is wide."))
+        async with plain(server.url) as run:
+            said = await run.type("What is the sea?")
+            assert "Cut at max tokens." in said
+            said = await run.type("/continue")
+            assert said.startswith("Continued:\n is wide.\n")
+            assert "The sea is wide." in await run.type("/read 2")
+
+
+async def test_conversations_are_listed_and_opened_by_number(tmp_path: Path) -> None:
+    async with ToyServer() as server:
+        async with plain(server.url, folder=tmp_path) as run:
+            await run.type("What is a lighthouse?")
+            said = await run.type("/new")
+            assert said == "New conversation.\n"
+            await run.type("And a ship?")
+            said = await run.type("/list")
+            one, two, how = said.splitlines()
+            assert re.match(r"1\. And a ship\?, 1 turn, today \d\d:\d\d, \w+, open now", one)
+            assert two.startswith("2. What is a lighthouse?, 1 turn") and how == "/open NUMBER opens one."
+            said = await run.type("/open 2")
+            assert said.splitlines()[1:] == ["1. You:", "What is a lighthouse?", "2. Answer:", "Hello"]
+            said = await run.type("/search ship")
+            assert said.startswith("1. And a ship?, you: And a ship?\n")
+            assert "And a ship?" in await run.type("/open 1")
+            assert await run.type("/open 9") == "The last list has no number 9.\n"
+        async with plain(server.url, folder=tmp_path, first=First(continues=True)) as run:
+            assert "1. You:\nAnd a ship?\n2. Answer:\nHello\n" in run.said
+
+
+async def test_an_edit_makes_a_branch_and_the_branches_can_be_gone_to() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("What is a boat?")
+        said = await run.type("/edit", "What is a ship?")
+        assert run.asked == ["Edit: What is a boat?"] and "Answer:\nHello\n" in said
+        await run.type("/regenerate")
+        said = await run.type("/tree")
+        assert len(said.splitlines()) == 4 and "What is a ship?, you are here" in said
+        number = next(line[0] for line in said.splitlines() if line.endswith("What is a boat?"))
+        assert "1. You:\nWhat is a boat?" in await run.type(f"/open {number}")
+        assert "What is a ship?" in await run.type("/undo")
+
+
+async def test_a_price_is_asked_as_yes_or_no() -> None:
+    async with ToyServer(context_size=16384) as server:
+        server.on_chat(tokens("One.", prompt=9000, cached=0))
+        async with plain(server.url) as run:
+            await run.type("A long text.")
+            said = await run.type("/system Be brief.", "n")
+            assert re.search(r"Prefills [\d,]+ tokens .*\nThe old version is kept\.\n"
+                             r"Change the system prompt\? y or n: n\nNot done\.\n", said)
+            said = await run.type("/system Be brief.", "y")
+            assert said.endswith("System prompt changed. /undo goes back.\n")
+            assert "\nBe brief.\n" in await run.type("/system")
+
+
+async def test_every_slash_command_is_done_or_says_why_not() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        done = run.mode.commands.done_here
+        for action in (*ACTIONS, *OWN):
+            if action.slash:
+                assert (action.id in done) != (action.id in ELSEWHERE), action.id
+        for id in ELSEWHERE:
+            slash = next(action.slash for action in ACTIONS if action.id == id)
+            said = await run.type(f"/{slash}")
+            assert said.endswith(".\n") and said.count("\n") == 1, id
+        assert "no command /nothing" in await run.type("/nothing")
+        assert server.posts == 0
+
+
+async def test_the_help_names_every_command_that_is_done_here() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        said = await run.type("/help")
+        for action in (*ACTIONS, *OWN):
+            if action.slash:
+                assert (f"  /{action.slash}" in said) == (action.id in run.mode.commands.done_here), action.slash
+
+
+async def test_what_was_pasted_is_no_command_and_mentions_nothing(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work := tmp_path / "work").mkdir()
+    monkeypatch.chdir(work)
+    (work / "key.txt").write_text("secret")
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("/exit\n@./key.txt", pasted=True)
+        assert not run.mode.is_over
+        assert "secret" not in str(server.chats[0].json) and "/exit" in str(server.chats[0].json)
+        await run.type("What is in @./key.txt")
+        assert "secret" in str(server.chats[1].json)
+        await run.type("/exit")
+        assert run.mode.is_over
+
+
+async def test_a_file_from_outside_goes_only_with_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "far.txt").write_text("far away")
+    async with ToyServer() as server, plain(server.url) as run:
+        said = await run.type("Look at @../far.txt", None)
+        assert "is outside the working folder" in said and "Not done." in said
+        assert server.posts == 0 and run.mode.chat.unsent == "Look at @../far.txt"
+        await run.type("Look at @../far.txt", "y")
+        assert "far away" in str(server.chats[0].json)
+
+
+async def test_what_could_not_be_answered_says_why_in_a_sentence() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        server.on_chat(error(500, "out of memory"))
+        said = await run.type("Hello?")
+        assert "out of memory" in said and "Traceback" not in said
+        assert "Cannot read" in await run.type("/attach nowhere.txt") or "nowhere.txt" in run.said
+        assert "No conversation" in await run.type("/open abcdef")
+
+
+async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("What is a lamp?")
+        assert await run.type("/rename Lamps") == "Title: Lamps.\n"
+        assert await run.type("/tag work -home") == "Tags: work.\n"
+        assert await run.type("/favourite") == "Favourite: first in the list.\n"
+        assert "Lamps, 1 turn" in await run.type("/list") and "favourite, open now, tagged work" in run.said
+        target = tmp_path / "lamps.md"
+        assert await run.type(f"/export {target}") == f"Exported to {target}\n"
+        assert await run.type(f"/export {target}", "n") and "What is a lamp?" in target.read_text()
+        assert "Moved to the trash" in await run.type("/delete")
+        assert "Lamps." in await run.type("/undo")
+        assert (await run.type("/code")).startswith("There is no code block 1.")
+        assert "1. You: What is a lamp?" in await run.type("/find LAMP")
+
+
+async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("Plain\x1b[31m red", prompt=600), tokens("B", prompt=700, cached=0))
+        async with plain(server.url, state_seconds=0.01) as run:
+            for text in ("One?", "Two?", "/list", "/tree", "/cache", "/model", "/help", "/memory", "/queue", "/persona",
+                         "/system", "/read", "/source"):
+                await run.type(text)
+            for action in ACTIONS:
+                if action.id in ELSEWHERE:
+                    await run.type(f"/{action.slash}")
+    assert not GLYPHS.findall(run.said)

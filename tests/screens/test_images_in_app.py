@@ -1,0 +1,123 @@
+"""Images in the app: a chip in the message, a line in the conversation; what cannot be sent stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from app_kit import Drive
+
+from kvchat.prompt.message import Role
+from picture_samples import picture
+from standins.llamacpp_vision import SeeingServer
+
+CHIP = "[image lamp.png 640x480]"
+
+
+@pytest.fixture
+async def seeing() -> AsyncIterator[SeeingServer]:
+    async with SeeingServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def blind() -> AsyncIterator[SeeingServer]:
+    async with SeeingServer(sees=False, model="blind-1b") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def lamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    path = folder / "lamp.png"
+    path.write_bytes(picture())
+    return path
+
+
+async def test_an_attached_image_is_a_chip_with_its_price_and_goes_out(drive: Drive, seeing: SeeingServer) -> None:
+    async with drive(server=seeing) as app:
+        await app.command("/attach lamp.png")
+        await app.until(lambda: CHIP in app.draft and "at most 1,400 tokens" in app.text)
+        await app.type("What is this?")
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.turns == 1)
+        await app.settled()
+        assert "image: lamp.png 640x480" in app.text and CHIP in app.text
+        assert any(b"data:image/png;base64," in visit.body for visit in seeing.chats)
+        assert app.conversation.record.title == "What is this?"
+
+
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
+async def test_an_image_is_drawn_where_there_are_colours_for_it(drive: Drive, seeing: SeeingServer, colours: bool,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with drive(server=seeing) as app:
+        await app.command("/attach lamp.png")
+        await app.until(lambda: CHIP in app.draft)
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.turns == 1)
+        await app.settled()
+        if colours:
+            await app.until(lambda: "▀" * 20 in app.text)
+        await app.rest()
+        rows = [row for row in app.transcript_rows if "▀" in row]
+        assert len(rows) == (12 if colours else 0) and "image: lamp.png 640x480" in app.text
+
+
+async def test_a_mentioned_image_is_shown_over_the_composer(drive: Drive, seeing: SeeingServer) -> None:
+    async with drive(server=seeing) as app:
+        await app.write("What is @./lamp.png ?")
+        await app.until(lambda: "1 file ≤1,400 tok: lamp.png" in app.text)
+
+
+async def test_a_pasted_path_becomes_the_image_by_a_key(drive: Drive, seeing: SeeingServer, lamp: Path) -> None:
+    async with drive(server=seeing) as app:
+        await app.paste(str(lamp))
+        await app.until(lambda: app.noticed("attaches lamp.png"))
+        await app.run("attach")
+        await app.until(lambda: app.draft.startswith(CHIP) and str(lamp) not in app.draft.partition("\x1e")[0])
+
+
+async def test_what_a_blind_model_cannot_get_stays_in_the_composer(drive: Drive, blind: SeeingServer) -> None:
+    async with drive(server=blind) as app:
+        await app.command("/attach lamp.png")
+        await app.until(lambda: CHIP in app.draft)
+        await app.type("What is this?")
+        written = app.draft
+        await app.press("enter")
+        await app.until(lambda: app.noticed("Nothing was sent: blind-1b cannot see images."))
+        await app.until(lambda: app.draft == written)
+        assert not [node for node in app.path if node.role is Role.USER]
+        assert not any(b"image_url" in visit.body for visit in blind.visits)
+
+
+async def test_an_image_in_a_draft_is_there_after_a_restart(drive: Drive, seeing: SeeingServer, lamp: Path) -> None:
+    async with drive(server=seeing) as app:
+        await app.command("/attach lamp.png")
+        await app.until(lambda: CHIP in app.draft)
+        await app.until(lambda: CHIP in app.conversation.draft)
+        id = app.conversation.id
+    lamp.unlink()
+    async with drive(server=seeing) as app:
+        await app.open(id)
+        await app.until(lambda: CHIP in app.draft)
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.turns == 1)
+        await app.settled()
+        assert any(b"data:image/png;base64," in visit.body for visit in seeing.chats)
+
+
+@pytest.mark.parametrize(("data", "said"), [(picture()[:900], "it is a broken image."),
+                                            (b"\x89PNG\r\n\x1a\n" + bytes(50), "it is an image that cannot be read")])
+async def test_a_broken_image_is_told_and_the_command_stays(drive: Drive, seeing: SeeingServer, lamp: Path,
+                                                            data: bytes, said: str) -> None:
+    lamp.write_bytes(data)
+    async with drive(server=seeing) as app:
+        await app.command("/attach lamp.png")
+        await app.until(lambda: app.noticed(said))
+        await app.until(lambda: "/attach lamp.png" in app.draft)

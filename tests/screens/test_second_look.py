@@ -1,0 +1,182 @@
+"""What a person misread at first sight: estimates, notices, hints, marks, and keys that were typed too early."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from app_kit import Clock, Drive
+from test_cache_in_app import LARGE, costs, holds
+from test_early_keys import typed
+from test_queue_in_app import queue_up, streaming
+
+from kvchat.cache.warmth import Heat, Warmth
+from kvchat.chat.events import WarmthChanged
+from kvchat.prompt.message import State
+from toyserver import ToyServer, tokens
+
+
+async def test_what_was_typed_before_a_price_was_shown_answers_nothing(drive: Drive) -> None:
+    async with drive(size=(100, 30)) as app:
+        await app.begin("one", "two")
+        costs(app, LARGE)
+        await app.select(2)
+        typed(app.app, "e", "y", "n", "enter", "f")
+        await app.opens("ConfirmScreen")
+        await app.rest()
+        assert app.front == "ConfirmScreen" and app.chat.workspace.editing is None
+        await app.press("y")
+        await app.closes()
+        await app.until(lambda: app.draft == "two")
+        assert app.chat.workspace.editing is not None
+
+
+async def test_an_estimate_has_its_sign_until_the_tokens_are_known(drive: Drive) -> None:
+    async with drive(size=(120, 30)) as app:
+        first = await app.begin("one")
+        second = await app.begin("two")
+        known = {first: Warmth(Heat.PARKED, 300, 412, exact=False), second: Warmth(Heat.PARKED, 300, 99, exact=False)}
+        holds(app, known)
+        await app.rest()
+        assert "~412" in app.listed and "partly warm: ~99 tokens" in app.lines[-2]
+        known[first] = Warmth(Heat.PARKED, 300, 405)
+        app.service.events.tell(WarmthChanged())
+        await app.rest()
+        assert " 405" in app.listed and "~405" not in app.listed
+
+
+async def test_the_list_says_what_is_on_the_screen_and_counts_the_turns_of_its_branch(drive: Drive) -> None:
+    async with drive(size=(100, 30)) as app:
+        id = await app.begin("one", "two", "three")
+        await app.service.branches.delete_turn(id, app.path[-1].id)
+        assert (app.conversation.record.turns, len(app.said)) == (3, 4)
+        assert app.service.store.branch_turns(id) == 2, "as for one that is not loaded"
+        await app.begin("else")
+        await app.press("ctrl+s")
+        await app.opens("ConversationPicker")
+        row, here = (next(line for line in app.lines if " turn" in line and title in line) for title in ("one", "else"))
+        assert "2 turns" in row and "on screen" not in row
+        assert "1 turn" in here and "on screen" in here
+
+
+async def test_a_held_queue_has_a_mark_in_the_list(drive: Drive, server: ToyServer) -> None:
+    async with drive(size=(120, 30)) as app:
+        await streaming(app, server)
+        await queue_up(app, "one")
+        assert "! first" not in app.listed
+        await app.press("escape")
+        await app.until(lambda: "! first" in app.listed)
+        await app.press("ctrl+n")
+        await app.until(lambda: app.said == [])
+        assert "! first" in app.listed
+        await app.press("ctrl+s")
+        await app.opens("ConversationPicker")
+        assert "! first" in app.text
+
+
+async def test_a_tag_is_completed_and_a_change_of_tags_is_undone(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        await app.command("/tag work weather")
+        await app.until(lambda: app.conversation.record.tags == ("weather", "work"))
+        await app.begin("two")
+        await app.write("/tag we")
+        assert "/tag weather" in app.text
+        await app.press("tab")
+        assert app.draft == "/tag weather "
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.tags == ("weather",))
+        await app.write("/tag new")
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.tags == ("new", "weather"))
+        await app.run("undo")
+        await app.until(lambda: app.conversation.record.tags == ("weather",))
+        assert app.noticed("The tags are as they were")
+        await app.run("undo")
+        assert app.conversation.record.tags == ("weather",), "once"
+
+
+async def test_a_message_sent_after_a_tag_is_not_undone_by_it(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        await app.command("/tag work")
+        await app.until(lambda: app.conversation.record.tags == ("work",))
+        await app.grow("two")
+        await app.run("undo")
+        assert app.conversation.record.tags == ("work",) and app.noticed("Nothing to undo")
+
+
+async def test_hints_are_for_what_the_message_has(drive: Drive, server: ToyServer) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.begin("plain")
+        server.on_chat(tokens("```py\nx = 1\n```", finish="stop"))
+        await app.grow("code")
+        await app.focus_transcript()
+        await app.select(-1)
+        assert "1 code" in app.lines[-1] and "o source" not in app.lines[-1]
+        await app.press("up", "up")
+        assert "1 code" not in app.lines[-1] and "e edit" in app.lines[-1]
+
+
+async def test_the_last_answer_is_continued_while_another_message_is_selected(drive: Drive, server: ToyServer) -> None:
+    server.on_chat(tokens("Once", " upon", finish="length"))
+    async with drive(size=(120, 30)) as app:
+        await app.begin("a story")
+        await app.select(0)
+        assert "c continue" in app.lines[-1]
+        server.on_chat(tokens(" a time."))
+        await app.press("c")
+        await app.until(lambda: app.shown[-1] == "Once upon a time." and app.path[-1].state is State.DONE)
+
+
+async def test_the_filter_of_the_help_takes_words_as_they_are_written(drive: Drive) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.press("f1")
+        await app.opens("HelpScreen")
+        await app.type("xprt")
+        assert "Nothing of this name." in app.text
+        await app.press("ctrl+u")
+        await app.type("export")
+        assert "/export" in app.text
+
+
+async def test_a_notice_hides_nothing_of_the_conversation(drive: Drive) -> None:
+    async with drive(size=(80, 24), toasts=True) as app:
+        await app.begin("one")
+        before = app.lines[1:]
+        app.chat.workspace.say("Moved to trash · Ctrl+Z brings it back", "warning")
+        await app.until(lambda: "Moved to trash" in app.lines[0])
+        assert app.lines[1:] == before
+        await app.press("f2")
+        await app.opens("InspectorScreen")
+        assert "Moved to trash" not in app.text, "nor of a dialog"
+
+
+async def test_the_built_in_engine_is_named_by_no_address(drive: Drive, server: ToyServer) -> None:
+    from kvchat.backends.dialect import BackendError
+    from kvchat.backends.identify import connect
+
+    backend = await connect(server.url, embedded=True)
+    async with drive() as app:
+        await app.begin("one")
+    await server.__aexit__(None, None, None)
+    with pytest.raises(BackendError) as failed:
+        await backend.identify()
+    assert failed.value.sentence.startswith("The built-in engine ")
+    assert "127.0.0.1" not in failed.value.sentence
+
+
+async def test_how_long_something_is_idle_grows_while_it_is_looked_at(
+        drive: Drive, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.ui.screens.inspector.AGES", 0.05)
+    async with drive(size=(120, 40)) as app:
+        id = await app.begin("one")
+        holds(app, {id: Warmth(Heat.WARM, 3843, 1, clock().timestamp() - 60)})
+        await app.press("f2")
+        await app.opens("InspectorScreen")
+        await app.until(lambda: "1 min ago" in app.text)
+        clock.now += timedelta(minutes=4)
+        await app.until(lambda: "5 min ago" in app.text)
+        assert "its cache" in app.text
+        for label in ("session", "prefix", "rules"):
+            assert not any(line.strip("│ ").startswith(f"{label} ") for line in app.lines)

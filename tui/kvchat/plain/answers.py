@@ -1,0 +1,183 @@
+"""An answer, printed as it comes: its text, states in words while none comes, and one line of figures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kvchat.chat.events import AnswerEnded, AnswerProgressed, AnswerStarted, HeadAwaited, ServiceEvent
+from kvchat.plain.speaker import Speaker
+from kvchat.prompt.citations import name_of, sources
+from kvchat.sanitize import one_line
+from kvchat.text.cache import figures_sentence
+from kvchat.text.notes import note_sentence
+from kvchat.text.waiting import prefill_sentence, waiting_sentence
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.service import ChatService
+
+STATE_S = 3.0
+"""Seconds without a word before the first state is said."""
+LONGEST_S = 15.0
+"""Seconds between two states at most: they come less and less often."""
+AWAITS = "Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
+
+
+class Answers:
+    """Carries out what makes an answer come, and prints that."""
+
+    def __init__(self, service: ChatService, speaker: Speaker, state_seconds: float = STATE_S) -> None:
+        self._service = service
+        self._conversations = service.conversations
+        self._speaker = speaker
+        self._state_seconds = state_seconds
+        self._id = ""
+        """The conversation in which one is made; empty: in none."""
+        self._is_stopped = False
+        self._given_up: asyncio.Event | None = None
+        """Ends what is waited for before an answer; None: nothing is."""
+        self._text = self._reasoning = 0
+        """Characters of the running answer that are printed."""
+        self._section, self._answer = "", ""
+        """What the text that comes is said to be, and what the answer's own will be."""
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._id)
+
+    async def carry_out(self, id: str, act: Awaitable[object]) -> None:
+        """Do `act`, and print the answers that come of it until nothing runs in the conversation. Raises ChatError."""
+        self._id, self._is_stopped = id, False
+        forget = self._service.events.subscribe(self._heard)
+        states = asyncio.create_task(self._say_states())
+        try:
+            await act
+            if self._is_stopped:
+                await self._conversations.stop(id)
+            await self._conversations.wait(id)
+        finally:
+            self._id = ""
+            forget()
+            states.cancel()
+            with suppress(asyncio.CancelledError):
+                await states
+
+    async def awaited(self, work: Coroutine[object, object, None], state: Callable[[], str]) -> bool:
+        """Whether `work` was waited for to its end; else the person gave that up, and it goes on by itself. `state`:
+        how it stands, which is said while it takes long."""
+        self._given_up = asyncio.Event()
+        given_up = asyncio.create_task(self._given_up.wait())
+        task, said = self._service.ground.in_background(work), ""
+        try:
+            while True:
+                done, _ = await asyncio.wait({task, given_up}, timeout=self._state_seconds,
+                                             return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    return task in done
+                if (words := state()) != said:
+                    self._speaker.say(words)
+                    said = words
+        finally:
+            given_up.cancel()
+            self._given_up = None
+
+    def stop(self) -> bool:
+        """Stop what runs, and keep what came, or what is waited for; whether there is anything."""
+        if self._given_up is not None:
+            self._given_up.set()
+            return True
+        if not self._id:
+            return False
+        if not self._is_stopped:
+            self._is_stopped = True
+            self._speaker.say("Stopping.")
+        self._service.ground.in_background(self._conversations.stop(self._id))
+        return True
+
+    # -- the text
+
+    def _heard(self, event: ServiceEvent) -> None:
+        match event:
+            case AnswerStarted(conversation=id) if id == self._id:
+                self._begin()
+            case AnswerProgressed(conversation=id) if id == self._id:
+                if (live := self._live()) is not None:
+                    self._print(live.text, live.reasoning)
+            case AnswerEnded(conversation=id, node=node) if id == self._id:
+                self._end(node)
+            case HeadAwaited(conversation=id) if id == self._id and self._conversations.awaits_reply(id):
+                self._speaker.say(AWAITS)
+
+    def _live(self) -> LiveAnswer | None:
+        conversation = self._conversations.get(self._id)
+        if conversation is not None and conversation.live is not None:
+            return conversation.live
+        running = self._service.compactor.running
+        return running.live if running is not None and running.conversation == self._id else None
+
+    def _begin(self) -> None:
+        live = self._live()
+        begins = live is not None and live.begun is not None
+        self._text, self._reasoning = (len(live.text), len(live.reasoning)) if live is not None and begins else (0, 0)
+        self._section, self._answer = "", "Continued:" if begins else "Answer:"
+
+    def _print(self, text: str, reasoning: str) -> None:
+        """What is new of both."""
+        if self._service.settings.show_reasoning and len(reasoning) > self._reasoning:
+            self._under("Thinking:")
+            self._speaker.output.write(reasoning[self._reasoning:])
+        self._reasoning = len(reasoning)
+        if len(text) > self._text:
+            self._under(self._answer)
+            self._speaker.output.write(text[self._text:])
+            self._text = len(text)
+
+    def _under(self, section: str) -> None:
+        if self._section != section:
+            self._section = section
+            self._speaker.output.line(section)
+
+    def _end(self, node: str) -> None:
+        conversation = self._conversations.get(self._id)
+        if conversation is None or node not in conversation.tree:
+            return
+        answer = conversation.tree[node]
+        self._print(answer.text, answer.message.reasoning)
+        self._speaker.output.end()
+        given = sources([conversation.tree[answer.parent]]) if answer.parent is not None else {}
+        for number, block in given.items():
+            self._speaker.say(f"Source {number}: {one_line(name_of(block))}.")
+        if note := note_sentence(answer.note):
+            self._speaker.say(note)
+        if answer.figures is not None and (figures := figures_sentence(answer.figures)):
+            self._speaker.say(figures)
+
+    # -- the states
+
+    async def _say_states(self) -> None:
+        """Say how it stands while no text comes."""
+        seconds, text, said = self._state_seconds, 0, ""
+        while True:
+            await asyncio.sleep(seconds)
+            live, before, text = self._live(), text, self._text
+            state = state_sentence(live, time.monotonic()) if live is not None and text == before else ""
+            if state and state != said:
+                self._speaker.say(state)
+                said, seconds = state, max(min(seconds * 1.5, LONGEST_S), seconds)
+
+
+def state_sentence(live: LiveAnswer, now: float) -> str:
+    """How it stands with an answer of which no text comes; empty: that is plain to see. `now` in monotonic seconds."""
+    if live.stopping:
+        return ""
+    if live.waiting is not None:
+        return waiting_sentence(live.waiting.phase, now - live.sent_at)
+    if live.first_token_at is not None:
+        return "Thinking." if live.reasoning and not live.text else ""
+    if live.progress is not None:
+        return prefill_sentence(live.progress)
+    return waiting_sentence("queued", now - live.sent_at)

@@ -1,0 +1,282 @@
+"""The conversation in plain mode: what is open, sending messages, reading what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kvchat.cache.price import Act
+from kvchat.chat.errors import ChatError, TooLongError
+from kvchat.chat.events import (
+    DeletedElsewhere,
+    FallbackChosen,
+    MemoriesNoted,
+    Noticed,
+    QuestionRefused,
+    ServerChanged,
+    ServiceEvent,
+    StorageChanged,
+    WrittenElsewhere,
+)
+from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import ALL, NOTHING, OutsideError
+from kvchat.config.personas import NOBODY, Persona, filled
+from kvchat.plain.answers import Answers
+from kvchat.plain.speaker import Speaker
+from kvchat.prompt.context import NOTE, TIME, ContextBlock
+from kvchat.prompt.drafts import decoded
+from kvchat.prompt.message import Node, Role
+from kvchat.sanitize import one_line
+from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.format import counted, moment, percent
+from kvchat.text.prices import TITLES, price_lines
+from kvchat.text.servers import fallback_words, leaving_lines
+from kvchat.text.trunks import changed_words
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
+
+FORKED = "↳ "
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What the person entered."""
+
+    text: str
+    is_pasted: bool = False
+    """Whether it was pasted, or stands between quotes: nothing in it is a command or a mention."""
+
+
+class PlainChat:
+    """The open conversation, and what is said in it."""
+
+    def __init__(self, service: ChatService, speaker: Speaker, answers: Answers) -> None:
+        self.service = service
+        self.speaker = speaker
+        self.answers = answers
+        self._current: OpenConversation | None = None
+        self._attached: list[ContextBlock] = []
+        self._persona = NOBODY
+        """Whose first message the next question is put into."""
+        self.unsent = ""
+        """What the next prompt begins with: a draft, or what could not be sent."""
+        self._told_server = ""
+        self._offered = ""
+        """The conversation in which compacting was offered last."""
+        service.servers.consent.asks_before_leaving = True
+        service.events.subscribe(self._heard)
+
+    @property
+    def conversation(self) -> OpenConversation:
+        """The open one. Only called once one is open."""
+        assert self._current is not None
+        return self._current
+
+    @property
+    def id(self) -> str:
+        return self.conversation.id
+
+    # -- opening and reading
+
+    async def open(self, id: str, node: str | None = None) -> None:
+        """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
+        self._current = conversation = await self.service.conversations.open(id)
+        self._attached, self._persona, self.unsent = [], NOBODY, ""
+        if node is not None and node in conversation.tree and node not in {one.id for one in conversation.path()}:
+            await self.service.branches.select(id, node)
+        if not conversation.record.turns:
+            self.speaker.say("New conversation.")
+        else:
+            self.speaker.say(f"{self.title(conversation.record.title)}. {self.facts(id)}.")
+            path = self.messages()
+            at = next((at for at, one in enumerate(path) if one.id == node), len(path) - 2)
+            self.read(range(max(0, at), len(path) if node is None else at + 1))
+        if conversation.draft:
+            draft = decoded(conversation.draft)
+            self.unsent = "" if draft.chips else draft.text
+            if not self.unsent:
+                self.speaker.say("The draft of this conversation has attachments; it is kept for the app.")
+
+    async def begin(self, persona: Persona = NOBODY) -> None:
+        """Open a new conversation. Raises ChatError."""
+        await self.open((await self.service.new_conversations.create(persona=persona)).id)
+        if persona.first_message:
+            self._persona = persona
+            self.speaker.say(f"Your first message will begin with: {one_line(persona.first_message, 200)}")
+
+    async def begin_with_trunk(self, name: str) -> None:
+        """Open a new conversation that begins with a trunk. Raises ChatError."""
+        trunks = self.service.trunks
+        if trunks is None:
+            raise ChatError(ChatProblem.NO_TRUNKS)
+        conversation, changed = await trunks.begin(name)
+        await self.open(conversation.id)
+        if changed:
+            self.speaker.say(changed_words(name, changed))
+
+    def messages(self) -> list[Node]:
+        """Those of the open branch, without the system prompt."""
+        return self.conversation.path()[1:]
+
+    def read(self, numbers: Sequence[int]) -> None:
+        """Say messages of the open branch, by their places from 0."""
+        path = self.messages()
+        for number in numbers:
+            node = path[number]
+            who = "You" if node.role is Role.USER else "Answer"
+            self.speaker.output.line(f"{number + 1}. {who}:")
+            for block in (one for one in node.message.blocks if one.kind not in (TIME, NOTE)):
+                self.speaker.say(f"Sent with it: {one_line(block.source, 80)}.")
+            self.speaker.output.write(node.text)
+            self.speaker.output.end()
+
+    def title(self, title: str) -> str:
+        forked = title.startswith(FORKED)
+        return one_line(title.removeprefix(FORKED), 80) + (", a fork" if forked else "")
+
+    def facts(self, id: str) -> str:
+        """`3 turns, today 09:16, warm`"""
+        record = self.service.conversations.find(id)
+        when = moment(record.updated, self.service.clock())
+        return f"{counted(record.turns, 'turn')}, {when}, {self.service.tracker.warmth(id).heat}"
+
+    def target(self) -> str | None:
+        """The last message of the open branch; None before there is one."""
+        path = self.messages()
+        return path[-1].id if path else None
+
+    # -- sending
+
+    def attach(self, block: ContextBlock) -> None:
+        """Have it go with the next message."""
+        self._attached.append(block)
+
+    async def send(self, typed: Typed) -> None:
+        """Send a message, and print its answer."""
+        question = Question(filled(self._persona.first_message, typed.text), tuple(self._attached),
+                            meant=NOTHING if typed.is_pasted else ALL)
+        if await self._sent(question):
+            self._attached, self._persona = [], NOBODY
+            if self.conversation.draft:
+                await self.service.conversations.set_draft(self.id, "")
+            self._offer_compaction()
+        else:
+            self.unsent = typed.text
+
+    async def edit(self, node: str, text: str) -> bool:
+        """Ask a question differently, and print the answer; whether it was sent."""
+        return await self._sent(Question(text), node)
+
+    async def _sent(self, question: Question, edited: str | None = None) -> bool:
+        """Whether it was sent; where not, why is said."""
+        if not await self.may_leave_this_machine():
+            return False
+        anyway, turns = False, self.service.turns
+        while True:
+            act = (turns.send(self.id, question, anyway=anyway) if edited is None else
+                   turns.edit(self.id, edited, question.text, anyway=anyway, meant=question.meant))
+            try:
+                await self.answers.carry_out(self.id, act)
+                return True
+            except OutsideError as error:
+                it = "them" if len(error.paths) > 1 else "it"
+                if not await self.speaker.agreed(f"Send {it}?", [
+                        f"{one_line(path, 1000)} is outside the working folder and the collections."
+                        for path in error.paths]):
+                    return False
+                question = replace(question, meant=replace(
+                    question.meant, agreed=question.meant.agreed | {*error.paths}))
+            except TooLongError as error:
+                if not await self.speaker.agreed("Send it all the same?", [str(error)]):
+                    return False
+                anyway = True
+            except ChatError as error:
+                self.speaker.say(str(error))
+                return False
+
+    async def attempt(self, act: Awaitable[object]) -> bool:
+        """Carry out an act that an answer may come of; what cannot be done is said. Whether it was done."""
+        try:
+            await self.answers.carry_out(self.id, act)
+        except ChatError as error:
+            self.speaker.say(str(error))
+            return False
+        return True
+
+    async def agreed(self, act: Act, node: str | None = None, *, title: str = "", text: str = "",
+                     options: Mapping[str, object] | None = None) -> bool:
+        """Whether the person agrees to the price of an act; a small one is not asked about."""
+        price = await self.service.prices.exact(self.id, act, node, text, options)
+        return not price.worth_asking or await self.speaker.agreed(title or TITLES[act],
+                                                                   price_lines(price, act, glyph=""))
+
+    async def may_leave_this_machine(self) -> bool:
+        """Whether what is written may go to the server: asked once for every server that is not on this machine."""
+        servers = self.service.servers
+        if servers.info is None and not await self.answers.awaited(
+                servers.connect(), lambda: servers.connection.sentence or "Connecting."):
+            self.speaker.say("Not done.")
+            return False
+        server, consent = servers.info, servers.consent
+        if server is None or consent.may_send_to(server, self.id):
+            return True
+        goes = consent.destination(server, self.id)
+        agreed = await self.speaker.agreed("Send, and do not ask again?", leaving_lines(
+            server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(self.id, server)))
+        if agreed:
+            await consent.allow_sending_to(server, self.id)
+        return agreed
+
+    def _offer_compaction(self) -> None:
+        if not self.service.compactor.due(self.conversation):
+            self._offered = ""
+        elif self._offered != self.id:
+            self._offered = self.id
+            full = percent(self.service.servers.window_share(self.conversation))
+            self.speaker.say(f"The window is {full} full. /compact sums up the older turns.")
+
+    # -- what the service tells
+
+    def _heard(self, event: ServiceEvent) -> None:
+        here = self._current.id if self._current is not None else ""
+        match event:
+            case Noticed(text):
+                self._tell(text)
+            case FallbackChosen(off, used):
+                self._tell(f"{fallback_words(off, used)}.")
+            case StorageChanged(trouble) if trouble:
+                self._tell(f"{trouble} Messages stay in memory; kvchat tries again every 10 s.")
+            case StorageChanged():
+                self._tell("The disk takes what is written again.")
+            case WrittenElsewhere(conversation, followed) if conversation == here:
+                self._tell("Another window wrote here. /read tells what." if followed else
+                           "Another window wrote here, on another branch. /tree lists the branches.")
+            case DeletedElsewhere(conversation) if conversation == here:
+                self._tell("Another window deleted this conversation.")
+            case MemoriesNoted(noted=noted, pending=pending):
+                parts = [f"{len(noted)} noted" if noted else "", f"{len(pending)} to confirm" if pending else ""]
+                self._tell(f"Memory: {', '.join(filter(None, parts))}. kvchat memory list shows them.")
+            case QuestionRefused(conversation) if conversation == here and self._current is not None:
+                self.unsent = self._current.tree[event.question].text
+            case ServerChanged():
+                self._server_changed()
+            case _:
+                pass
+
+    def _server_changed(self) -> None:
+        connection = self.service.servers.connection
+        if connection.phase in ("lost", "failed") and connection.sentence != self._told_server:
+            self._told_server = connection.sentence
+            self._tell(connection.sentence)
+        elif connection.phase == "ready":
+            self._told_server = ""
+
+    def _tell(self, sentence: str) -> None:
+        """At once beside an answer; else when the person is done typing."""
+        if self.answers.is_running:
+            self.speaker.say(sentence)
+        else:
+            self.speaker.say_later(sentence)

@@ -1,0 +1,583 @@
+"""The slash commands of plain mode: those of the app that make sense line by line, and two of its own.
+
+The rule: every slash command of the table of actions is carried out here, or says in a sentence why not and what does
+it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.personas import Personas
+from kvchat.config.personas import Snippet, filled
+from kvchat.plain.chat import PlainChat, Typed
+from kvchat.prompt.citations import name_of, sources
+from kvchat.prompt.message import Node, Role
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, own, tag_name
+from kvchat.sanitize import one_line
+from kvchat.text.cache import accuracy, figures_sentence, prediction, totals_words, warmth_words
+from kvchat.text.format import counted
+from kvchat.text.memory import WHY_OFF
+from kvchat.text.prices import compaction_lines
+from kvchat.text.queue import held_reason
+from kvchat.text.thinking import THINKING, thinking_words
+from kvchat.transfer.formats import FileExists, TransferError
+from kvchat.ui.action_table import ACTIONS, Action
+from kvchat.ui.slash import by_slash
+
+if TYPE_CHECKING:
+    from kvchat.config.layers import Layers
+    from kvchat.prompt.conversation import Conversation
+
+SHOWN = 20
+"""Conversations that a list names at once."""
+
+OWN: tuple[Action, ...] = (
+    Action("plain.open", "", "Open", "Open a conversation or branch by its number in the last list, or by the first "
+           "digits of its id.", "Conversations", "open", "NUMBER|ID"),
+    Action("plain.read", "", "Read", "Read this conversation, or one message of it, again.", "This conversation",
+           "read", "NUMBER"),
+)
+"""What the app has no command for: there one goes to a row, and looks."""
+ELSEWHERE: Mapping[str, str] = {
+    "import": "kvchat import FILE takes in conversations, from the command line.",
+    "stop": "Nothing is running. Ctrl+C stops an answer.",
+    "alternatives": "kvchat ask --alternatives 3 asks for several answers, from the command line.",
+    "parameters": "kvchat config set parameters.temperature 0.7 changes the parameters of new conversations, from the "
+                  "command line.",
+    "doctor": "kvchat doctor examines the server, from the command line.",
+    "documents": "kvchat documents indexes folders, from the command line. @NAME in a message brings passages of one.",
+    "transcript.copy": "Your terminal copies text. /export FILE writes the conversation to a file.",
+    "copy_answer": "Your terminal copies text. /export FILE writes the conversation to a file.",
+    "copy_all": "Your terminal copies text. /export FILE writes the conversation to a file.",
+    "transcript.fold": "Nothing is folded in plain mode. The setting show_reasoning prints a model's reasoning.",
+    "sidebar": "There is no sidebar in plain mode. /list names the conversations.",
+    "panel": "There is no panel in plain mode. /cache tells what the server had cached.",
+    "theme": "There are no colours in plain mode.",
+    "jump": "There are no jump letters in plain mode. /code NUMBER, /source NUMBER and /open NUMBER go to things.",
+    "settings": "kvchat config shows the settings and changes them, from the command line.",
+}
+"""By action: what is said where its command has no place here."""
+
+
+HELP: Mapping[str, str] = {
+    "list": "Name the conversations; /list all names more than the first twenty.",
+    "export": "Write this conversation to a file; its ending is the format: md, json, jsonl or html.",
+    "memory": "Switch memory on or off in this conversation, or have notes taken now.",
+    "forget": "Delete the memory that has these words.",
+    "transcript.code": "Print the code block of this number of the last answer that has one.",
+    "transcript.source": "Name what questions were sent with, or read one of it.",
+    "transcript.branches": "Name the branches of this conversation.",
+    "tree": "Name the branches of this conversation.",
+    "system": "Read the system prompt, or change it. Shows the cost first.",
+    "model": "Name the models and servers, or go on with another one. Shows the cost first.",
+    "inspector": "Tell what the server had cached, turn by turn.",
+    "queue": "Name the messages that wait here, and send them.",
+    "persona": "Name the personas, or begin a conversation with one.",
+    "trunk": "Name the trunks, or begin a conversation with one.",
+    "help": "Name the commands.",
+    "quit": "Leave.",
+}
+"""By action: what its command does here, where that is another thing than in the app."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a number of the last list stands for."""
+
+    conversation: str
+    node: str | None = None
+    is_branch: bool = False
+    """Whether the branch that ends there is gone to."""
+
+
+class Commands:
+    """Carries out commands in a plain conversation."""
+
+    def __init__(self, chat: PlainChat, personas: Personas, snippets: Callable[[], Mapping[str, Snippet]],
+                 layers: Callable[[], Layers], editor: Callable[[str, str], Awaitable[str]]) -> None:
+        """`snippets`: the person's own, by name. `editor`: a text as it was left in the person's editor, and with which
+        one. Raises ChatError."""
+        self._chat = chat
+        self._personas = personas
+        self._snippets = snippets
+        self._layers = layers
+        self._editor = editor
+        self._places: Sequence[Place] = ()
+        self._deleted = ""
+        """The conversation that was deleted last, for undo."""
+        self._unsent_edit: dict[str, str] = {}
+        """By question: what it was to be changed to, where that was not sent."""
+        self.is_over = False
+        self._by_id: Mapping[str, Callable[..., Awaitable[None]]] = {
+            "new": self._new, "persona": self._persona, "trunk": self._trunk, "next": self._next,
+            "previous": self._previous,
+            "list": self._list, "search": self._search, "rename": self._rename, "favourite": self._favourite,
+            "archive": self._archive, "tag": self._tag, "delete": self._delete, "export": self._export,
+            "undo": self._undo, "find": self._find, "tree": self._tree, "compact": self._compact,
+            "system": self._system, "model": self._model, "thinking": self._thinking, "inspector": self._cache,
+            "memory": self._memory, "remember": self._remember, "forget": self._forget,
+            "transcript.edit": self._edit, "transcript.regenerate": self._regenerate,
+            "transcript.continue": self._continue, "transcript.code": self._code, "transcript.source": self._source,
+            "transcript.branches": self._tree, "transcript.fork": self._fork, "transcript.delete": self._drop,
+            "attach": self._attach, "queue": self._queue, "editor": self._write_outside, "help": self._help,
+            "quit": self._quit, "plain.open": self._open, "plain.read": self._read,
+        }
+
+    @property
+    def done_here(self) -> frozenset[str]:
+        """The ids of the actions whose commands are carried out."""
+        return frozenset(self._by_id)
+
+    async def carry_out(self, name: str, argument: str) -> None:
+        """Do `/name argument`. Raises ChatError."""
+        action = next((one for one in OWN if one.slash == name.lower()), None) or by_slash(name)
+        if action is None:
+            await self._put_snippet(name, argument)
+        elif action.id not in self._by_id:
+            self._say(ELSEWHERE[action.id])
+        elif action.argument or action.id == "list":
+            await self._by_id[action.id](argument)
+        else:
+            await self._by_id[action.id]()
+
+    def _say(self, *sentences: str) -> None:
+        self._chat.speaker.say(*sentences)
+
+    # -- conversations
+
+    async def _new(self) -> None:
+        await self._chat.begin()
+
+    async def _persona(self, name: str) -> None:
+        if name:
+            await self._chat.begin(self._personas.find(name).below(self._layers().options))
+            return
+        known = self._personas.all()
+        self._say(*(f"{persona.name}{f': {one_line(persona.about, 100)}' if persona.about else ''}"
+                    for persona in known))
+        self._say("/persona NAME begins a conversation with one." if known else
+                  f"There are no personas yet. They are TOML files in {self._personas.folder}.")
+
+    async def _trunk(self, name: str) -> None:
+        if name:
+            await self._chat.begin_with_trunk(name)
+            return
+        names = self._chat.service.trunks.folder.names() if self._chat.service.trunks else []
+        self._say(*names)
+        self._say("/trunk NAME begins a conversation with one." if names else
+                  "There are no trunks yet. To make one of files, on the command line: kvchat trunk add NAME PATH")
+
+    async def _next(self) -> None:
+        await self._step(1)
+
+    async def _previous(self) -> None:
+        await self._step(-1)
+
+    async def _step(self, step: int) -> None:
+        ids = [record.id for record in self._chat.service.conversations.shown()]
+        at = ids.index(self._chat.id) + step if self._chat.id in ids else 0
+        if 0 <= at < len(ids):
+            await self._chat.open(ids[at])
+        else:
+            self._say("This is the last conversation of the list." if step > 0 else
+                      "This is the first conversation of the list.")
+
+    async def _list(self, argument: str = "") -> None:
+        known = [record for record in self._chat.service.conversations.shown() if record.turns]
+        shown = known if argument.strip().lower() == "all" else known[:SHOWN]
+        self._places = [Place(record.id) for record in shown]
+        self._say(*(f"{number}. {self._row(record)}" for number, record in enumerate(shown, 1)))
+        if not shown:
+            self._say("There are no conversations yet.")
+        elif len(shown) < len(known):
+            self._say(f"{len(known) - len(shown):,} more: /list all. /open NUMBER opens one.")
+        else:
+            self._say("/open NUMBER opens one.")
+
+    def _row(self, record: Conversation) -> str:
+        words = [self._chat.title(record.title), self._chat.facts(record.id)]
+        words += ["favourite"] if FAVOURITE in record.tags else []
+        words += ["open now"] if record.id == self._chat.id else []
+        words += ["new answer"] if record.unread else []
+        words += [f"tagged {' '.join(own(record.tags))}"] if own(record.tags) else []
+        return ", ".join(words)
+
+    async def _open(self, wanted: str) -> None:
+        wanted = wanted.strip()
+        if not wanted:
+            self._say("Which one? /list names the conversations, /open NUMBER opens one.")
+            return
+        if wanted.isdecimal() and 0 < int(wanted) <= len(self._places):
+            place = self._places[int(wanted) - 1]
+            if place.is_branch and place.node is not None:
+                await self._chat.service.branches.select(place.conversation, place.node)
+                await self._chat.open(place.conversation)
+            else:
+                await self._chat.open(place.conversation, place.node)
+            return
+        if wanted.isdecimal() and len(wanted) < 4:
+            self._say(f"The last list has no number {wanted}." if self._places else
+                      "There was no list yet. /list names the conversations.")
+            return
+        await self._chat.open(self._chat.service.conversations.find(wanted).id)
+
+    async def _search(self, words: str) -> None:
+        if not words.strip():
+            self._say("What for? /search WORDS")
+            return
+        hits = await self._chat.service.conversations.search(words, SHOWN, ranked=True)
+        self._places = [Place(hit.conversation, hit.node) for hit in hits]
+        for number, hit in enumerate(hits, 1):
+            who = "you" if hit.role == Role.USER else "answer" if hit.role == Role.ASSISTANT else hit.role
+            snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""), 200)
+            self._say(f"{number}. {self._chat.title(hit.title)}, {who}: {snippet}")
+        self._say("/open NUMBER goes there." if hits else "Nothing found.")
+
+    async def _rename(self, title: str) -> None:
+        title = title or await self._chat.speaker.asked("Title: ", self._chat.conversation.record.title) or ""
+        if title.strip():
+            await self._chat.service.conversations.rename(self._chat.id, title)
+            self._say(f"Title: {self._chat.title(self._chat.conversation.record.title)}.")
+
+    async def _favourite(self) -> None:
+        await self._toggle(FAVOURITE, "Favourite: first in the list.", "No longer a favourite.")
+
+    async def _archive(self) -> None:
+        await self._toggle(ARCHIVE, "Archived: out of the list. /search finds it.", "Back in the list.")
+
+    async def _toggle(self, tag: str, on: str, off: str) -> None:
+        there = tag in self._chat.conversation.record.tags
+        await self._chat.service.conversations.tag(self._chat.id, () if there else (tag,), (tag,) if there else ())
+        self._say(off if there else on)
+
+    async def _tag(self, names: str) -> None:
+        try:
+            written = [(word.startswith("-"), tag_name(word.removeprefix("-"))) for word in names.split()]
+        except TagError as error:
+            raise ChatError.of(error) from None
+        if written:
+            await self._chat.service.conversations.tag(
+                self._chat.id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus])
+        tags = self._chat.conversation.record.tags
+        self._say(f"Tags: {', '.join(tags)}." if tags else "No tags. /tag NAME puts one on this conversation.")
+
+    async def _delete(self) -> None:
+        if not self._chat.conversation.record.turns:
+            self._say("This conversation is empty: nothing to delete.")
+            return
+        self._deleted = self._chat.id
+        await self._chat.service.conversations.delete(self._deleted)
+        self._say("Moved to the trash. /undo brings it back.")
+        await self._chat.begin()
+
+    async def _undo(self) -> None:
+        id, self._deleted = self._deleted, ""
+        if id:
+            await self._chat.service.conversations.restore(id)
+            await self._chat.open(id)
+        elif await self._chat.service.branches.undo(self._chat.id):
+            await self._chat.open(self._chat.id)
+        else:
+            self._say("Nothing to undo in this conversation.")
+
+    async def _export(self, path: str) -> None:
+        if not path:
+            self._say("Where to? /export chat.md; the ending names the format: md, json, jsonl or html.")
+            return
+        target = Path(path)
+        try:
+            try:
+                done = await self._written(target, overwrite=False)
+            except FileExists as there:
+                if not await self._chat.speaker.agreed("Replace it?", [str(there)]):
+                    return
+                done = await self._written(target, overwrite=True)
+        except TransferError as error:
+            self._say(str(error))
+        else:
+            self._say(f"Exported to {done}")
+
+    async def _written(self, target: Path, *, overwrite: bool) -> Path:
+        return await self._chat.service.exports.write(
+            [self._chat.id], target.suffix.removeprefix(".") or "md", target, overwrite=overwrite)
+
+    # -- this conversation
+
+    async def _read(self, number: str) -> None:
+        path = self._chat.messages()
+        if not number.strip():
+            self._chat.read(range(len(path)))
+            if not path:
+                self._say("There is no message yet.")
+        elif number.strip().isdecimal() and 0 < int(number) <= len(path):
+            self._chat.read([int(number) - 1])
+        else:
+            self._say(f"This conversation has {counted(len(path), 'message')}. /read NUMBER reads one.")
+
+    async def _find(self, words: str) -> None:
+        wanted = words.casefold()
+        found = [(at, node) for at, node in enumerate(self._chat.messages(), 1)
+                 if wanted and wanted in node.text.casefold()]
+        for at, node in found:
+            line = next((line for line in node.text.splitlines() if wanted in line.casefold()), node.text)
+            self._say(f"{at}. {_who(node)}: {one_line(line, 200)}")
+        self._say("/read NUMBER reads one." if found else "Not found in this conversation." if wanted else
+                  "What? /find WORDS")
+
+    async def _tree(self) -> None:
+        conversation = self._chat.conversation
+        leaves = [leaf for leaf in conversation.tree.leaves() if len(conversation.tree.path(leaf.id)) > 1]
+        self._places = [Place(self._chat.id, leaf.id, is_branch=True) for leaf in leaves]
+        for number, leaf in enumerate(leaves, 1):
+            path = conversation.tree.path(leaf.id)
+            asked = next((node for node in reversed(path) if node.role is Role.USER), leaf)
+            here = ", you are here" if leaf.id == conversation.record.head else ""
+            self._say(f"{number}. Branch of {counted(len(path) - 1, 'message')}, last question: "
+                      f"{one_line(asked.text, 100)}{here}")
+        self._say("/open NUMBER goes to one." if len(leaves) > 1 else "There is one branch." if leaves else
+                  "There is no message yet.")
+
+    async def _compact(self) -> None:
+        compactor = self._chat.service.compactor
+        price = compactor.price(self._chat.id)
+        if await self._chat.speaker.agreed("Compact this conversation?", compaction_lines(
+                price.plan, price.window, price.summary_seconds, price.read_seconds, "/undo")) and (
+                await self._chat.may_leave_this_machine()):
+            await self._chat.attempt(compactor.compact(self._chat.id))
+
+    async def _system(self, text: str) -> None:
+        if not text:
+            self._say("The system prompt of this conversation:")
+            self._chat.speaker.output.line(self._chat.conversation.instructions)
+            self._say("/system TEXT changes it.")
+        elif await self._chat.agreed("system", text=text):
+            await self._chat.service.branches.set_instructions(self._chat.id, text)
+            self._say("System prompt changed. /undo goes back.")
+
+    async def _model(self, name: str) -> None:
+        service = self._chat.service
+        server = service.servers.info
+        if not name:
+            where = service.servers.title() or "the server"
+            self._say(f"{one_line(service.servers.asked_model(self._chat.id) or 'The server’s own model', 80)} on "
+                      f"{where}, {service.servers.name or 'built in'}." if server is not None else
+                      f"{service.servers.connection.sentence or 'Not connected yet.'}")
+            others = [one_line(model, 80) for model in (server.models if server is not None else ())]
+            self._say(*([f"Models: {', '.join(others)}."] if len(others) > 1 else []))
+            self._say(*([f"Servers of the settings: {', '.join(service.settings.profiles)}."]
+                        if service.settings.profiles else []))
+            self._say("/model NAME changes to one.")
+        elif name in service.settings.profiles:
+            if await self._chat.agreed("model", title="Switch to another server?"):
+                await service.chooser.use(self._chat.id, name)
+                self._say(f"This conversation goes on with {name}.")
+        elif server is not None and server.listing and not server.known(name):
+            self._say(f"This server has no model {one_line(name, 80)}. /model names those it has.")
+        elif await self._chat.agreed("model"):
+            await service.options.set_model(self._chat.id, name)
+            self._say(f"This conversation goes on with {one_line(name, 80)}.")
+
+    async def _thinking(self, word: str) -> None:
+        change = await self._chat.service.options.thinking(self._chat.id, word)
+        if change.lacks:
+            self._say(change.lacks)
+        elif change.options == self._chat.conversation.record.template_options or await self._chat.agreed(
+                "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options):
+            await self._chat.service.options.set_template_options(self._chat.id, change.options)
+            self._say(f"{thinking_words(change.word, known=bool(change.is_known))}.")
+
+    async def _cache(self) -> None:
+        report = await self._chat.service.cache_reports.report(self._chat.id)
+        now = self._chat.service.clock().timestamp()
+        self._say(f"This conversation is {warmth_words(report.warmth, now)}.")
+        for number, turn in enumerate(report.turns, 1):
+            if turn.figures is not None and (words := figures_sentence(turn.figures)):
+                self._say(f"Turn {number}: {words}")
+        last = report.turns[-1].figures if report.turns else None
+        self._say(f"In all: {totals_words(report.here.totals)}; predictions {accuracy(report)}.",
+                  *([f"{said[0].upper()}{said[1:]}."] if (said := prediction(last)) else []))
+
+    # -- memory
+
+    async def _memory(self, word: str) -> None:
+        extraction, memory, id = self._chat.service.extraction, self._chat.service.memory, self._chat.id
+        match word.strip().lower():
+            case "on" | "off" as state:
+                await extraction.set_memory(id, state == "on")
+                self._say(WHY_OFF[memory.why_off(id)])
+            case "now":
+                await extraction.request(id)
+                self._say("Takes notes as soon as no answer is running.")
+            case _:
+                self._say(WHY_OFF[memory.why_off(id)], "kvchat memory list shows what is remembered, from the command "
+                          "line. /memory on and off switch it in this conversation.")
+
+    async def _remember(self, text: str) -> None:
+        if not text.strip():
+            self._say("What? /remember I prefer metric units.")
+            return
+        await self._chat.service.memory.remember(text, self._chat.id)
+        self._say(f"Remembered: {one_line(text, 200)}")
+
+    async def _forget(self, words: str) -> None:
+        if not words.strip():
+            self._say("What? /forget WORDS deletes the memory that has these words.")
+            return
+        many, gone = await self._chat.service.memory.forget(words)
+        if gone is not None:
+            self._say(f"Forgotten: {one_line(gone.text, 200)}")
+        else:
+            self._say(f"{many:,} memories have these words. Give more of them." if many else
+                      "No memory has these words.")
+
+    # -- messages
+
+    async def _edit(self) -> None:
+        node = self._chat.target()
+        if node is None:
+            self._say("No message to edit yet.")
+            return
+        question, _ = self._chat.conversation.tree.turn_of(node)
+        if not await self._chat.agreed("edit", question.id):
+            return
+        self._say("Change your message, and press Enter:")
+        text = await self._chat.speaker.asked("Edit: ", self._unsent_edit.pop(question.id, question.text))
+        if text is None or not text.strip():
+            self._say("Not done.")
+        elif text == question.text:
+            self._say("Message unchanged.")
+        elif not await self._chat.edit(question.id, text):
+            self._unsent_edit[question.id] = text
+
+    async def _regenerate(self) -> None:
+        node = self._chat.target()
+        if node is None:
+            self._say("No answer to regenerate yet.")
+        elif await self._chat.agreed("regenerate", node) and await self._chat.may_leave_this_machine():
+            await self._chat.attempt(self._chat.service.turns.regenerate(self._chat.id, node))
+
+    async def _continue(self) -> None:
+        node = self._chat.target()
+        if node is None:
+            self._say("There is no answer to continue yet.")
+        elif await self._chat.agreed("continue", node) and await self._chat.may_leave_this_machine():
+            await self._chat.attempt(self._chat.service.turns.go_on(self._chat.id, node))
+
+    async def _fork(self) -> None:
+        node = self._chat.target()
+        if node is None:
+            self._say("Nothing to fork yet.")
+        else:
+            await self._chat.open((await self._chat.service.branches.fork(self._chat.id, node)).id)
+
+    async def _drop(self) -> None:
+        node = self._chat.target()
+        if node is None:
+            self._say("No turn to delete yet.")
+        elif await self._chat.agreed("delete", node):
+            await self._chat.service.branches.delete_turn(self._chat.id, node)
+            self._say("Turn deleted. /undo brings it back.")
+
+    async def _code(self, number: str) -> None:
+        from markdown_it import MarkdownIt
+
+        wanted = int(number) if number.strip().isdecimal() else 1
+        for node in reversed(self._chat.messages()):
+            if node.role is Role.ASSISTANT:
+                blocks = [token.content for token in MarkdownIt("commonmark").parse(node.text)
+                          if token.type == "fence"]
+                if blocks and 0 < wanted <= len(blocks):
+                    self._chat.speaker.output.write(blocks[wanted - 1])
+                    self._chat.speaker.output.end()
+                    return
+        self._say(f"There is no code block {wanted}.")
+
+    async def _source(self, number: str) -> None:
+        known = sources(self._chat.messages())
+        if not number.strip():
+            self._say(*(f"Source {at}: {one_line(name_of(block), 100)}." for at, block in known.items()))
+            self._say("/source NUMBER reads one." if known else "Nothing was sent with this conversation.")
+        elif number.strip().isdecimal() and int(number) in known:
+            block = known[int(number)]
+            self._say(f"{one_line(name_of(block), 100)}:")
+            self._chat.speaker.output.write(block.text)
+            self._chat.speaker.output.end()
+        else:
+            self._say(f"There is no source {one_line(number, 20)} here.")
+
+    async def _attach(self, path: str) -> None:
+        if not path:
+            self._say("Which file? /attach FILE")
+            return
+        block = await self._chat.service.retrieval.attach(self._chat.id, path)
+        self._chat.attach(block)
+        self._say(f"Attached: {one_line(block.source, 100)}. It goes with the next message.")
+
+    async def _queue(self) -> None:
+        queue, id = self._chat.service.queue, self._chat.id
+        items = queue.of(id)
+        if not items:
+            self._say("No message waits.")
+            return
+        self._say(*(f"{number}. {one_line(item.question.text, 200)}" for number, item in enumerate(items, 1)))
+        held = queue.held(id)
+        if await self._chat.speaker.agreed("Send them now?", [f"They wait: {held_reason(held)}."] if held else []) and (
+                await self._chat.may_leave_this_machine()):
+            await self._chat.attempt(self._chat.service.turns.send_now(
+                id, items[0].question, queued=items[0].id))
+
+    async def _write_outside(self) -> None:
+        text = await self._editor(self._chat.unsent, self._chat.service.settings.editor)
+        self._chat.unsent = ""
+        await self._send_written(text)
+
+    async def _put_snippet(self, name: str, argument: str) -> None:
+        """What a snippet makes of the words is sent, when the person has read it."""
+        snippet = self._snippets().get(name)
+        if snippet is None:
+            self._say(f"There is no command /{one_line(name, 40)}. /help lists them; // begins a message with a slash.")
+        else:
+            await self._send_written(filled(snippet.text, argument))
+
+    async def _send_written(self, text: str) -> None:
+        if not text.strip():
+            self._say("Nothing was written.")
+            return
+        self._say("Your message:")
+        self._chat.speaker.output.write(text)
+        if await self._chat.speaker.agreed("Send it?"):
+            await self._chat.send(Typed(text))
+        else:
+            self._chat.unsent = text
+
+    # -- general
+
+    async def _help(self) -> None:
+        group = ""
+        for action, help in plain_help():
+            if action.group != group:
+                group = action.group
+                self._say(f"{group}:")
+            self._say(f"  /{action.slash}{f' {action.argument}' if action.argument else ''}: {help}")
+        self._say('A line is a message. A backslash at its end goes on in the next line; """ begins and ends a text of '
+                  "several lines. Ctrl+C stops an answer; at the prompt twice, and Ctrl+D, leave.")
+
+    async def _quit(self) -> None:
+        self.is_over = True
+
+
+def plain_help() -> Iterator[tuple[Action, str]]:
+    """The commands that are carried out here, each with what it does, by their groups."""
+    for group in dict.fromkeys(action.group for action in ACTIONS):
+        for action in (*OWN, *ACTIONS):
+            if action.group == group and action.slash and action.id not in ELSEWHERE:
+                yield action, HELP.get(action.id, action.help)
+
+
+def _who(node: Node) -> str:
+    return "You" if node.role is Role.USER else "Answer"

@@ -1,0 +1,153 @@
+"""Lines that the person types: readline with a history in memory, texts of several lines, what was pasted.
+
+The rule: it belongs to the main thread, and no escape sequence is written: readline is told that the terminal is a dumb
+one. What was pasted does not send itself.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, TextIO, cast
+
+from kvchat.plain.chat import Typed
+from kvchat.text.format import counted
+
+PROMPT, MORE = "You: ", "More: "
+QUOTES = '"""'
+PASTE_S = 0.05
+"""A line that follows another one sooner was not typed: nobody is that quick, and a terminal hands over a paste at
+once."""
+
+
+class Dropped(Exception):  # noqa: N818
+    """Ctrl+C, with something typed: that is not sent."""
+
+
+class Lines:
+    """Reads what the person types. A stream that is no terminal gives its lines as they are."""
+
+    def __init__(self, say: Callable[[str], None], stdin: TextIO | None = None) -> None:
+        self._say = say
+        self._stdin = cast(Any, stdin or sys.stdin)
+        self._is_terminal = self._stdin.isatty() and sys.stdout.isatty()
+        self._readline = _readline() if self._is_terminal else None
+        self._is_begun = False
+        """Whether a line of the message is there."""
+        with suppress(AttributeError, ValueError):
+            self._stdin.reconfigure(errors="replace")
+
+    def message(self, text: str = "") -> Typed:
+        """A message or command, with `text` in it to begin with. Raises EOFError, and what a signal raises."""
+        self._is_begun = False
+        line = self._line(PROMPT, text)
+        self._is_begun = True
+        if line.lstrip().startswith(QUOTES):
+            return self._quoted(line.lstrip()[len(QUOTES):])
+        lines = [line]
+        while True:
+            if self._more_has_come():
+                return self._pasted(lines)
+            if not _goes_on(lines[-1]):
+                return self._kept(Typed("\n".join(lines)))
+            lines[-1] = lines[-1][:-1]
+            lines.append(self._line(MORE))
+
+    @property
+    def is_written_in(self) -> bool:
+        """Whether something of a message is typed; for a signal's handler."""
+        return self._is_begun or (self._readline is not None and bool(self._readline.get_line_buffer()))
+
+    def answer(self, prompt: str, text: str = "") -> str:
+        """A line that answers a question; what was typed before it was asked does not. Raises as
+        `message` does."""
+        if self._is_terminal:
+            with suppress(ImportError, OSError):
+                import termios
+
+                termios.tcflush(self._stdin.fileno(), termios.TCIFLUSH)
+        return self._line(prompt, text)
+
+    def _quoted(self, first: str) -> Typed:
+        """What stands up to the closing quotes, on however many lines."""
+        if (end := first.find(QUOTES)) >= 0:
+            return Typed(first[:end], is_pasted=True)
+        lines = [first] if first else []
+        while True:
+            line = self._line(MORE)
+            if line.rstrip().endswith(QUOTES):
+                last = line.rstrip()[:-len(QUOTES)]
+                return Typed("\n".join([*lines, *([last] if last else [])]), is_pasted=True)
+            lines.append(line)
+
+    def _pasted(self, lines: list[str]) -> Typed:
+        """Lines that came too quickly to be typed: read on until one is ended by hand."""
+        is_ended = False
+        while not is_ended:
+            while self._more_has_come():
+                began = time.monotonic()
+                lines.append(self._line(""))
+                is_ended = time.monotonic() - began > PASTE_S
+            if not is_ended:
+                self._say(f"Pasted {counted(len(lines), 'line')}. Enter sends them; what you type first goes with "
+                          "them. Ctrl+C drops them.")
+                last = self._line(MORE)
+                lines += [last] if last else []
+                is_ended = not self._more_has_come()
+        return Typed("\n".join(lines), is_pasted=True)
+
+    def _more_has_come(self) -> bool:
+        """Whether there is more to read already."""
+        if not self._is_terminal:
+            return False
+        ready, _, _ = select.select([self._stdin.fileno()], [], [], PASTE_S)
+        return bool(ready)
+
+    def _line(self, prompt: str, text: str = "") -> str:
+        if self._stdin is not sys.stdin or self._readline is None:
+            print(prompt, end="", flush=True)
+            line: str = self._stdin.readline()
+            if not line:
+                raise EOFError
+            return line.rstrip("\n")
+        readline = self._readline
+        readline.set_startup_hook((lambda: readline.insert_text(text)) if text else None)
+        try:
+            return input(prompt)
+        finally:
+            readline.set_startup_hook(None)
+
+    def _kept(self, typed: Typed) -> Typed:
+        """The message, kept in the history of this run."""
+        if self._readline is not None and typed.text.strip() and "\n" not in typed.text:
+            self._readline.add_history(typed.text)
+        return typed
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a backslash ends a line. Two of them are just two."""
+    return line.endswith("\\") and not line.endswith("\\\\")
+
+
+def _readline() -> ModuleType | None:
+    """The line editor, set so that it writes no escape sequence; None where there is none."""
+    terminal = os.environ.get("TERM")
+    os.environ["TERM"] = "dumb"  # it looks once, when it is loaded
+    try:
+        import readline
+    except ImportError:
+        return None
+    finally:
+        if terminal is None:
+            del os.environ["TERM"]
+        else:
+            os.environ["TERM"] = terminal
+    readline.set_auto_history(False)
+    for setting in ("enable-bracketed-paste off", "enable-meta-key off", "bell-style none"):
+        readline.parse_and_bind(f"set {setting}")
+    return readline

@@ -1,0 +1,308 @@
+"""Plain mode from beginning to end.
+
+The rule: the person's lines are read on the main thread, where Ctrl+C arrives; the service lives on a thread of its
+own, so that a prompt that waits holds up nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kvchat import __version__
+from kvchat.chat.errors import ChatError
+from kvchat.chat.personas import Personas
+from kvchat.config.personas import Snippet
+from kvchat.paths import Paths
+from kvchat.plain.answers import STATE_S, Answers
+from kvchat.plain.chat import PlainChat, Typed
+from kvchat.plain.commands import Commands
+from kvchat.plain.lines import Dropped, Lines
+from kvchat.plain.speaker import Output, Speaker
+from kvchat.store import StoreError
+from kvchat.text.unsaved import rescued_sentence
+from kvchat.ui.slash import parse
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.config.layers import Layers
+
+T = TypeVar("T")
+HOUSEKEEPING_S, HOUSEKEEPING_EVERY_S = 20.0, 3600.0
+"""Seconds after the start, and between two times."""
+LEAVES = "Ctrl+C again leaves, and so do Ctrl+D and /exit."
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What is open at the start; nothing of it: a new conversation."""
+
+    continues: bool = False
+    """The latest one."""
+    conversation: str | None = None
+    """The first digits of its id."""
+    persona: str | None = None
+    trunk: str | None = None
+
+
+class PlainMode:
+    """Conversations on the loop of the service: what begins, what a typed text does, what ends."""
+
+    def __init__(self, service: ChatService, speaker: Speaker, paths: Paths, layers: Callable[[], Layers],
+                 state_seconds: float = STATE_S) -> None:
+        self._service = service
+        self.speaker = speaker
+        self._answers = Answers(service, speaker, state_seconds)
+        self.chat = PlainChat(service, speaker, self._answers)
+        self._personas = Personas(paths.personas, service.options)
+        self._layers = layers
+        self._snippets_folder = paths.snippets
+        self.commands = Commands(self.chat, self._personas, self._snippets, layers, _in_editor)
+        self._housekeeping: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.commands.is_over
+
+    async def begin(self, first: First, notices: Iterable[str]) -> None:
+        """Open the first conversation. Raises ChatError where not even a new one can be begun."""
+        self.speaker.say(f"kvchat {__version__}, plain mode. /help lists the commands, /exit leaves.", *notices)
+        try:
+            await self._open(first)
+        except ChatError as error:
+            self.speaker.say(str(error))
+            await self.chat.begin()
+        self._service.ground.in_background(self._service.servers.connect())
+        self._service.begin_background()
+        self._housekeeping = asyncio.create_task(self._keep_house())
+
+    async def _open(self, first: First) -> None:
+        conversations = self._service.conversations
+        if first.persona:
+            await self.chat.begin(self._personas.find(first.persona).below(self._layers().options))
+        elif first.trunk:
+            await self.chat.begin_with_trunk(first.trunk)
+        elif first.conversation:
+            await self.chat.open(conversations.find(first.conversation).id)
+        elif first.continues and (latest := conversations.latest()) is not None:
+            await self.chat.open(latest.id)
+        else:
+            await self.chat.begin()
+
+    async def take(self, typed: Typed) -> None:
+        """Do what was typed: a command, or a message that is sent; nothing is said of an empty line."""
+        self._service.jobs.typed()
+        self._service.refresh()
+        self.speaker.say_what_waits()
+        command, text = (None, typed.text) if typed.is_pasted else parse(typed.text)
+        try:
+            if command is not None:
+                await self.commands.carry_out(command, text)
+            elif text.strip():
+                await self.chat.send(Typed(text, typed.is_pasted))
+        except (ChatError, StoreError) as error:
+            self.speaker.say(str(error))
+        self.speaker.say_what_waits()
+
+    def stop(self) -> None:
+        """Ctrl+C, while something is done."""
+        self._answers.stop()
+
+    async def _keep_house(self) -> None:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        while True:
+            await self._service.housekeeping()
+            await asyncio.sleep(HOUSEKEEPING_EVERY_S)
+
+    async def aclose(self) -> str:
+        """End all; what went wrong, in a sentence."""
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+        folders = [Path(tempfile.gettempdir())]
+        with suppress(RuntimeError):
+            folders.insert(0, Path.home())
+        rescued = await self._service.aclose(folders)
+        return "" if rescued is None else rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
+
+    def _snippets(self) -> Mapping[str, Snippet]:
+        from kvchat.ui.snippets import snippets
+
+        return snippets(self._snippets_folder)[0]
+
+
+async def _in_editor(text: str, command: str) -> str:
+    from kvchat.ui.terminal.editor import EditorError, edited
+
+    try:
+        return await edited(text, command)
+    except EditorError as error:
+        raise ChatError.of(error) from None
+
+
+def run(begin: Callable[[], ChatService], output: Output, paths: Paths, layers: Callable[[], Layers], first: First,
+        notices: Sequence[str]) -> str:
+    """Converse until the person leaves; what went wrong, in a sentence, empty: nothing. `begin` opens the service.
+    Raises ChatError and StoreError."""
+    with _Loop() as loop:
+        lines = Lines(output.line)
+        desk = _Desk(loop, lines)
+        mode = loop.wait(_opened(begin, Speaker(output, desk.ask), paths, layers))
+        desk.mode = mode
+        with desk.signals():
+            try:
+                desk.carry_out(mode.begin(first, notices))
+                desk.converse()
+            finally:
+                desk.is_leaving = True
+                failure = loop.wait(mode.aclose())
+    return failure
+
+
+async def _opened(begin: Callable[[], ChatService], speaker: Speaker, paths: Paths,
+                  layers: Callable[[], Layers]) -> PlainMode:
+    return PlainMode(begin(), speaker, paths, layers)
+
+
+class _Loop:
+    """An event loop on a thread of its own."""
+
+    def __enter__(self) -> _Loop:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kvchat-service", daemon=True)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        with suppress(RuntimeError):
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+
+class _Left(Exception):  # noqa: N818
+    """The system, or the window, asks kvchat to end."""
+
+
+class _Desk:
+    """The main thread: reads lines, hands them over, and reads those that are asked for meanwhile."""
+
+    def __init__(self, loop: _Loop, lines: Lines) -> None:
+        self._loop = loop.loop
+        self._lines = lines
+        self.mode: PlainMode | None = None
+        self._requests: SimpleQueue[tuple[str, str, asyncio.Future[str | None]] | None] = SimpleQueue()
+        """Lines that are asked for while something is done; None: that is done."""
+        self._is_reading = False
+        self._is_ended = False
+        """Whether the system wants an end."""
+        self.is_leaving = False
+
+    def converse(self) -> None:
+        """Until the person leaves."""
+        assert self.mode is not None
+        interrupted = False
+        while not (self.mode.is_over or self._is_ended):
+            try:
+                typed = self._read(self._next_message)
+            except KeyboardInterrupt:
+                self.mode.speaker.say("")
+                if interrupted:
+                    return
+                interrupted = True
+                self.mode.speaker.say(LEAVES)
+                continue
+            except Dropped:
+                self.mode.speaker.say("", "Dropped.")
+                interrupted = False
+                continue
+            except (EOFError, _Left, OSError):
+                self.mode.speaker.say("")
+                return
+            interrupted = False
+            self.carry_out(self.mode.take(typed))
+
+    def _next_message(self) -> Typed:
+        assert self.mode is not None
+        text, self.mode.chat.unsent = self.mode.chat.unsent, ""
+        return self._lines.message(text)
+
+    def carry_out(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have it done on the loop, and read the lines that it asks for."""
+        task = asyncio.run_coroutine_threadsafe(work, self._loop)
+        task.add_done_callback(lambda _: self._requests.put(None))
+        while (request := self._requests.get()) is not None:
+            prompt, text, answer = request
+            line: str | None = None
+            with suppress(KeyboardInterrupt, Dropped, EOFError, _Left, OSError):
+                line = self._read(lambda: self._lines.answer(prompt, text))  # noqa: B023
+            self._loop.call_soon_threadsafe(answer.set_result, line)
+        task.result()
+
+    async def ask(self, prompt: str, text: str) -> str | None:
+        """A line of the person's, asked for on the loop."""
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._requests.put((prompt, text, answer))
+        return await answer
+
+    def _read(self, read: Callable[[], T]) -> T:
+        self._is_reading = True
+        try:
+            return read()
+        finally:
+            self._is_reading = False
+
+    # -- signals
+
+    def signals(self) -> _Signals:
+        return _Signals(self)
+
+    def interrupted(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl+C: at a prompt it ends the reading, else what is done is stopped."""
+        if self._is_reading:
+            raise Dropped if self._lines.is_written_in else KeyboardInterrupt
+        if self.mode is not None and not self.is_leaving:
+            self._loop.call_soon_threadsafe(self.mode.stop)
+
+    def ended(self, number: int, frame: FrameType | None) -> None:
+        """The system wants an end: stop what runs, keep what came."""
+        self._is_ended = True
+        if self._is_reading:
+            raise _Left
+        if self.mode is not None and not self.is_leaving:
+            self._loop.call_soon_threadsafe(self.mode.stop)
+
+
+class _Signals:
+    """Signals that a desk hears; outside of the main thread there are none."""
+
+    def __init__(self, desk: _Desk) -> None:
+        hung_up = getattr(signal, "SIGHUP", None)
+        self._wanted: list[tuple[int, Callable[[int, FrameType | None], None]]] = [
+            (signal.SIGINT, desk.interrupted), (signal.SIGTERM, desk.ended),
+            *([(hung_up, desk.ended)] if hung_up is not None else [])]
+        self._before: list[tuple[int, Any]] = []
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = [(number, signal.signal(number, handler)) for number, handler in self._wanted]
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before:
+            signal.signal(number, handler)
