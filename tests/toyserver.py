@@ -45,7 +45,8 @@ class Visit:
     @property
     def is_chat(self) -> bool:
         """Whether an answer is asked for: the calls that follow a llama.cpp server's cache are not known here."""
-        return self.method == "POST" and not self.path.endswith(("/apply-template", "/tokenize"))
+        return self.method == "POST" and not self.path.endswith(("/apply-template", "/tokenize")) and (
+            not self.path.startswith("/slots/"))
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)

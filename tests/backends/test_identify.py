@@ -27,7 +27,7 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
             kind="llama.cpp", base_url=server.url, host_class=HostClass.LOOPBACK, model="smol",
             listing=backend.info.listing, figures=Figures.BEFORE,
             context_size=backend.info.context_size, slots=backend.info.slots, build=backend.info.build,
-            takes_local_extras=True, reasoning_option=None, embedded=True)
+            takes_local_extras=True, reasoning_option=None, sees=False, embedded=True)
         props = json.loads((WIRE / "llamacpp_200_props.http").read_bytes().partition(b"\r\n\r\n")[2])
         assert backend.info.context_size == props["default_generation_settings"]["n_ctx"]
         assert backend.info.slots == props["total_slots"]

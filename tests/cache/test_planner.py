@@ -148,6 +148,26 @@ def two_chats(tail_a: int, tail_c: int) -> tuple[Simulator, Tokens]:
     return simulator, shared + ids(4, 40)
 
 
+def test_a_state_that_a_snapshot_gives_back_counts_as_lost_for_no_more_than_that_costs() -> None:
+    simulator, prompt = Simulator(Shape(slots=2, ram_bytes=0)), ids(1, 500) + ids(4, 40)
+    turn(simulator, ids(1, 500) + ids(2, 400), "a", 0)
+    assert plan(simulator, prompt, idle=True).chosen.way is Way.AS_IS  # the empty slot costs 540
+    turn(simulator, ids(1, 500) + ids(2, 400) + ids(3, 600), "a", 0)
+    assert plan(simulator, prompt, idle=True).chosen == Option(Way.PIN, 540, 1)
+    secured = plan(simulator, prompt, idle=True, secured={0: 50}).chosen
+    assert secured == Option(Way.AS_IS, 40) and (secured.takes, secured.lost) == (0, 1000)
+
+
+def test_a_snapshot_goes_into_the_slot_that_loses_least() -> None:
+    simulator = Simulator(SEPARATE)
+    turn(simulator, ids(9, 300), "other", 0)
+    turn(simulator, ids(8, 900), "third", 1)
+    found = plan(simulator, ids(1, 2000), restorable=Restorable(1900, 50)).chosen
+    assert found == Option(Way.RESTORE, 150, 0)
+    assert plan(simulator, ids(1, 2000), restorable=Restorable(1900, 50), secured={1: 20}).chosen.slot == 1
+    assert plan(simulator, ids(1, 2000), restorable=Restorable(1900, 50), busy={0}).chosen.slot == 1
+
+
 def test_a_pin_keeps_the_longer_tail_where_it_costs_nothing() -> None:
     simulator, prompt = two_chats(400, 20)
     as_is = simulator.predict(prompt)

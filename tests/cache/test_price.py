@@ -1,11 +1,13 @@
 """The price of an act: where it reads, how long that takes, and what would be cheaper."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, price, price_of
+from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, price
 from kvchat.cache.speed import SpeedFit
 
 SPEED = SpeedFit(3e-3, 3e-7, samples=3)
@@ -14,6 +16,15 @@ ACTS = ["edit", "regenerate", "delete", "fork", "system", "template"]
 
 def turn(prompt, new, predicted=100):
     return TurnFigures(prompt, prompt - new, predicted, new)
+
+
+def price_of(act, turns, at, speed=None, *, spare=False):
+    """The price of an act, with the cheapest alternative."""
+    span = prefill_span(act, turns, at)
+    if span is None:
+        return Price(None)
+    cheaper = alternatives(act, turns, at, speed, spare=spare)
+    return replace(price(span.tokens, speed, start=span.start), alternative=cheaper[0] if cheaper else None)
 
 
 # Three turns: questions of 1000 (with the system prompt), 400 and 50 tokens, answers of 100.

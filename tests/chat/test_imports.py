@@ -17,9 +17,12 @@ from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
 from kvchat.memory.ledger import Ledger
-from kvchat.prompt.message import chained
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Role, chained, new_id, node, system_message
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tree import Tree
 from kvchat.store import Store
+from kvchat.transfer.formats import Source, render
 from kvchat.transfer.importing.thread import Reason
 from toyserver import ToyServer, tokens
 
@@ -270,3 +273,16 @@ async def test_an_imported_conversation_is_prefilled_once(make: Callable[..., Ch
         first, *later = [found for found in figures if found is not None]
         assert first.prompt_tokens > 200
         assert all(found.wasted_tokens is not None and found.wasted_tokens <= 1 for found in later)
+
+
+async def test_of_two_that_give_a_message_the_same_id_and_other_words_the_second_is_left_out(
+        service: ChatService, tmp_path: Path) -> None:
+    def asked(words: str) -> Source:
+        root = node(None, system_message("Be brief."), 1.0)
+        said = node(root, Message(Role.USER, words), 2.0, id="a" * 32)
+        return Source(Conversation(new_id(), said.id, 1.0, 2.0, title=words, turns=1), Tree([root, said]))
+
+    path = tmp_path / "clash.json"
+    path.write_text(render("json", [asked("How are you?"), asked("Who are you?")]))
+    report = await service.imports.run([path])
+    assert report.made == 1 and [one.why.kind for one in report.skipped] == [Reason.DIFFERS]

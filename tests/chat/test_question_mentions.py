@@ -120,7 +120,7 @@ async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
         monkeypatch.setattr(sys, "stdin", piped)
         question = read_question(text)
     arguments = parser(["ask"]).parse_args(["ask", "--json", "-"])
-    arguments.continue_, arguments.conversation = False, None
+    arguments.continue_, arguments.conversation, arguments.trunk = False, None, ""
     await ask(service, arguments, question)
     assert str(secret).encode() in server.chats[0].body
     assert b"1234" not in server.chats[0].body and b"twelve seconds" not in server.chats[0].body

@@ -143,7 +143,7 @@ async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Pat
         await play.say(made.id, text(chance, [80]))
         opened, here, wrong, sources = [made.id], made.id, [], set()
         for number, act in enumerate(("restart", "new", "switch", "ask", "restart", "switch", "ask", "new", "switch",
-                                      "restart", "switch", "ask")):
+                                      "restart", "switch", "ask", "new", "switch", "switch", "switch", "switch")):
             if act == "restart":
                 await play.service.aclose()
                 play = await begun()

@@ -19,7 +19,7 @@ from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
 from kvchat.text.store_problems import StoreProblem
 from kvchat.transfer.formats import Source, TransferError
-from kvchat.transfer.lossless import read_lossless
+from lossless_reading import read_lossless
 from toyserver import ToyServer, tokens
 
 Refuse = Callable[[], None]

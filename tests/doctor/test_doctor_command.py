@@ -43,7 +43,8 @@ class Service:
 
 
 def arguments(url: str = "", **more: Any) -> argparse.Namespace:
-    return argparse.Namespace(**({"url": url, "json": False, "yes": False, "api_key_env": None, "model": None} | more))
+    usual = {"url": url, "json": False, "yes": False, "deep": False, "api_key_env": None, "model": None}
+    return argparse.Namespace(**(usual | more))
 
 
 def crowded() -> OpenPatient:

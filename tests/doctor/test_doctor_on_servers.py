@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,8 @@ from engine_fixture import running_server, small_model
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Reported
 from kvchat.backends.identify import connect
 from kvchat.doctor.examine import BUDGET, examine
-from kvchat.doctor.report import Report, Severity, Step, Topic, unexamined
+from kvchat.doctor.report import Report, ReturnWay, Severity, Step, Topic, unexamined
+from kvchat.doctor.returns import COST
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import headline
 from kvchat.prompt.request import Parameters
@@ -201,3 +203,16 @@ async def test_a_router_without_session_affinity_in_front_of_two_servers(model: 
     assert made.examination.replicas == 2
     assert found.severity is PROBLEM and found.sentence.startswith("2 servers") and "X-Session-ID" in found.advice
     assert about(made, Topic.CACHING_OFF) is None
+
+
+async def test_each_way_in_which_a_state_comes_back_is_proved(model: Path, tmp_path: Path) -> None:
+    async with served(model, n_parallel=2, slot_save_path=f"{tmp_path}{os.sep}") as backend:
+        found = await examine(backend, agreed=True, deep=True, snapshot_folder=tmp_path)
+    assert [back.way for back in found.returns] == [*ReturnWay]
+    assert all(back.difference == 0.0 and back.tokens > 200 and back.ms for back in found.returns)
+    assert found.spent_tokens <= BUDGET + COST and not list(tmp_path.glob("*.bin"))
+    async with served(model, cache_ram_mib=0) as backend:
+        found = await examine(backend, agreed=True, deep=True)
+    assert [back.way for back in found.returns if back.ms is not None] == [ReturnWay.SLOT]
+    told = one(list(report(found).verdicts), Topic.SNAPSHOTS)
+    assert "--slot-save-path" in told.advice and told.tokens is not None and told.tokens > 300

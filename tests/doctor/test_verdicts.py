@@ -17,6 +17,8 @@ from kvchat.doctor.report import (
     Asks,
     Examination,
     PinProbe,
+    Return,
+    ReturnWay,
     Seen,
     Severity,
     SnapshotProbe,
@@ -147,7 +149,30 @@ def test_a_disk_slower_than_reading_again_is_a_problem() -> None:
     found = about(Topic.SNAPSHOTS, snapshot=slow, server=a_server(embedded=True))
     assert found.severity is PROBLEM and "engine.snapshots" in found.advice
     assert found.seconds == pytest.approx(9.0 - 4.9)
-    assert "--slot-save-path" not in about(Topic.SNAPSHOTS, snapshot=slow).advice, "kvchat saves no slots there"
+    assert "--slot-save-path" not in about(Topic.SNAPSHOTS, snapshot=slow).advice
+
+
+def test_a_server_that_saves_no_slots_is_told_the_flag_with_what_a_switch_costs_here() -> None:
+    found = about(Topic.SNAPSHOTS, saves_slots=False, turns=probe(LOST))
+    assert found.advice == "Start llama-server with --slot-save-path FOLDER." and found.severity is NOTE
+    assert found.gain.startswith("saves ") and found.gain.endswith("per switch")
+    for saves, turns in ((True, probe(LOST)), (None, probe(LOST)), (False, probe())):
+        assert not [verdict for verdict in verdicts(an_examination(saves_slots=saves, turns=turns))
+                    if verdict.topic is Topic.SNAPSHOTS]
+
+
+def test_a_state_that_comes_back_otherwise_is_a_problem_unless_its_slot_differs_as_much() -> None:
+    slot, file = Return(ReturnWay.SLOT, 256, 12.0, 0.0), Return(ReturnWay.FILE, 256, 9.0, 0.5)
+    assert about(Topic.SNAPSHOTS, returns=(slot, file)).sentence == (
+        "A state that comes back from a file answers otherwise than before.")
+    noisy = replace(slot, difference=0.3)
+    assert not [one for one in verdicts(an_examination(returns=(noisy, file))) if one.topic is Topic.SNAPSHOTS]
+    told = [words for name, words in facts(an_examination(returns=(
+        slot, Return(ReturnWay.HOST_CACHE, 250, 9.0, None), file, Return(ReturnWay.OTHER_SLOT, 0, None, None))))
+        if name == "comes back"]
+    assert told == ["from its slot: 256 tokens in 0.01 s, equal bit for bit",
+                    "from the host cache: 250 tokens in 0.01 s, the rest is prefilled",
+                    "from a file: 256 tokens in 0.01 s, its answer differs by 0.5", "from a file in another slot: no"]
 
 
 def test_a_disk_that_saves_slowly_is_a_note_and_a_quick_one_is_fine() -> None:

@@ -28,7 +28,7 @@ def file(tmp_path: Path, data: bytes) -> Path:
 def test_a_header_tells_what_the_model_is(tmp_path: Path) -> None:
     assert read_header(write(tmp_path / "m.gguf")) == GgufHeader(
         version=3, tensors=1, architecture="llama", kind="model", name="Tiny Test", context_length=4096,
-        quantisation="Q4_K_M", size_label="1M",
+        quantisation="Q4_K_M",
     )
 
 

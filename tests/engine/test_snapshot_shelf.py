@@ -17,11 +17,13 @@ from kvchat.backends.engine import snapshots as module
 from kvchat.backends.engine.cache_kind import CacheKind, fingerprint, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
-from kvchat.backends.engine.verdicts import Verdict, Verdicts
-from kvchat.cache.causes.cause import Statement, said
+from kvchat.backends.engine.verdicts import Verdicts
+from kvchat.cache.causes.cause import Statement, said, stored
+from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
-KIND = CacheKind("model-a", "4,096 tokens per slot, 1 slot, f16", "b1", "small")
+KIND = CacheKind("model-a", "4,096 tokens per slot, 1 slot, f16", "b1")
+PROBE = StateProbe(((5, -0.1), (6, -2.123456789012345)), 99)
 OLD = 10_000.0
 
 
@@ -43,16 +45,16 @@ def opened(folder: Path, **bounds: int) -> SnapshotShelf:
 
 def written(shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"), *, size: int = 1000,
             slot: int = 0, kind: CacheKind = KIND) -> Snapshot:
-    """The snapshot as it is before `keep`, its file written as a server would."""
+    """The snapshot as it is before `sealed`, its file written as a server would."""
     name = shelf.fresh()
     (shelf.folder / f"{name}.bin").write_bytes(os.urandom(size))
-    return Snapshot(name, conversation, path[-1] if path else "", path, slot, 100, size, 0, kind.model, kind.shape,
-                    kind.build, 0.0, 0.0)
+    return Snapshot(name, conversation, path[-1] if path else "", path, slot, 100, size, "", kind.model, kind.shape,
+                    kind.build, 0.0, 0.0, "", PROBE, 0.0)
 
 
 def kept(shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"),
          **more: object) -> Snapshot:
-    return shelf.keep(written(shelf, conversation, path, **more))  # type: ignore[arg-type]
+    return shelf.keep(shelf.sealed(written(shelf, conversation, path, **more)))  # type: ignore[arg-type]
 
 
 def files(folder: Path) -> set[str]:
@@ -121,9 +123,9 @@ def test_an_unnamed_snapshot_replaces_that_of_its_slot(shelf: SnapshotShelf) -> 
 def test_a_file_of_another_length_than_the_server_said_is_not_kept(shelf: SnapshotShelf) -> None:
     draft = written(shelf)
     with pytest.raises(SnapshotError, match=r"1,000 of 1,001 bytes"):
-        shelf.keep(replace(draft, size=1001))
+        shelf.sealed(replace(draft, size=1001))
     with pytest.raises(SnapshotError, match=r"0 of 1,000 bytes"):
-        shelf.keep(replace(draft, name=shelf.fresh()))
+        shelf.sealed(replace(draft, name=shelf.fresh()))
     assert shelf.snapshots == ()
 
 
@@ -263,6 +265,9 @@ def test_a_card_of_garbage_is_no_snapshot_and_goes(folder: Path, garbage: bytes)
 @pytest.mark.parametrize("change", [
     {"name": "../../secret"}, {"name": "kvchat-0000000000000000"}, {"size": "1000"}, {"size": -1}, {"tokens": True},
     {"path": [1]}, {"path": None}, {"used": float("nan")}, {"saved": None}, {"conversation": None}, {"checksum": 1.5},
+    {"checksum": 7}, {"spread": -float("inf")}, {"probe": None},
+    {"probe": {"tops": [], "cached": 1, "extended": False}},
+    {"probe": {"tops": [[1, float("nan")]], "cached": 1, "extended": False}},
 ])
 def test_a_card_with_a_wrong_value_is_no_snapshot(folder: Path, change: dict[str, object]) -> None:
     snapshot = kept(opened(folder))
@@ -338,14 +343,15 @@ def test_a_model_is_known_by_its_content(tmp_path: Path) -> None:
     assert fingerprint(first) == fingerprint(moved) != fingerprint(other)
 
 
-def test_context_slots_and_build_make_another_kind(tmp_path: Path) -> None:
+def test_context_slots_threads_and_build_make_another_kind(tmp_path: Path) -> None:
     model = tmp_path / "m.gguf"
     model.write_bytes(b"GGUF")
     info = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=1, build="b1")
-    kind = kind_of(model, info)
-    assert kind == kind_of(model, info)
+    kind = kind_of(model, info, 1)
+    assert kind == kind_of(model, info, 1)
+    assert kind.difference(kind_of(model, info, 2))
     for change in ({"context_size": 8192}, {"slots": 2}, {"build": "b2"}):
-        assert kind.difference(kind_of(model, replace(info, **change)))  # type: ignore[arg-type]
+        assert kind.difference(kind_of(model, replace(info, **change), 1))  # type: ignore[arg-type]
 
 
 NO_USE = said(SnapshotProblem.NO_HELP, reused=0, wanted=9, given_up=True)
@@ -354,20 +360,19 @@ NO_USE = said(SnapshotProblem.NO_HELP, reused=0, wanted=9, given_up=True)
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_never_worked_is_given_up_at_once_and_for_good(tmp_path: Path) -> None:
-    verdicts = Verdicts(tmp_path)
-    verdicts.put("k", verdicts.get("k").after(False, NO_USE))
-    assert Verdicts(tmp_path).get("k").why == NO_USE
-    assert Verdicts(tmp_path).get("other").why is None
+def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
+    Verdicts(tmp_path).put("k", NO_USE)
+    assert Verdicts(tmp_path).get("k") == NO_USE
+    assert Verdicts(tmp_path).get("other") is None
 
 
 def test_what_an_earlier_version_gave_up_stays_given_up_in_its_words(tmp_path: Path) -> None:
-    stored = "A restored snapshot did not help: 0 of 9 tokens were reused. Snapshots are no longer used."
-    (tmp_path / "verdicts.json").write_text(json.dumps({"k": [False, 1, stored], "well": [True, 0, ""]}))
-    assert Verdicts(tmp_path).get("k") == Verdict(False, 1, stored)
-    Verdicts(tmp_path).put("other", Verdict(False, 1, NO_USE))
-    assert snapshot_sentence(Verdicts(tmp_path).get("k").why) == stored
-    assert Verdicts(tmp_path).get("well") == Verdict(True)
+    sentence = "A restored snapshot did not help: 0 of 9 tokens were reused. Snapshots are no longer used."
+    (tmp_path / "verdicts.json").write_text(json.dumps({
+        "k": [False, 1, sentence], "kind": [False, 2, stored(NO_USE)], "once": [True, 1, None], "well": [True, 0, ""]}))
+    Verdicts(tmp_path).put("other", NO_USE)
+    assert [Verdicts(tmp_path).get(key) for key in ("k", "kind", "once", "well", "other")] == [
+        sentence, NO_USE, None, None, NO_USE]
 
 
 @pytest.mark.parametrize("problem", SnapshotProblem)
@@ -378,16 +383,9 @@ def test_every_problem_is_a_sentence(problem: SnapshotProblem) -> None:
     assert snapshot_sentence(Statement("of_a_later_version")) == ""
 
 
-def test_one_accident_does_not_count_against_what_has_worked() -> None:
-    once = Verdict().after(True, None).after(False, NO_USE)
-    assert once.why is None
-    assert once.after(False, NO_USE).why == NO_USE
-    assert once.after(True, None).after(False, NO_USE).why is None
-
-
 @pytest.mark.parametrize("garbage", [b"", b"[1]", b'{"k": 5}', b'{"k": [1]}', b"\xff"])
 def test_verdicts_of_garbage_are_none(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "verdicts.json").write_bytes(garbage)
-    assert Verdicts(tmp_path).get("k") == Verdict()
-    Verdicts(tmp_path).put("k", Verdict(True))
-    assert Verdicts(tmp_path).get("k") == Verdict(True)
+    assert Verdicts(tmp_path).get("k") is None
+    Verdicts(tmp_path).put("k", NO_USE)
+    assert Verdicts(tmp_path).get("k") == NO_USE

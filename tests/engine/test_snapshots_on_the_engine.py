@@ -88,10 +88,9 @@ async def test_after_a_restart_the_next_turn_reuses_what_was_saved_and_harm_is_r
     async with running(folder) as (backend, snapshots):
         (restored,) = await snapshots.refill(backend)
         assert (restored.slot, restored.conversation, restored.tokens) == (0, "c1", saved.snapshot.tokens)
-        assert restored.ids is not None and len(restored.ids) == restored.tokens
+        assert len(restored.ids) == restored.tokens
         longer, _, reused = await told(backend, path, "And the sea?")
         assert reused >= 0.98 * restored.tokens
-        assert await snapshots.checked(restored.snapshot, reused) is None
 
         # The slot now holds more than the file. A harmed file must not cost it.
         for harm in (whole[:-1000], whole[:9000] + bytes([whole[9000] ^ 8]) + whole[9001:]):

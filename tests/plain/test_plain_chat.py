@@ -186,6 +186,22 @@ async def test_a_file_from_outside_goes_only_with_a_yes(tmp_path: Path, monkeypa
         assert "far away" in str(server.chats[0].json)
 
 
+async def test_a_file_is_attached_to_the_next_message_or_left_out(tmp_path: Path) -> None:
+    (tmp_path / "lamp.txt").write_text("Lamps are lit at dusk.")
+    async with ToyServer() as server, plain(server.url) as run:
+        assert await run.type(f"/attach {tmp_path / 'lamp.txt'}") == (
+            "Attached: lamp.txt. It goes with the next message.\n")
+        assert await run.type("/attach") == "Attached: lamp.txt. /attach none leaves it out.\n"
+        assert await run.type("/attach none") == "Left out: lamp.txt.\n"
+        await run.type("When?")
+        await run.type(f"/attach {tmp_path / 'lamp.txt'}")
+        await run.type("And now?")
+        await run.type("And then?")
+        asked = [visit.json["messages"][-1]["content"] for visit in server.chats]
+        assert ["dusk" in text for text in asked] == [False, True, False]
+        assert "Sent with it: " in await run.type("/read 3")
+
+
 async def test_what_could_not_be_answered_says_why_in_a_sentence() -> None:
     async with ToyServer() as server, plain(server.url) as run:
         server.on_chat(error(500, "out of memory"))

@@ -19,7 +19,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.transfer.formats import Source, render
-from kvchat.transfer.lossless import read_lossless
+from lossless_reading import read_lossless
 
 HOSTILE = Path(__file__).parent.parent / "fixtures" / "hostile_text.json"
 WORDS = """

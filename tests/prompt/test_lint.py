@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.prompt.lint import Kind, lint, lint_options
+from kvchat.prompt.lint import Kind, lint
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.text.prompt_warnings import warning_sentence
 
@@ -173,14 +173,6 @@ def test_a_place_is_warned_about_once_and_in_order():
     warnings = lint("Today is 2026-11-21T10:15:00Z in /home/anna/x on localhost:8080.")
     assert [warning.kind for warning in warnings] == [Kind.CLOCK, Kind.PATH, Kind.HOST]
     assert all(a.end <= b.start for a, b in pairwise(warnings))
-
-
-def test_a_template_option_with_a_date_is_found():
-    warnings = lint_options({"enable_thinking": False, "date_string": "26 Jul 2026", "effort": "high", "budget": 512})
-    assert [(w.option, w.found, w.kind) for w in warnings] == [("date_string", "26 Jul 2026", Kind.CLOCK)]
-    assert "option date_string" in warning_sentence(warnings[0])
-    assert lint_options({"home": "/home/anna/x"})[0].found == "/home/anna/x"
-    assert lint_options({}) == ()
 
 
 @settings(deadline=None)

@@ -229,8 +229,8 @@ class Driven:
         await until(self.app, condition, lambda: f"{self.front} shows\n{self.text}\n{self.notices}")
 
     async def opens(self, name: str) -> None:
-        """Until a screen of this class is in front."""
-        await self.until(lambda: self.front == name)
+        """Until a screen of this class is in front, and takes an answer where it asks for one."""
+        await self.until(lambda: self.front == name and getattr(self.app.screen, "can_be_answered", True))
 
     async def closes(self) -> None:
         """Until the main screen is in front."""

@@ -9,7 +9,7 @@ from app_kit import Drive, Driven
 
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.store_problems import StoreProblem
-from kvchat.transfer.lossless import read_lossless
+from lossless_reading import read_lossless
 from toyserver import ToyServer
 
 FULL = "There is no room for kvchat.db: its disk is full."

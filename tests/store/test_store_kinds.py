@@ -22,6 +22,7 @@ from kvchat.store.rows import NODE_FIELDS, columns, figures_of, figures_to_json,
 from kvchat.text.notes import note_sentence
 from kvchat.transfer import lossless
 from kvchat.transfer.formats import Source
+from lossless_reading import read_lossless
 
 OLD = "0" * 32
 SENTENCE = "“weather” took this conversation's slot: 1,323 tokens were read again."
@@ -94,7 +95,7 @@ def test_a_note_comes_back_from_the_store_and_from_an_export_as_it_was(note: Sta
     answer = node(root, Message(Role.ASSISTANT, "half"), 2.0, note=note)
     assert node_of(row_of(answer)) == answer
     text = "".join(lossless.pieces([Source(Conversation(OLD, answer.id, 1.0, 2.0), Tree([root, answer]))]))
-    (read,) = lossless.read_lossless(text)
+    (read,) = read_lossless(text)
     assert read.tree[answer.id] == answer
     found = json.loads(text)["conversations"][0]["nodes"][1]["note"]
     assert found == (note if isinstance(note, str) else {"kind": note.kind, "arguments": dict(note.arguments)})

@@ -63,12 +63,10 @@ def test_a_question_that_is_not_in_the_queue_any_more_is_not_stored(folder, new_
     other.close()
 
 
-def test_an_empty_conversation_with_a_queue_is_kept_and_the_trash_takes_its_queue_along(folder, new_talk):
+def test_the_trash_takes_the_queue_along(folder, new_talk):
     store = Store.open(folder)
     talk = new_talk(store)
     store.queue.put(row(talk.id, "waits"))
-    store.purge_empty()
-    assert waiting(store, talk.id) == ["waits"] and store.conversation(talk.id)
     store.change(talk.record, lambda row: replace(row, trashed=5.0))
     store.purge_trash(6.0)
     assert waiting(store, talk.id) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvchat.store import Store
-from kvchat.transfer.lossless import read_lossless
+from lossless_reading import read_lossless
 from terminal_output import Terminal
 from toyserver import ToyServer, tokens
 

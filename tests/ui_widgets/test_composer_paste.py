@@ -108,19 +108,6 @@ async def test_a_second_paste_gets_the_next_number_even_across_messages(writing:
         assert len(composer.blocks) == 2
 
 
-async def test_expanding_a_chip_puts_the_text_in_its_place(writing: Writing) -> None:
-    host, composer = writing()
-    async with host.run_test() as pilot:
-        await pilot.press("a")
-        composer.insert(LONG)
-        assert composer.expand_chip()
-        assert composer.text == "a" + LONG
-        assert composer.blocks == ()
-        assert not composer.expand_chip()
-        await pilot.press("ctrl+z")
-        assert composer.text == "a" + LABEL
-
-
 async def test_undoing_a_paste_that_scrolled_takes_it_back(writing: Writing) -> None:
     host, composer = writing()
     async with host.run_test() as pilot:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kvchat.ui.slash import parse
 from kvchat.ui.widgets.composer.slash import SlashList
-from kvchat.ui.widgets.composer.widget import Composer, slash
+from kvchat.ui.widgets.composer.widget import Composer
 
 Writing = Callable[..., Any]
 COMMANDS = [("model", "choose the model"), ("memory", "what is remembered"), ("help", "[/keys] and commands")]
@@ -118,4 +119,4 @@ async def test_a_paste_in_an_argument_goes_along_as_text(writing: Writing) -> No
     ("/", "", ""),
 ])
 def test_what_a_text_means(text: str, command: str | None, rest: str) -> None:
-    assert slash.parse(text) == (command, rest)
+    assert parse(text) == (command, rest)

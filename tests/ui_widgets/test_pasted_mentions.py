@@ -44,14 +44,6 @@ async def test_the_clipboard_of_the_app_is_a_paste_too(writing: Writing) -> None
         assert composer.text == "@a" and composer.typed == set()
 
 
-async def test_an_expanded_paste_is_still_one(writing: Writing) -> None:
-    host, composer = writing()
-    async with host.run_test():
-        composer.insert("see @a\n" * 1000)
-        composer.expand_chip()
-        assert composer.text.count("@") == 1000 and composer.typed == set()
-
-
 async def test_a_sign_in_front_of_a_pasted_path_counts(writing: Writing) -> None:
     host, composer = writing()
     async with host.run_test() as pilot:

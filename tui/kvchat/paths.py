@@ -101,7 +101,7 @@ def write_private(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).replace(target)
         temporary = None
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise PathError(f"{path} cannot be written: {reason(error)}.") from error
     finally:
@@ -115,7 +115,8 @@ def reason(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable, as far as the system can."""
     with contextlib.suppress(OSError):  # Windows cannot open a folder; the file is in place all the same.
         handle = os.open(path, os.O_RDONLY)
         try:

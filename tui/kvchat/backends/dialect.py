@@ -15,6 +15,7 @@ from kvchat.backends.kinds import Continuing, Figures, kind_of
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
+from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
@@ -427,6 +428,31 @@ class SlotFile:
 
     def __bool__(self) -> bool:
         return self.status == 200
+
+
+@runtime_checkable
+class SlotFiles(Protocol):
+    """A backend whose slots can be saved to files of its server's own folder. A busy slot is waited for; `seconds` is
+    how long. No call raises BackendError."""
+
+    @property
+    def info(self) -> ServerInfo: ...
+
+    async def alive(self) -> bool: ...
+
+    async def saves_slots(self) -> bool | None:
+        """Whether the server was started with a folder for its slots; None: it does not say. Nothing is saved."""
+
+    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
+        """Save a slot to a file, or restore it. A restore that fails leaves the slot empty."""
+
+    async def erase_slot(self, slot: int, seconds: float) -> bool:
+        """Empty a slot."""
+
+    async def probe_slot(self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
+                         ) -> StateProbe | None:
+        """What a slot that holds `state` answers. `extended`: as of the probe; the slot then holds a token more. None:
+        no answer, or none with probabilities."""
 
 
 @dataclass(frozen=True, slots=True)

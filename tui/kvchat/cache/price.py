@@ -89,20 +89,6 @@ def price(tokens: int | None, speed: SpeedFit | float | None, samples: int = 0, 
     return Price(tokens, fitted.range(start, start + tokens))
 
 
-def price_of(
-    act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
-) -> Price:
-    """The price of `act` on the `turn`-th turn of a branch, with the cheapest alternative. See `prefill_span`.
-
-    `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
-    prefix cache)."""
-    span = prefill_span(act, turns, turn)
-    if span is None:
-        return Price(None)
-    cheaper = alternatives(act, turns, turn, speed, spare=spare)
-    return Price(span.tokens, _seconds(span, speed), cheaper[0] if cheaper else None)
-
-
 def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
     """What `act` on the `turn`-th turn (0 is the first) makes the server read, as positions. None: not known.
 
@@ -141,7 +127,9 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
 def alternatives(
     act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
 ) -> tuple[Alternative, ...]:
-    """Ways that read fewer tokens than `act`, or lose less, the cheapest first. See `price_of`."""
+    """Ways that read fewer tokens than `act`, or lose less, the cheapest first.
+    `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
+    prefix cache)."""
     span, last = prefill_span(act, turns, turn), _end(turns, len(turns) - 1)
     if span is None or last is None:
         return ()

@@ -29,7 +29,7 @@ _GROWTHS = (0.0, *(1e-6 * 10 ** (step / 4) for step in range(21)))
 
 @dataclass(frozen=True, slots=True)
 class SpeedSample:
-    """One prefill: from the cached tokens to the whole prompt."""
+    """One prefill: from the position behind the cached tokens to that behind the prompt."""
 
     start: int
     end: int
@@ -66,7 +66,8 @@ class SpeedFit:
 
 
 def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
-    """The prefills of turns whose server reported tokens and times, in their order."""
+    """The prefills of turns whose server reported tokens and times, in their order: from the cached tokens to the end
+    of the prompt, in the seconds that this took. Turns that prefilled nothing are left out."""
     return [
         SpeedSample(turn.cached_tokens, turn.prompt_tokens, turn.prompt_ms / 1000) for turn in turns
         if turn.prompt_tokens is not None and turn.cached_tokens is not None and turn.prompt_ms

@@ -143,6 +143,8 @@ class _Arrivals:
         self._readers: Readers | None = None
         self.planned: set[str] = set()
         """The ids of what is stored."""
+        self._digests: dict[str, bytes] = {}
+        """Of kvchat's own messages in these files: what is planned is not stored yet."""
 
     def close(self) -> None:
         if self._readers is not None:
@@ -246,8 +248,10 @@ class _Arrivals:
         """A conversation of kvchat's own, and the messages of it that are not stored. Raises NotTaken."""
         nodes = [_settled(node) for node in parents_first(source.tree)]
         stored = self._store.imports.digests([node.id for node in nodes])
-        if any(stored.get(node.id, node.digest) != node.digest for node in nodes):
+        here = {**self._digests, **stored}
+        if any(here.get(node.id, node.digest) != node.digest for node in nodes):
             raise NotTaken(Reason.DIFFERS)
+        self._digests.update((node.id, node.digest) for node in nodes)
         tree = Tree([*(known or ()), *nodes])
         new = tuple(node for node in nodes if known is None or node.id not in known)
         return replace(source, tree=tree), new

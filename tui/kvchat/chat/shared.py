@@ -142,7 +142,7 @@ class SharedConversations:
             record = self._store.conversation(id)
             if record.head not in tree:  # it came this moment
                 tree, stale = self._store.tree(id), True
-        except UnknownConversation:  # cleared away as empty, or with the trash: a write decides what becomes of it
+        except UnknownConversation:  # it went with the trash: a write decides what becomes of it
             return Stored(conversation.record, conversation.mark, None)
         except StoreError as error:
             log.info("it cannot be looked what other kvchats did: %s", error)

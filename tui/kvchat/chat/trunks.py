@@ -109,7 +109,7 @@ class Trunks:
     async def _forget(self, name: str) -> None:
         await self._jobs.drop(self.kind, name)
         try:
-            await self._servers.links.snapshots.forget([self.folder.find(name).id])
+            await self._servers.links.forget([self.folder.find(name).id])
         except DocumentError:  # a damaged one is of no conversation that could be named
             pass
 

@@ -28,7 +28,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import said
+from kvchat.cache.causes.cause import Statement, said
 from kvchat.chat.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
 from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
@@ -66,7 +66,7 @@ from kvchat.prompt.request import Parameters, wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
 from kvchat.text.chat_problems import ChatProblem
-from kvchat.text.continuing import GO_ON, asked_to_go_on, no_continuing
+from kvchat.text.continuing import GO_ON, asked_to_go_on
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
@@ -203,7 +203,7 @@ class Turns:
             await self._regenerate(conversation, node_id, parameters)
             return
         if cut is None or not cut.is_cut:
-            raise ChatError.of(no_continuing(cut))
+            raise ChatError(_no_continuing(cut))
         info = self._servers.link(id).info or await self._servers.reach(id)
         if not info.continues(cut.message):
             branch = await self._fitting(conversation, cut.id, Question(GO_ON), anyway=False)
@@ -653,7 +653,6 @@ class Turns:
         cache = self._tracker.playing(tracked)
         if cache is not None:
             figures = await cache.ended(tracked, figures) or figures
-            await self._routes.checked(tracked, figures)
         return self._tracker.explained(tracked, cache, figures)
 
     def _warm_up_looked_at(self) -> None:
@@ -732,3 +731,12 @@ def _said_nothing(tree: Tree, answer: Node) -> bool:
     return (answer.is_wordless or twin) and answer.state in (
         State.ERROR, State.CANCELLED, State.INTERRUPTED, State.EMPTY)
 
+
+def _no_continuing(answer: Node | None) -> ChatProblem:
+    """Why an answer cannot be continued. None: it is none."""
+    if answer is None:
+        return ChatProblem.NO_ANSWER
+    if isinstance(answer.note, Statement) and answer.note.kind == NoteKind.TOOL_CALLS:
+        return ChatProblem.CALLED_TOOL
+    return {State.STREAMING: ChatProblem.STILL_COMING, State.CONTEXT_FULL: ChatProblem.WINDOW_FULL}.get(
+        answer.state, ChatProblem.COMPLETE)

@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
     "documents": "folders of files to search: index, look, find",
     "trunk": "files that are prefilled once, with which conversations begin warm",
     "config": "look at the settings and change them",
+    "serve": "the app in a browser of this machine",
     "completion": "print a script that completes commands, options and names in your shell",
 }
 """What each command does, in the order of the help."""
@@ -55,6 +56,7 @@ EXAMPLES: Mapping[str, str] = {
     "documents": "kvchat documents add notes",
     "trunk": "kvchat trunk add handbook docs README.md",
     "config": "kvchat config show",
+    "serve": "kvchat serve --port 8000",
     "import": "kvchat import conversations.json",
     "completion": "kvchat completion bash",
     "tag": "kvchat tag 4097b73d work",

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 def run(session: Session) -> int:
     """Open the app, and return the exit status when it is left. Raises CommandError."""
     args, settings = session.args, session.settings
-    if args.plain or settings.plain:
-        return _plain(session)
-    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
-        raise UsageError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT")
-    if os.environ.get("TERM") == "dumb":
-        return _plain(session)
+    if "TEXTUAL_DRIVER" not in os.environ:  # else a page is its terminal
+        if args.plain or settings.plain:
+            return _plain(session)
+        if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
+            raise UsageError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT")
+        if os.environ.get("TERM") == "dumb":
+            return _plain(session)
     gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
     from kvchat.ui.app import KvchatApp
 

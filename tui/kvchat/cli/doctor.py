@@ -24,9 +24,11 @@ from kvchat.cli.session import Session
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Examination, Report, unexamined
+from kvchat.doctor.returns import COST
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import GLYPHS, as_json, facts, headline
 from kvchat.sanitize import one_line
+from kvchat.text.doctor import deep_cost
 from kvchat.text.faults import Fault
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ LABEL = 15
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", nargs="?", help="its address; without it the one kvchat would use")
     parser.add_argument("--yes", action="store_true", help="do not ask before something is sent to it")
+    parser.add_argument("--deep", action="store_true",
+                        help="prove each way in which a state comes back: from its slot, the host cache, a file")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -65,7 +69,8 @@ async def _made(service: ChatService, args: argparse.Namespace) -> Report:
         return report(unexamined(server.base_url if server is not None else "", error))
     try:
         model = args.model or (server or _settings_of(service.settings, backend)).model
-        return report(await _examined(service, backend, "" if backend.info.embedded else model, args.yes))
+        return report(await _examined(service, backend, "" if backend.info.embedded else model, args.yes,
+                                      args.deep))
     finally:
         if args.url:
             await backend.aclose()
@@ -110,11 +115,13 @@ async def _connected(server: ServerSettings) -> Backend:
                          allow_plain_http_key=server.allow_plain_http_key, options=server_options(server))
 
 
-async def _examined(service: ChatService, backend: Backend, model: str, yes: bool) -> Examination:
+async def _examined(service: ChatService, backend: Backend, model: str, yes: bool, deep: bool) -> Examination:
+    if deep:
+        print(deep_cost(COST), file=sys.stderr)
     folder = service.servers.snapshot_folder if backend.info.embedded else None
-    found = await examine(backend, progress=_told, agreed=yes, model=model, snapshot_folder=folder)
+    found = await examine(backend, progress=_told, agreed=yes, model=model, snapshot_folder=folder, deep=deep)
     if found.question and not yes and await _agreed(found.question):
-        found = await examine(backend, progress=_told, agreed=True, model=model, snapshot_folder=folder)
+        found = await examine(backend, progress=_told, agreed=True, model=model, snapshot_folder=folder, deep=deep)
     return found
 
 

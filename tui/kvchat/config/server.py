@@ -173,5 +173,11 @@ class ServerSettings:
     keep_alive: str = text(
         "", "How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio). Empty: "
             "the server's own.", _duration, example="30m")
+    snapshots: bool = flag(
+        True, "Let a llama-server that was started with --slot-save-path save the states of conversations in its "
+              "folder, so that a return to one prefills nothing. It cannot delete them: up to 8 files stay there.")
+    snapshot_folder: str = text(
+        "", "That folder, where it is on this machine: its files are then checked by digest, and go with their "
+            "conversations.", example="~/slots")
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations on this server, put over the general ones."""

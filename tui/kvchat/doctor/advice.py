@@ -116,6 +116,11 @@ def pinning(info: ServerInfo) -> Advised:
     return (said(Advice.UNPINNED, program=_program(info), flag=flag),) if flag else ()
 
 
+def slot_folder(info: ServerInfo) -> Advised:
+    flag = flags_of(info).slot_folder
+    return (said(Advice.SLOT_FOLDER, program=_program(info), flag=flag),) if flag else ()
+
+
 def stays_loaded(info: ServerInfo) -> Advised:
     flags = flags_of(info)
     own = (said(Advice.KEEP_ALIVE, value=flags.keep_alive),) if flags.keep_alive else ()

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFile
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFiles
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.doctor.probes import Meter, Talk, size_for
 from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step
+from kvchat.doctor.returns import prove_returns
 from kvchat.doctor.server_facts import empty_slots, looked_at, slots_of, to_agree
 from kvchat.prompt.message import new_id
 from kvchat.text.doctor import PROGRESS
@@ -35,21 +35,16 @@ ALPHABET = "a b c d e f g h"
 Progress = Callable[[str], None]
 
 
-@runtime_checkable
-class SlotFiles(Protocol):
-    """A backend whose server saves slots to a folder."""
-
-    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile: ...
-
-
 async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Progress = lambda words: None,
-                  agreed: bool = False, model: str = "", snapshot_folder: Path | None = None) -> Examination:
+                  agreed: bool = False, model: str = "", snapshot_folder: Path | None = None,
+                  deep: bool = False) -> Examination:
     """Examine the server of `backend`, which is identified.
 
     Without `agreed`, what would need the person's word is not done: `asks` then says what it is. A failure is
     told in `failure`; no BackendError is raised. `model`: the one to ask for, where not the one it has loaded.
     `snapshot_folder`: the folder that the server saves slots to, where
-    it is at hand, so that the file written for the probe can be removed. Cancelled: the connection is closed first.
+    it is at hand, so that the file written for the probe can be removed. `deep`: prove each way in which a state comes
+    back as well, for `returns.COST` tokens more at most. Cancelled: the connection is closed first.
     """
     progress("Looking at the server …")
     found = await looked_at(backend, agreed, model)
@@ -63,6 +58,10 @@ async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Pr
         await probe.run()
     except BackendError as error:
         probe.found = replace(probe.found, failure=error)
+    if deep and probe.found.failure is None:
+        returns = await prove_returns(backend, progress, snapshot_folder, await probe.own_slots())
+        probe.meter.add(returns.spent)
+        probe.found = replace(probe.found, returns=tuple(returns.found))
     return replace(probe.found, turns=tuple(probe.turns), skipped=tuple(probe.skipped),
                    warnings=tuple(dict.fromkeys(probe.warnings)), spent_tokens=probe.meter.spent,
                    seconds=time.monotonic() - began)
@@ -125,6 +124,11 @@ class _Probe:
         if self._folder is not None:
             await self._snapshot(self._folder)
         await self._pins(slow)
+
+    async def own_slots(self) -> list[int]:
+        """The slots that hold nothing but what the probe left there."""
+        used = self._used(await slots_of(self._backend) or ())
+        return [slot for slot in used if self._own is None or slot in (self._own, self._other)]
 
     async def _another_empty_slot(self) -> int | None:
         counts = await slots_of(self._backend) or ()

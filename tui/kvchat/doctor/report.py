@@ -71,6 +71,8 @@ class Seen(StrEnum):
     SLOW_RESTORE = auto()  # tokens; restore, read: seconds
     SLOW_SAVE = auto()  # megabytes: per second
     SNAPSHOTS_PAY = auto()  # tokens, restore: seconds
+    RETURN_CHANGED = auto()  # way
+    NO_SLOT_FOLDER = auto()
     SLEEPS = auto()
     UNLOADS = auto()  # title, when: in words
 
@@ -117,6 +119,7 @@ class Advice(StrEnum):
     PRESERVED = auto()  # program, flag
     FIRST_QUESTION = auto()
     UNPINNED = auto()  # program, flag
+    SLOT_FOLDER = auto()  # program, flag
     KEEP_ALIVE = auto()  # value
 
 
@@ -197,6 +200,29 @@ class SnapshotProbe:
     """None: it could not be restored."""
 
 
+class ReturnWay(StrEnum):
+    """From where a state comes back."""
+
+    SLOT = "slot"
+    HOST_CACHE = "host cache"
+    FILE = "file"
+    OTHER_SLOT = "other slot"
+    """From a file, into a slot that it was not saved from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One way tried out."""
+
+    way: ReturnWay
+    tokens: int
+    """Of the state that came back."""
+    ms: float | None
+    """What that took; None: it does not come back in this way."""
+    difference: float | None
+    """How far its answer is from the one before, in log-probabilities: 0.0: equal bit for bit; None: not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Examination:
     """Everything that was found out about one server."""
@@ -221,6 +247,10 @@ class Examination:
     turns: tuple[ProbeTurn, ...] = ()
     pinned: PinProbe | None = None
     snapshot: SnapshotProbe | None = None
+    saves_slots: bool | None = None
+    """Whether the server was started with a folder for its slots."""
+    returns: tuple[Return, ...] = ()
+    """What the deep examination saw."""
     spent_tokens: int = 0
     """Evaluated and predicted in the probe; where the server does not say what it reused, all of each prompt."""
     seconds: float = 0.0

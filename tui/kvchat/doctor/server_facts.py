@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotCount
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotCount, SlotFiles
 from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.template import rendering
@@ -41,6 +41,8 @@ async def looked_at(backend: Backend, agreed: bool, model: str = "") -> Examinat
         if asleep and not agreed:
             return found
         counts = await slots_of(backend)
+        if isinstance(backend, SlotFiles):
+            found = replace(found, saves_slots=await backend.saves_slots())
         if counts is not None:
             found = replace(found, held=tuple(slot.tokens for slot in counts), busy=any(slot.busy for slot in counts))
     template = await rendering(backend)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.kinds import kind_of, title_of
+from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import said
 from kvchat.doctor import advice
-from kvchat.doctor.report import Advice, Examination, Report, Seen, Severity, Step, Topic, Verdict
+from kvchat.doctor.report import Advice, Examination, Report, ReturnWay, Seen, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_cached
 
 SMALL_WINDOW = 4096
@@ -262,6 +263,25 @@ def _snapshots(found: Examination) -> Iterable[Verdict]:
     yield Verdict(Topic.SNAPSHOTS, _GOOD, said(Seen.SNAPSHOTS_PAY, tokens=tokens, restore=restore))
 
 
+def _returns(found: Examination) -> Iterable[Verdict]:
+    for back in found.returns:
+        if back.difference:
+            spread = next((one.difference or 0.0 for one in found.returns if one.way is ReturnWay.SLOT), 0.0)
+            if back.way is not ReturnWay.SLOT and back.difference > 2 * spread:
+                yield Verdict(Topic.SNAPSHOTS, _BAD, said(Seen.RETURN_CHANGED, way=back.way.value))
+
+
+def _slot_folder(found: Examination) -> Iterable[Verdict]:
+    info = found.server
+    if info is None or info.embedded or found.saves_slots is not False:
+        return
+    usual = lost_tokens(found, Step.THREE) or 0
+    tokens = (lost_tokens(found, Step.AFTER_SIDE) or 0) - usual
+    if tokens > NOISE:
+        yield Verdict(Topic.SNAPSHOTS, _NOTE, said(Seen.NO_SLOT_FOLDER), advice.slot_folder(info), tokens,
+                      _seconds(found, tokens), "switch")
+
+
 def _sleep(found: Examination) -> Iterable[Verdict]:
     info = found.server
     if info is None or info.embedded:
@@ -274,4 +294,5 @@ def _sleep(found: Examination) -> Iterable[Verdict]:
 
 
 LOOKS: tuple[Callable[[Examination], Iterable[Verdict]], ...] = (
-    _not_probed, _reuse, _side_request, _warnings, _window, _system, _date, _reasoning, _pinning, _snapshots, _sleep)
+    _not_probed, _reuse, _side_request, _warnings, _window, _system, _date, _reasoning, _pinning, _snapshots, _returns,
+    _slot_folder, _sleep)

@@ -67,6 +67,8 @@ def _facts(found: Examination) -> Iterable[tuple[str, str]]:
         yield "snapshot", (f"{counted(found.snapshot.tokens, 'token')}, {size(found.snapshot.size)}: saved in "
                            f"{duration(found.snapshot.save_seconds)}, restored in "
                            f"{duration(found.snapshot.restore_seconds)}")
+    for back in found.returns:
+        yield "comes back", words.return_words(back.way, back.tokens, back.ms, back.difference)
     if found.turns:
         most = "at most " if any(turn.figures.evaluated_tokens is None for turn in found.turns) else ""
         yield "spent", f"{most}{counted(found.spent_tokens, 'token')} of the server's time, {duration(found.seconds)}"
@@ -114,7 +116,8 @@ def as_json(report: Report) -> dict[str, object]:
             "passed_on_to": info.remote_of(info.model) or None,
             "embedded": info.embedded, "context_size": info.context_size, "trained_context": found.trained_context,
             "slots": info.slots, "unified_kv": found.unified, "processes": found.replicas, "cache_hits": info.figures,
-            "unloads": info.unloads or None, "asleep": found.asleep, "unknown": list(info.unknown),
+            "saves_slots": found.saves_slots, "unloads": info.unloads or None, "asleep": found.asleep,
+            "unknown": list(info.unknown),
         },
         "template": None if found.template is None else {
             **asdict(found.template), "keeps_reasoning_when_asked": found.keeps_reasoning_when_asked,
@@ -124,6 +127,7 @@ def as_json(report: Report) -> dict[str, object]:
             "turns": [_turn_json(turn) for turn in found.turns],
             "pinned": None if found.pinned is None else asdict(found.pinned),
             "snapshot": None if found.snapshot is None else asdict(found.snapshot),
+            "returns": [asdict(back) for back in found.returns],
             "spent_tokens": found.spent_tokens, "seconds": found.seconds, "skipped": list(found.skipped),
             "warnings": [note_sentence(warning) for warning in found.warnings],
             "question": found.question or None, "busy": found.busy,

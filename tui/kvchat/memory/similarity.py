@@ -133,7 +133,7 @@ _MENTIONS = frozenset(("a", "an", "the", "user", "user's"))
 
 
 def says_something(text: str) -> bool:
-    """Whether there is a letter, a digit or a sign in it."""
+    """Whether there is a letter, a digit or a symbol in it (Unicode's categories L, N and S), not only punctuation."""
     return any(unicodedata.category(char)[0] in "LNS" for char in text)
 
 

@@ -58,7 +58,8 @@ class PlainChat:
         self.speaker = speaker
         self.answers = answers
         self._current: OpenConversation | None = None
-        self._attached: list[ContextBlock] = []
+        self.attached: list[ContextBlock] = []
+        """What goes with the next message."""
         self._persona = NOBODY
         """Whose first message the next question is put into."""
         self.unsent = ""
@@ -84,7 +85,7 @@ class PlainChat:
     async def open(self, id: str, node: str | None = None) -> None:
         """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
         self._current = conversation = await self.service.conversations.open(id)
-        self._attached, self._persona, self.unsent = [], NOBODY, ""
+        self.attached, self._persona, self.unsent = [], NOBODY, ""
         if node is not None and node in conversation.tree and node not in {one.id for one in conversation.path()}:
             await self.service.branches.select(id, node)
         if not conversation.record.turns:
@@ -150,16 +151,12 @@ class PlainChat:
 
     # -- sending
 
-    def attach(self, block: ContextBlock) -> None:
-        """Have it go with the next message."""
-        self._attached.append(block)
-
     async def send(self, typed: Typed) -> None:
         """Send a message, and print its answer."""
-        question = Question(filled(self._persona.first_message, typed.text), tuple(self._attached),
+        question = Question(filled(self._persona.first_message, typed.text), tuple(self.attached),
                             meant=NOTHING if typed.is_pasted else ALL)
         if await self._sent(question):
-            self._attached, self._persona = [], NOBODY
+            self.attached, self._persona = [], NOBODY
             if self.conversation.draft:
                 await self.service.conversations.set_draft(self.id, "")
             self._offer_compaction()

@@ -76,6 +76,7 @@ HELP: Mapping[str, str] = {
     "system": "Read the system prompt, or change it. Shows the cost first.",
     "model": "Name the models and servers, or go on with another one. Shows the cost first.",
     "inspector": "Tell what the server had cached, turn by turn.",
+    "attach": "Attach a file to the next message, as it is now; /attach none leaves out what is attached.",
     "queue": "Name the messages that wait here, and send them.",
     "persona": "Name the personas, or begin a conversation with one.",
     "trunk": "Name the trunks, or begin a conversation with one.",
@@ -511,11 +512,17 @@ class Commands:
             self._say(f"There is no source {one_line(number, 20)} here.")
 
     async def _attach(self, path: str) -> None:
+        attached = ", ".join(one_line(block.source, 100) for block in self._chat.attached)
+        if path == "none":
+            self._chat.attached.clear()
+            self._say(f"Left out: {attached}." if attached else "Nothing is attached.")
+            return
         if not path:
-            self._say("Which file? /attach FILE")
+            self._say(f"Attached: {attached}. /attach none leaves it out." if attached else
+                      "Which file? /attach FILE")
             return
         block = await self._chat.service.retrieval.attach(self._chat.id, path)
-        self._chat.attach(block)
+        self._chat.attached.append(block)
         self._say(f"Attached: {one_line(block.source, 100)}. It goes with the next message.")
 
     async def _queue(self) -> None:

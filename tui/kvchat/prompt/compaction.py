@@ -144,7 +144,8 @@ def request_path(path: Sequence[Node], plan: CompactionPlan, created: float) -> 
 
 
 def usable(answer: str, state: State) -> str:
-    """The summary in a model's answer, empty when there is none. One that was cut off ends with its last sentence."""
+    """The summary in a model's answer, empty when there is none. One that was cut off ends with its last whole
+    sentence, where that leaves half of its characters."""
     text = _THOUGHT.sub("", whole_characters(answer)).strip()
     if text.startswith("<think>"):
         return ""

@@ -7,9 +7,8 @@ about this machine; every warning names the exact characters. `kvchat.text.promp
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -151,7 +150,7 @@ def _is_example(before: str, sure: bool) -> bool:
     return bool(_LIKE.search(clause) or (not sure and _EXAMPLE.search(clause)))
 
 
-__all__ = ["Kind", "PrefixWarning", "lint", "lint_options"]
+__all__ = ["Kind", "PrefixWarning", "lint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,44 +164,21 @@ class PrefixWarning:
     """Where they begin, in characters from the start of the text."""
     line: int
     """The line they are in; 1 is the first."""
-    option: str = ""
-    """The template option it is in; empty: it is in the instructions."""
 
     @property
     def end(self) -> int:
         return self.start + len(self.found)
 
 
-_TIMELY = re.compile(r"date|time|today|now|clock|day", re.IGNORECASE)
-"""Names of template options that are about now."""
-
-
 def lint(instructions: str) -> tuple[PrefixWarning, ...]:
     """The warnings about a system prompt, in the order of the text; one for each place."""
-    return _warnings(instructions, "")
-
-
-def lint_options(options: Mapping[str, object]) -> tuple[PrefixWarning, ...]:
-    """The warnings about template options: their values are part of the prompt. A name such as `date_string` says that
-    a value is about now."""
-    found: list[PrefixWarning] = []
-    for name, value in options.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        label = "current date: " if _TIMELY.search(name) else f"{name.replace('_', ' ')}: "
-        found.extend(PrefixWarning(each.kind, each.found[max(0, len(label) - each.start):].strip(),
-                                   max(0, each.start - len(label)), 1, name)
-                     for each in _warnings(label + text, name) if each.end > len(label))
-    return tuple(found)
-
-
-def _warnings(text: str, option: str) -> tuple[PrefixWarning, ...]:
     found: list[PrefixWarning] = []
     reached, line, counted = 0, 1, 0
-    for start, end, kind in sorted(((start, end, kind) for kind, start, end in matches(text)),
+    for start, end, kind in sorted(((start, end, kind) for kind, start, end in matches(instructions)),
                                    key=lambda each: (each[0], -each[1])):
         if start < reached:
             continue
         reached = end
-        line, counted = line + text.count("\n", counted, start), start
-        found.append(PrefixWarning(kind, text[start:end], start, line, option))
+        line, counted = line + instructions.count("\n", counted, start), start
+        found.append(PrefixWarning(kind, instructions[start:end], start, line))
     return tuple(found)

@@ -77,7 +77,7 @@ def _unknown(id: str) -> UnknownConversation:
 
 class Conversations:
     """Reads and writes of conversations. System messages seen here are remembered, so that a conversation that
-    another kvchat cleared away as empty can still be begun."""
+    another kvchat deleted for good while it was empty can still be begun."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -184,8 +184,8 @@ class Conversations:
         return system
 
     def stored(self, connection: sqlite3.Connection, known: Conversation) -> Conversation:
-        """Inside a transaction: the row as it is now. One that another kvchat cleared away as empty is stored again as
-        it was `known`. Raises ConversationDeleted."""
+        """Inside a transaction: the row as it is now. One that another kvchat deleted for good while it was
+        empty is stored again as it was `known`. Raises ConversationDeleted."""
         row = self.exact(known.id)
         if row is not None:
             return row
@@ -244,44 +244,26 @@ class Conversations:
         self._remember(*tree.children(None))
         return tree
 
-    def sent_texts(self, id: str) -> list[str]:
-        rows = self._db.rows(f"{MEMBERS} SELECT text FROM member JOIN node ON node.id = member.id"
-                             " WHERE role = 'user' ORDER BY created DESC, seq DESC", {"conversation": id})
-        return list(dict.fromkeys(row[0] for row in rows))
-
     def _remember(self, *roots: Node) -> None:
         self._roots.update((root.id, root) for root in roots)
         for id in list(self._roots)[:-ROOTS]:
             del self._roots[id]
 
-    def purge_empty(self, keep: str | None) -> None:
-        """Remove conversations without a question, a draft and a queued message, but for `keep`."""
-        self._purge("turns = 0 AND id IS NOT ? AND trashed IS NULL"
-                    " AND coalesce((SELECT role FROM node WHERE id = head), 'system') = 'system'"
-                    " AND id NOT IN (SELECT conversation FROM draft)"
-                    " AND id NOT IN (SELECT conversation FROM queued)"
-                    " AND NOT EXISTS (SELECT 1 FROM node WHERE node.conversation = conversation.id AND role = 'user')",
-                    keep)
-
     def purge_trash(self, older_than: float) -> None:
         """Remove for good what was put into the trash before `older_than` (seconds since the epoch)."""
-        self._purge("trashed < ?", older_than)
-
-    def _purge(self, condition: str, value: object) -> None:
-        if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
+        gone = "SELECT id FROM conversation WHERE trashed < ?"
+        if not self._db.row(f"{gone} LIMIT 1", (older_than,)):
             return
         from kvchat.store.images import forget, held
 
         with self._db.write(durable=True) as connection:
             images = held(connection)
             for table in ("draft", "queued"):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
-                    (value,))
+                connection.execute(f"DELETE FROM {table} WHERE conversation IN ({gone})", (older_than,))
             for key in (_BEGUN, tips.KEY, TITLE_ASKED):
-                connection.execute("DELETE FROM setting WHERE key IN"
-                                   f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
-            connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
+                connection.execute(f"DELETE FROM setting WHERE key IN (SELECT ? || id FROM ({gone}))",
+                                   (key, older_than))
+            connection.execute("DELETE FROM conversation WHERE trashed < ?", (older_than,))
             collect(connection, self._db.fts)
             forget(connection, images)
 

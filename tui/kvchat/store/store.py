@@ -5,7 +5,7 @@ acknowledgement. A write that failed can be tried again with the same values. Ev
 
 Several kvchats write the same conversations. A write is therefore given what its act changes, as a function of the row
 as it is by then, and gives back what became of it. `known` is the row as the caller knows it: it says which one, and is
-stored only where another kvchat has cleared it away as empty.
+stored only where another kvchat deleted it for good while it was empty.
 """
 
 from __future__ import annotations
@@ -168,10 +168,6 @@ class Store:
         """Have an empty conversation for this kvchat; whether it is empty and no other living one has it."""
         return self._conversations.take_empty(id)
 
-    def purge_empty(self, keep: str | None = None) -> None:
-        """Remove the conversations without a message and without a draft, but for `keep`."""
-        self._conversations.purge_empty(keep)
-
     def purge_trash(self, older_than: float) -> None:
         """Remove for good what was put into the trash before `older_than`, in seconds since the epoch."""
         self._conversations.purge_trash(older_than)
@@ -239,10 +235,6 @@ class Store:
     def warmups(self, since: float = 0.0, conversation: str | None = None) -> WarmupTotals:
         """What was read ahead since then (seconds since the epoch), in all or in one conversation."""
         return self._messages.warmups(since, conversation)
-
-    def sent_texts(self, id: str) -> list[str]:
-        """The person's messages in the conversation, newest first, each once."""
-        return self._conversations.sent_texts(id)
 
     def answers(self, since: float = 0.0) -> list[Answered]:
         """The figures of all answers begun since then (seconds since the epoch), oldest first."""

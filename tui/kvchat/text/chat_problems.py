@@ -28,6 +28,12 @@ class ChatProblem(StrEnum):
     ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
     OUTSIDE = "{paths} is outside the working folder and the collections. Nothing was sent."
     ALL_OUTSIDE = "{paths} are outside the working folder and the collections. Nothing was sent."
+    # going on with an answer
+    NO_ANSWER = "That is a question. Select the answer to continue."
+    CALLED_TOOL = "The model called a tool here, and kvchat has none: there is no text to continue."
+    STILL_COMING = "This answer is still coming."
+    WINDOW_FULL = "The context window is full. Compact the conversation, then ask again."
+    COMPLETE = "This answer is complete. To hear more, ask for it."
     # what goes with a message
     NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
     UNCHANGED = "{file} stands in this conversation already and has not changed since."

@@ -123,6 +123,25 @@ def _duration(value: object) -> str:
     return duration(value if isinstance(value, int | float) else None)
 
 
+_FROM = {"slot": "its slot", "host cache": "the host cache", "file": "a file", "other slot": "a file in another slot"}
+
+
+def return_words(way: str, tokens: int, ms: float | None, difference: float | None) -> str:
+    """How a state came back in one way."""
+    source = f"from {_FROM.get(way, way)}"
+    if ms is None:
+        return f"{source}: {'not known, the server gives no log-probabilities' if way == 'slot' else 'no'}"
+    same = {None: "the rest is prefilled", 0.0: "equal bit for bit"}.get(difference) or (
+        f"its answer differs by {difference:.3g}")
+    return f"{source}: {counted(tokens, 'token')} in {duration(ms / 1000)}, {same}"
+
+
+def deep_cost(tokens: int) -> str:
+    """What the deep examination costs, before it begins."""
+    return (f"Proving how states come back: up to {counted(tokens, 'token')} more, and a file or two in the folder for "
+            "slots, where there is one.")
+
+
 _SEEN: dict[str, Callable[[Statement, int | None, float | None], str]] = {
     "busy": lambda s, n, t: "The server is answering somebody just now, so nothing was tried out.",
     "needs_word": lambda s, n, t: f"Nothing was tried out, because it needs your word. {s['question']}",
@@ -171,6 +190,11 @@ _SEEN: dict[str, Callable[[Statement, int | None, float | None], str]] = {
         f"Saving to disk is slow ({s['megabytes']} MB/s): a full conversation takes about {_duration(t)}."),
     "snapshots_pay": lambda s, n, t: (
         f"Snapshots pay: restoring {_tokens(s['tokens'])} took {_duration(s['restore'])}."),
+    "return_changed": lambda s, n, t: (
+        f"A state that comes back from {_FROM.get(str(s['way']), s['way'])} answers otherwise than before."),
+    "no_slot_folder": lambda s, n, t: (
+        "The server saves no slots. With a folder for them, kvchat saves a conversation before another one takes its "
+        "slot, and a return to it prefills only what is new."),
     "sleeps": lambda s, n, t: "The model sleeps after a while without a request, and what it held is lost then.",
     "unloads": lambda s, n, t: f"{s['title']} unloads the model {s['when']}, and what it held is lost then.",
 }
@@ -243,6 +267,7 @@ _ADVICE: dict[str, Callable[[Statement], str]] = {
         f"kvchat asks for it in new conversations ({s['option']}){_program(s, '; for other programs start')}."),
     "first_question": lambda s: "Let the system message go in the first question.",
     "unpinned": lambda s: _program(s, "If a program pins (id_slot), start", "."),
+    "slot_folder": lambda s: _program(s, "Start", "."),
     "keep_alive": lambda s: f"Or set server.keep_alive to \"{s['value']}\".",
 }
 

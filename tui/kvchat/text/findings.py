@@ -286,6 +286,8 @@ _SERVERS: dict[Argument, str] = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "
 
 _REMEDIES: dict[str, Callable[[Statement], str]] = {
     Remedy.KEEP_SNAPSHOTS: lambda s: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
+    Remedy.SAVE_SLOTS: lambda s: (
+        f"Start the server with {s['flag']}: what kvchat saves there outlives a restart."),
     Remedy.STAYS_LOADED: lambda s: (
         "Keep the setting engine.snapshots on: what was read is then restored from disk."),
     Remedy.GO_BACK: lambda s: (

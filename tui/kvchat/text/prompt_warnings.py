@@ -28,5 +28,5 @@ _INSTEAD: dict[str, str] = {
 
 def warning_sentence(warning: PrefixWarning) -> str:
     """What was found and where, why it matters, and what to do."""
-    where = f"in the option {warning.option}" if warning.option else f"in line {warning.line} of the system prompt"
-    return f"“{warning.found}” {where}: {_WHY[warning.kind]} {_INSTEAD[warning.kind]}"
+    return (f"“{warning.found}” in line {warning.line} of the system prompt: {_WHY[warning.kind]} "
+            f"{_INSTEAD[warning.kind]}")

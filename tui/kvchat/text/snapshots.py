@@ -14,6 +14,7 @@ class SnapshotProblem(StrEnum):
     NOT_KEPT = auto()
     NO_SERVER = auto()
     NO_FOLDER = auto()
+    NO_PROOF = auto()
     FOLDER_UNUSABLE = auto()  # reason
     QUIT_TOO_LONG = auto()  # seconds
     # saving
@@ -33,8 +34,12 @@ class SnapshotProblem(StrEnum):
     DAMAGED = auto()
     GONE = auto()
     SILENT = auto()
-    REFUSED = auto()  # name: of the model
-    NO_HELP = auto()  # reused, wanted: tokens
+    NO_TOKENS = auto()
+    REFUSED = auto()
+    CHANGED = auto()
+    UNUSED = auto()
+    UNPROVED = auto()
+    NO_HELP = auto()  # reused, wanted: tokens; of an earlier version
 
 
 GIVEN_UP = "Snapshots are no longer used for this model with this build of the server."
@@ -45,6 +50,7 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.NOT_KEPT: "No snapshots are kept.",
     SnapshotProblem.NO_SERVER: "No server is in use whose slots can be saved.",
     SnapshotProblem.NO_FOLDER: "The server was started without a folder for slots.",
+    SnapshotProblem.NO_PROOF: "The server gives no log-probabilities, by which a snapshot is proved: none are kept.",
     SnapshotProblem.FOLDER_UNUSABLE: "The folder of snapshots cannot be used: {reason}.",
     SnapshotProblem.QUIT_TOO_LONG: "Not every conversation was saved: the server took longer than {seconds:.0f} s.",
     SnapshotProblem.NOT_SAVED: "The server did not save a snapshot.",
@@ -65,7 +71,11 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.DAMAGED: f"{_OF_CONVERSATION} is refused: it is damaged; {_INSTEAD}",
     SnapshotProblem.GONE: f"{_OF_CONVERSATION} is refused: it is no longer there; {_INSTEAD}",
     SnapshotProblem.SILENT: "The server does not answer; the snapshot is kept.",
-    SnapshotProblem.REFUSED: "The server refused a snapshot of {name}; it reads the conversation instead.",
+    SnapshotProblem.NO_TOKENS: f"{_OF_CONVERSATION} cannot be proved: its tokens are not known; {_INSTEAD}",
+    SnapshotProblem.REFUSED: f"The server refused the snapshot of a conversation; {_INSTEAD}",
+    SnapshotProblem.CHANGED: f"{_OF_CONVERSATION} did not come back as it was saved; {_INSTEAD}",
+    SnapshotProblem.UNUSED: f"The server took back a snapshot and reuses nothing of it; {_INSTEAD}",
+    SnapshotProblem.UNPROVED: f"{_OF_CONVERSATION} could not be proved: the server did not answer; {_INSTEAD}",
     SnapshotProblem.NO_HELP: "A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused.",
 }
 

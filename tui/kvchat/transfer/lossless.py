@@ -116,7 +116,8 @@ def _written(source: Source) -> str:
 _LARGEST = 2**63 - 1
 
 class Fields:
-    """The fields of one JSON object, and where it stands, in words."""
+    """The fields of one JSON object, and where it stands, in words. A field is of the type that is asked for, or
+    TransferError is raised; one that is asked for as optional may be missing or null, and is None."""
 
     def __init__(self, value: object, where: str) -> None:
         self.where = where
@@ -206,43 +207,12 @@ _URL = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/]+={0,2}")
 _ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
-def read_lossless(text: str) -> list[Source]:
-    """The conversations of a lossless export, equal to those that were written.
-
-    Raises TransferError for text that is not such an export, is damaged, or was changed.
-    """
-    try:
-        value = loads(text)
-    except ValueError as error:
-        raise TransferError(f"This is not a kvchat export: it is not JSON ({error}).") from error
-    if not isinstance(value, dict) or value.get("format") != DOCUMENT:
-        raise TransferError(f'This is not a kvchat export: its "format" is not {DOCUMENT}.')
-    document = Fields(value, "The export")
-    version = document.whole("version")
-    if version > VERSION:
-        raise TransferError(
-            f"This export has version {version} and this kvchat reads up to {VERSION}. Update kvchat to read it."
-        )
-    if version < 1:
-        raise document.wrong("version", "a version of this format")
-    known: dict[str, tuple[str | None, bytes]] = {}
-    return [
-        source_of(item, f"Conversation {number}", known)
-        for number, item in enumerate(document.items("conversations"), 1)
-    ]
-
-
-def source_of(value: object, where: str, known: dict[str, tuple[str | None, bytes]] | None = None) -> Source:
-    """One conversation of an export. `where`: what it is called in a sentence. `known`: the messages of those before
-    it. Raises TransferError."""
-    item, tree = Fields(value, where), Tree()
-    known = {} if known is None else known
-    for number, value in enumerate(item.items("nodes"), 1):
-        node = _node(Fields(value, f"{item.where}, message {number}"), tree)
-        if known.setdefault(node.id, (node.parent, node.digest)) != (node.parent, node.digest):
-            raise TransferError(f"{item.where}, message {number}: another conversation in the file has a different "
-                                "message of the same id. Nothing was read.")
-        tree.put(node)
+def source_of(value: object) -> Source:
+    """One conversation of an export, equal to the one that was written. Raises TransferError for what is none, is
+    damaged or was changed."""
+    item, tree = Fields(value, "The conversation"), Tree()
+    for number, found in enumerate(item.items("nodes"), 1):
+        tree.put(_node(Fields(found, f"Message {number}"), tree))
     conversation = _conversation(item.inner("conversation"))
     if conversation.head is not None and conversation.head not in tree:
         raise TransferError(f"{item.where}: its branch ends at a message that is not in the file. Nothing was read.")

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kvchat.paths import sync_folder
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import local
@@ -94,7 +95,7 @@ def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
         finally:
             with suppress(OSError):
                 part.unlink()
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError as error:
         raise _exists(paths[-1]) from error
     except OSError as error:
@@ -135,16 +136,6 @@ def _move(part: Path, path: Path, overwrite: bool) -> None:
             if os.path.lexists(path):
                 raise FileExistsError(path) from None
     part.replace(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable. Some systems cannot open a folder; the file itself is safe already."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _expanded(path: Path) -> Path:

@@ -11,6 +11,7 @@ nothing but a chat request loads a model.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from kvchat.backends.answer import progress_of
 from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
 from kvchat.backends.dialect import (
     MOST_TOKENS,
+    NOT_SUPPORTED,
     PRESERVED,
     BackendError,
     ChatTurn,
@@ -61,6 +63,7 @@ from kvchat.backends.tokens import PieceTokens
 from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
+from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
@@ -84,6 +87,18 @@ def slot_file_of(status: int, body: bytes) -> SlotFile:
     except PayloadError:
         return SlotFile(status)
     return SlotFile(status, tokens, size)
+
+
+def probe_of(answer: bytes, extended: bool) -> StateProbe | None:
+    """What the answer to a request for one token and its probabilities says; None where it has none. A probability that
+    is no number is NaN. Raises PayloadError."""
+    said = _object_in(answer)
+    first = next((one for one in list_at(said, "completion_probabilities") if is_object(one)), None)
+    tops = [one for one in list_at(first, "top_logprobs") if is_object(one)] if first is not None else []
+    values = tuple((count_at(one, "id") or 0, float(value) if isinstance(value := one.get("logprob"), int | float)
+                    else math.nan) for one in tops)
+    cached = count_at(figures_at(said, "timings"), "cache_n")
+    return StateProbe(values, cached, extended) if values and cached is not None else None
 
 
 # -- following its cache ----------------------------------------------------------------------------------------------
@@ -150,6 +165,7 @@ class LlamaCppBackend(HttpBackend):
             "llama-server", Change("--ctx-size {whole}"), asked_to_cache=True, idle="--sleep-idle-seconds",
             host_cache="--cache-ram 8192", slots="--parallel {slots}", cache_room="--cache-ram {mib}",
             no_shift="--no-context-shift", whole_window="--swa-full", checkpoints="--ctx-checkpoints {count}",
+            slot_folder="--slot-save-path FOLDER",
             pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
             fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
             keep_reasoning="--reasoning-preserve"),
@@ -243,12 +259,19 @@ class LlamaCppBackend(HttpBackend):
             await look_again(self)
         return ended
 
-    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
-        """Save the KV cache of a slot to a file in the server's own folder, or restore it; true if that worked.
+    async def saves_slots(self) -> bool | None:
+        """As of `SlotFiles`: by what it says to a file without a name."""
+        if self._routed is not None or self._info.replicas:
+            return None
+        try:
+            head, _ = await self.ask("POST", "/slots/0?action=save", PROBE_S, headers=JSON,
+                                     body=canonical({"filename": ""}))
+        except BackendError:
+            return None
+        return {400: True, NOT_SUPPORTED: False}.get(head.status)
 
-        A restore that fails leaves the slot empty, and a truncated file ends the server: check a file before.
-        A busy slot is waited for. `seconds`: how long to wait.
-        """
+    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
+        """As of `SlotFiles`. Builds before b11549 may end over a truncated file: check a file before."""
         try:
             async with asyncio.timeout(seconds), Exchange(
                 self._endpoint, "POST", f"/slots/{slot}?action={action}", headers={"content-type": "application/json"},
@@ -258,6 +281,26 @@ class LlamaCppBackend(HttpBackend):
                 return slot_file_of(head.status, await exchange.start_of_body())
         except (TimeoutError, BackendError):
             return NO_ANSWER
+
+    async def erase_slot(self, slot: int, seconds: float) -> bool:
+        """As of `SlotFiles`."""
+        try:
+            head, _ = await self.ask("POST", f"/slots/{slot}?action=erase", seconds, headers=JSON, body=b"{}")
+        except BackendError:
+            return False
+        return head.status == 200
+
+    async def probe_slot(self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
+                         ) -> StateProbe | None:
+        """As of `SlotFiles`. One token is predicted, which the slot does not keep."""
+        prompt = state + state.first(1) if extended else state
+        body = canonical({"prompt": list(prompt), "n_predict": 1, "n_probs": TOPS, "temperature": 0,
+                          "cache_prompt": True, "id_slot": slot})
+        try:
+            head, answer = await self.ask("POST", "/completion", seconds, headers=JSON, body=body, limit=TEXT_LIMIT)
+            return probe_of(answer, extended) if head.status == 200 else None
+        except (BackendError, PayloadError):
+            return None
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
         return live_fields(turn)

@@ -14,6 +14,7 @@ class OpenAIBackend(OneTokenWarmUp):
 
     @classmethod
     def recognises(cls, responses: Responses) -> bool:
+        """Whether `/v1/models` gives a list: the least that a server with OpenAI's API has."""
         listing = said(responses, MODELS_PATH)
         return isinstance(listing.value, list) or "data" in listing.fields
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kvchat.backends.dialect import ServerInfo
@@ -29,8 +29,6 @@ class CacheKind:
     shape: str
     """In words, as the screen says it."""
     build: str
-    name: str = field(default="", compare=False)
-    """The model's name, for sentences."""
 
     @property
     def key(self) -> str:
@@ -46,12 +44,14 @@ class CacheKind:
         return None if self.build == other.build else said(SnapshotProblem.OTHER_BUILD)
 
 
-def kind_of(model: Path, info: ServerInfo) -> CacheKind:
-    """The kind of the embedded engine that runs the file `model`. Reads up to 3 MiB; raises OSError."""
+def kind_of(model: Path, info: ServerInfo, threads: int) -> CacheKind:
+    """The kind of the embedded engine that runs the file `model`. Its number of threads belongs to it: with another one
+    the same state answers with other last bits. Reads up to 3 MiB; raises OSError."""
     engine = _version("xllamacpp")
     slots = info.slots or 1
-    shape = f"{info.context_size or 0:,} tokens per slot, {slots} {'slot' if slots == 1 else 'slots'}, {KV_TYPE}"
-    return CacheKind(fingerprint(model), shape, f"{info.build} {engine}".strip(), model.stem)
+    shape = (f"{info.context_size or 0:,} tokens per slot, {slots} {'slot' if slots == 1 else 'slots'}, {KV_TYPE}, "
+             f"{threads} {'thread' if threads == 1 else 'threads'}")
+    return CacheKind(fingerprint(model), shape, f"{info.build} {engine}".strip())
 
 
 def fingerprint(path: Path) -> str:

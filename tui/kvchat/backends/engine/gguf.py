@@ -63,8 +63,6 @@ class GgufHeader:
     context_length: int | None = None
     """The trained context in tokens."""
     quantisation: str = ""
-    size_label: str = ""
-    """The number of parameters in words, such as `8B`."""
     pooling: int = 0
     """More than 0: the model makes embeddings."""
     sliding_window: int = 0
@@ -225,7 +223,6 @@ def _header(path: Path, version: int, tensors: int, values: Mapping[str, object]
         name=text("general.name"),
         context_length=context if context and 0 < context < 2**31 else None,
         quantisation=quantisation_of(path.stem) or _FILE_TYPES.get(-1 if file_type is None else file_type % 1024, ""),
-        size_label=text("general.size_label"),
         pooling=number(f"{architecture}.pooling_type") or 0,
         sliding_window=(number(f"{architecture}.attention.sliding_window") or 0)
         if architecture.startswith(_WINDOWED) else 0,

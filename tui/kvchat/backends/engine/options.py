@@ -45,6 +45,10 @@ class EngineOptions:
     embeds: bool = False
     """Whether it makes vectors of texts instead of talking. A text must fit into one batch."""
 
+    @property
+    def used_threads(self) -> int:
+        return self.threads or default_threads()
+
     def for_child(self, header: GgufHeader, api_key: str) -> dict[str, object]:
         """The line of options that the child process reads."""
         return {
@@ -52,7 +56,7 @@ class EngineOptions:
             "name": self.name or self.model.stem,
             "context_size": context_for(self.context_size, header.context_length),
             "slots": max(1, self.slots),
-            "threads": self.threads or default_threads(),
+            "threads": self.used_threads,
             "batch_size": max(1, self.batch_size),
             "snapshots": os.path.abspath(self.snapshots) if self.snapshots else "",  # noqa: PTH100
             "cache_ram": default_cache_ram() if self.cache_ram is None else self.cache_ram,

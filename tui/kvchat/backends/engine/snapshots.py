@@ -91,6 +91,10 @@ class SnapshotShelf:
         """The name of a file for the server to write: no other will ever have it."""
         return f"kvchat-{os.urandom(8).hex()}"
 
+    def is_current(self, snapshot: Snapshot) -> bool:
+        """Whether its file still holds it: its name is its own."""
+        return True
+
     def make_room(self, needed: int) -> None:
         """Drop old snapshots until `needed` more bytes fit. Raises SnapshotError when they cannot."""
         with self._lock:
@@ -100,17 +104,22 @@ class SnapshotShelf:
             if self._free() - needed < self._least_free:
                 raise SnapshotError(said(SnapshotProblem.DISK_FULL, least=self._least_free))
 
-    def keep(self, snapshot: Snapshot) -> Snapshot:
-        """Add the file that the server has written, as `snapshot` describes it but for checksum and times; it
-        replaces the snapshots of the conversation that it goes on from. Raises SnapshotError, PathError, OSError."""
+    def sealed(self, snapshot: Snapshot) -> Snapshot:
+        """The same with the checksum of the file that the server has just written. Raises SnapshotError where that is
+        not whole, and OSError."""
         file = self.folder / snapshot.file
         size = file.stat().st_size if file.is_file() else -1
         if size != snapshot.size:
             raise SnapshotError(said(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size,
                                      folder=str(self.folder)))
         file.chmod(0o600)
+        return replace(snapshot, checksum=checksum(file))
+
+    def keep(self, snapshot: Snapshot) -> Snapshot:
+        """Add a snapshot that is sealed and probed, with the times of now; it replaces those of the conversation that
+        it goes on from. Raises SnapshotError, PathError, OSError."""
         now = time.time()
-        snapshot = replace(snapshot, checksum=checksum(file), saved=now, used=now)
+        snapshot = replace(snapshot, saved=now, used=now)
         with self._lock:
             self._write(snapshot)
             own = [other for other in self._snapshots if other.conversation == snapshot.conversation
@@ -153,6 +162,10 @@ class SnapshotShelf:
             return said(SnapshotProblem.CANNOT_READ, reason=paths.reason(error))
         self.drop(snapshot)
         return damage
+
+    def noted(self, state: Tokens) -> str:
+        """What a card says of the tokens, as of `Snapshot.ids`: nothing, for the file has them."""
+        return ""
 
     def token_ids(self, snapshot: Snapshot) -> Tokens | None:
         """The tokens in the snapshot; None when its file's form is not the known one."""

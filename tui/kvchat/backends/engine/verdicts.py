@@ -1,14 +1,12 @@
-"""Whether restored snapshots are of use, by model and build: some servers report success and reuse nothing.
+"""Models whose saved states were of no use with a build of the server: they do not come back, or not as they were.
 
-The rule: a model whose snapshots never worked is not tried again with the same build; one accident does not count
-against a model whose snapshots have worked.
+The rule: what was just saved and does not come back shows it at once; it is not tried again with the same build.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 from kvchat import paths
@@ -16,54 +14,41 @@ from kvchat.cache.causes.cause import Statement, statement_of, stored
 
 FILE = "verdicts.json"
 MOST = 50
-MOST_FAILURES = 2
-"""In a row, for a model whose snapshots have worked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    worked: bool = False
-    failures: int = 0
-    """In a row."""
-    why: Statement | str | None = None
-    """Why snapshots are not used any more; None while they are. A sentence where an earlier version stored it."""
-
-    def after(self, worked: bool, why: Statement | None) -> Verdict:
-        """The verdict after one more restore; `why` says what was wrong with it."""
-        if worked:
-            return Verdict(True, 0, self.why)
-        failures = self.failures + 1
-        enough = failures >= (MOST_FAILURES if self.worked else 1)
-        return Verdict(self.worked, failures, why if enough else None)
 
 
 class Verdicts:
-    """The verdicts kept in a folder. The methods work on the disk: call them in a thread."""
+    """What is known, kept in a folder. The methods work on the disk: call them in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> Verdict:
-        """What is known of a model and build (`CacheKind.key`)."""
-        return self._read().get(key, Verdict())
+    def get(self, key: str) -> Statement | str | None:
+        """Why snapshots are not used with a model and build (`CacheKind.key`); None while they are. A sentence where an
+        earlier version stored it."""
+        return self._read().get(key)
 
-    def put(self, key: str, verdict: Verdict) -> None:
+    def put(self, key: str, why: Statement | str) -> None:
         """Remember it over restarts. Raises PathError."""
         with self._lock:
             known = self._read()
             known.pop(key, None)
-            known[key] = verdict
-            kept = dict(list(known.items())[-MOST:])
-            data = {key: [v.worked, v.failures, stored(v.why)] for key, v in kept.items()}
+            kept = dict(list({**known, key: why}.items())[-MOST:])
+            data = {key: stored(why) for key, why in kept.items()}
             paths.write_private(self._file, json.dumps(data).encode())
 
-    def _read(self) -> dict[str, Verdict]:
-        found: dict[str, Verdict] = {}
+    def _read(self) -> dict[str, Statement | str]:
+        found: dict[str, Statement | str] = {}
         try:
             for key, value in json.loads(self._file.read_bytes()).items():
-                worked, failures, why = value
-                found[key] = Verdict(bool(worked), int(failures), statement_of(why) or None)
+                why = statement_of(value[2] if _is_older(value) else value)
+                if why:
+                    found[key] = why
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             pass  # without the file every model is tried anew
         return found
+
+
+def _is_older(value: object) -> bool:
+    """Whether an earlier version wrote it: whether they worked, failures in a row, and why they are given up."""
+    return isinstance(value, list) and len(value) == 3 and isinstance(value[0], bool)

@@ -104,6 +104,7 @@ class Remedy(StrEnum):
     """What helps. The comment names the arguments; `flag` is a setting of the server in use, ready to be typed."""
 
     KEEP_SNAPSHOTS = auto()
+    SAVE_SLOTS = auto()  # flag
     STAYS_LOADED = auto()
     GO_BACK = auto()
     SLEEP_LATER = auto()  # flag, server: its kind

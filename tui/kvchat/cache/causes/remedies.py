@@ -69,6 +69,8 @@ class Flags:
     whole_window: str = ""
     checkpoints: str = ""
     """`{count}` stands for their number."""
+    slot_folder: str = ""
+    """For slots that are saved to files, and come back."""
     pinning: str = ""
     """For slots that can be named without a loss."""
     template: str = ""
@@ -94,9 +96,11 @@ ENGINE_FLAGS = Flags(window=Change("engine.context_size = {size}"), slots="engin
 """The built-in engine has settings instead."""
 
 
-def restarted(embedded: bool) -> Statement | None:
-    """kvchat saves slots of the built-in engine only."""
-    return said(Remedy.KEEP_SNAPSHOTS) if embedded else None
+def restarted(embedded: bool, flags: Flags) -> Statement | None:
+    """What kvchat saved of the slots outlives a restart."""
+    if embedded:
+        return said(Remedy.KEEP_SNAPSHOTS)
+    return said(Remedy.SAVE_SLOTS, flag=flags.slot_folder) if flags.slot_folder else None
 
 
 def unloaded(kind: str, flags: Flags) -> Statement:

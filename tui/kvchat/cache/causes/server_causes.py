@@ -23,10 +23,11 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
     if case.e.slept:
         return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.kind, case.flags)
     if before.build and now.build and before.build != now.build:
-        return Cause.RESTARTED, said(Reason.OTHER_BUILD, build=now.build), remedies.restarted(now.embedded)
+        return Cause.RESTARTED, said(Reason.OTHER_BUILD, build=now.build), remedies.restarted(
+            now.embedded, remedies.NO_FLAGS)
     moved = bool(before.base_url and now.base_url) and before.base_url != now.base_url
     if case.e.restarted or (moved and before.embedded and now.embedded):
-        return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded)
+        return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags)
     if case.e.loading_seen:
         return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.kind, case.flags)
     if moved:

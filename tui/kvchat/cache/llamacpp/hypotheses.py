@@ -225,6 +225,16 @@ class Hypotheses:
         for guess in self._guesses:
             guess.simulator.restored(slot, held)
 
+    def probed(self, slot: int) -> None:
+        """As `Simulator.probed`."""
+        for guess in self._guesses:
+            guess.simulator.probed(slot)
+
+    def put_back(self, slot: int) -> None:
+        """As `Simulator.put_back`."""
+        for guess in self._guesses:
+            guess.simulator.put_back(slot)
+
     def cleared(self, slot: int) -> None:
         for guess in self._guesses:
             guess.simulator.cleared(slot)

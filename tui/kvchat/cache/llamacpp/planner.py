@@ -6,8 +6,8 @@ for it, the tokens of getting there included, or as much while less of the other
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
@@ -31,6 +31,10 @@ class Option:
     """Tokens the server reads in all: for the request, and for getting there."""
     slot: int | None = None
     """The slot to pin or to restore into."""
+    takes: int | None = field(default=None, compare=False)
+    """The slot whose state gives way to it."""
+    lost: int = field(default=0, compare=False)
+    """Tokens of that state which are nowhere else then, but perhaps in a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +68,51 @@ class Restorable:
 
 def plan(
     simulator: Simulator, prompt: Tokens, *, detour: bool = True, restorable: Restorable | None = None,
-    idle: bool = False, busy: Collection[int] = (),
+    idle: bool = False, busy: Collection[int] = (), secured: Mapping[int, int] | None = None,
 ) -> Plan:
     """The way to send `prompt`, or a prompt that begins with it. `idle`: nobody waits for it, so that tokens read now
     weigh no more than tokens of other conversations that would be read again later. `busy`: slots that work for
-    somebody else, for which a pinned request would wait."""
+    somebody else, for which a pinned request would wait. `secured`: slots whose states are in a snapshot or can be put
+    into one, with what it costs to have them back, as of `Restorable`."""
     as_is = simulator.predict(prompt)
-    found = [(Option(Way.AS_IS, len(prompt) - as_is.cached), _lost(as_is))]
+
+    def option(way: Way, tokens: int, slot: int | None, found: Prediction, more: int = 0) -> _Weighed:
+        """An option and what it loses; `more`: what is lost beside `found`."""
+        lost = _lost(found)
+        return _Weighed(Option(way, tokens, slot, found.slot, lost), _weight(lost, found.slot, secured) + more)
+
+    found = [option(Way.AS_IS, len(prompt) - as_is.cached, None, as_is)]
     if len(simulator.slots) > 1 and not simulator.shape.unified:
         for slot, held in enumerate(simulator.slots):
             # Pinning to an empty slot skips the look-up.
             if (held is not None or idle) and slot != as_is.slot and slot not in busy:
                 pinned = simulator.predict(prompt, slot)
-                found.append((Option(Way.PIN, len(prompt) - pinned.cached, slot), _lost(pinned)))
+                found.append(option(Way.PIN, len(prompt) - pinned.cached, slot, pinned))
     if detour and as_is.best > as_is.cached + WORTH:
         around = simulator.copy()
         first = around.begin(DETOUR, "", 0.0)
         around.end(first.slot, Tokens((-9,)))
         after = around.predict(prompt)
-        lost = _lost(first) + (_lost(after) if after.slot != first.slot else 0)
-        found.append((Option(Way.DETOUR, len(prompt) - after.cached + len(DETOUR)), lost))
+        more = _lost(after) if after.slot != first.slot else 0
+        found.append(option(Way.DETOUR, len(prompt) - after.cached + len(DETOUR), None, first, more))
     if restorable is not None:
         rest = len(prompt) - min(restorable.tokens, len(prompt) - 1)
-        found.append((Option(Way.RESTORE, rest + restorable.cost, as_is.slot), _lost(as_is)))
+        shape = simulator.shape
+        anywhere = not shape.unified and restorable.tokens > shape.similarity * len(prompt)  # the request follows it
+        for slot in range(len(simulator.slots)) if anywhere else (as_is.slot,):
+            if slot not in busy:
+                held = simulator.slots[slot]
+                lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
+                found.append(_Weighed(Option(Way.RESTORE, rest + restorable.cost, slot, slot, lost),
+                                      _weight(lost, slot, secured)))
     return _cheapest_in_all(found) if idle else _chosen(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    option: Option
+    lost: int
+    """What it costs to have back what the option replaces, in tokens."""
 
 
 def _lost(prediction: Prediction) -> int:
@@ -95,21 +120,26 @@ def _lost(prediction: Prediction) -> int:
     return len(prediction.replaces.tokens) - prediction.common if prediction.replaces is not None else 0
 
 
-def _cheapest_in_all(found: Sequence[tuple[Option, int]]) -> Plan:
-    as_is, as_is_lost = found[0]
-    best, lost = min(found, key=lambda item: item[0].tokens + item[1])
-    if best.tokens + lost + WORTH > as_is.tokens + as_is_lost:
+def _weight(lost: int, slot: int, secured: Mapping[int, int] | None) -> int:
+    return min(lost, secured[slot]) if secured is not None and slot in secured else lost
+
+
+def _cheapest_in_all(found: Sequence[_Weighed]) -> Plan:
+    as_is = found[0]
+    best = min(found, key=lambda item: item.option.tokens + item.lost)
+    if best.option.tokens + best.lost + WORTH > as_is.option.tokens + as_is.lost:
         best = as_is
-    return Plan(best, tuple(option for option, _ in found))
+    return Plan(best.option, tuple(item.option for item in found))
 
 
-def _chosen(found: Sequence[tuple[Option, int]]) -> Plan:
-    as_is, as_is_lost = found[0]
-    best, _ = min(found, key=lambda item: (item[0].tokens, item[1]))
-    if best.tokens > as_is.tokens - WORTH:
-        spares = [item for item in found[1:] if item[0].tokens <= as_is.tokens and item[1] + WORTH < as_is_lost]
-        best = min(spares, key=lambda item: (item[1], item[0].tokens))[0] if spares else as_is
-    return Plan(best, tuple(sorted((option for option, _ in found), key=lambda option: option.tokens)))
+def _chosen(found: Sequence[_Weighed]) -> Plan:
+    as_is = found[0]
+    best = min(found, key=lambda item: (item.option.tokens, item.lost))
+    if best.option.tokens > as_is.option.tokens - WORTH:
+        spares = [item for item in found[1:]
+                  if item.option.tokens <= as_is.option.tokens and item.lost + WORTH < as_is.lost]
+        best = min(spares, key=lambda item: (item.lost, item.option.tokens)) if spares else as_is
+    return Plan(best.option, tuple(sorted((item.option for item in found), key=lambda option: option.tokens)))
 
 
 def worth_a_salt(simulator: Simulator, system: Tokens, salted: Tokens, *, detour: bool = True) -> bool:

@@ -211,6 +211,18 @@ class Simulator:
         self.cleared(slot)
         self._slots[slot % self.shape.slots] = replace(held, memory=saved(held.memory, len(held.tokens), self.shape))
 
+    def probed(self, slot: int) -> None:
+        """A request was pinned to `slot` that began with all it holds, and left it as it was."""
+        slot %= self.shape.slots
+        self._clear_idle(slot)
+        self._release(slot)
+
+    def put_back(self, slot: int) -> None:
+        """What `slot` holds was saved and restored: the same, as it comes back from a file."""
+        held = self._slots[slot % self.shape.slots]
+        if held is not None:
+            self.restored(slot, held)
+
     def cleared(self, slot: int) -> None:
         """`slot` was emptied."""
         slot %= self.shape.slots

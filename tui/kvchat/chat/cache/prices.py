@@ -175,7 +175,8 @@ class Prices:
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 
     def moving(self, id: str, name: str) -> Price:
-        """What another server would prefill of a conversation, at the speed that was measured there."""
+        """What another server would prefill of an open conversation: its context in tokens, and the seconds at the
+        speed that was measured there; None for what is not known. `name`: of the server, as in a conversation's row."""
         speed = self._tracker.speed_of(self._servers.links.at(name))
         return price(self._conversations.loaded[id].context_used, speed)
 

@@ -322,6 +322,12 @@ class ServerCache(SlotObserver):
         self.noting()
         return prediction
 
+    def probed(self, slot: int) -> None:
+        """A request has asked what a slot holds and left that as it was."""
+        self.simulator.probed(slot)
+        self._began = True
+        self.noting()
+
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
         is told how far it came when the slots say so: a batch may have been on its way."""

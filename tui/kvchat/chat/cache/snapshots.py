@@ -1,7 +1,7 @@
-"""Snapshots of conversations: saved when idle and on quit, restored on return, checked, and given up where of no use.
+"""Snapshots of conversations: saved when idle and on quit, restored on return, proved, and given up where of no use.
 
-The rule: no trouble with a snapshot reaches a chat. Whatever fails gives a value to tell, and the server reads the
-conversation as it would have without.
+The rule: no trouble with a snapshot reaches a chat, and no state is used that was not proved to be the one that was
+saved. Whatever fails gives a value to tell, and the server reads the conversation as it would have without.
 
 A save waits for a busy slot, and a restore replaces what is in one: both are for a server that nobody is using, so
 the caller holds its lane. After a cancelled restore it is not known what the slot holds.
@@ -13,35 +13,26 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, TypeVar
 
-from kvchat.backends.dialect import NOT_SUPPORTED, Backend, ServerInfo, SlotFile
+from kvchat.backends.dialect import NOT_SUPPORTED, Backend, SlotFiles
 from kvchat.backends.engine.cache_kind import CacheKind, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
-from kvchat.backends.engine.verdicts import Verdict, Verdicts
+from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.backends.transport import unskippable
-from kvchat.cache.causes.cause import Argument, Statement, said
-from kvchat.cache.tokens import Tokens
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.cache.llamacpp.state_probe import StateProbe
+from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.chat.cache.state_proof import RESTORE_S, Return, StateProof
 from kvchat.paths import PathError, reason
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 if TYPE_CHECKING:
     from kvchat.backends.engine.options import EngineOptions
-
-@runtime_checkable
-class SlotServer(Protocol):
-    """A backend whose slots can be saved."""
-
-    @property
-    def info(self) -> ServerInfo: ...
-
-    async def alive(self) -> bool: ...
-
-    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile: ...
-
 
 @dataclass(frozen=True, slots=True)
 class SlotContent:
@@ -56,13 +47,15 @@ class SlotContent:
     path: tuple[str, ...] = ()
     """The digests of all messages up to it, root first; without it the snapshot replaces every other one of the
     conversation."""
+    ids: Tokens = NO_TOKENS
+    """Its tokens, as far as they are known; where the file tells them, that is believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
     snapshot: Snapshot
     ms: float
-    """What saving took, the checksum included; 0: it was there already."""
+    """What saving took, the proof included; 0: it was there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +64,7 @@ class Restored:
 
     slot: int
     snapshot: Snapshot
-    ids: Tokens | None
-    """The tokens, where the file's form is known."""
+    ids: Tokens
     ms: float
     """What it took, the check included."""
 
@@ -96,14 +88,28 @@ class Refused:
     """Whether the server tried and failed; otherwise the slot holds what it held."""
 
 
+class Touch(StrEnum):
+    """What became of a slot that was saved or restored, beside what it was for."""
+
+    PROBED = auto()
+    """It answered a request, and holds what it held."""
+    RESTORED = auto()
+    """The same, as it comes back from a file."""
+    EMPTIED = auto()
+
+
 SAVE_SECONDS = 20.0
-RESTORE_SECONDS = 60.0
 QUIT_SECONDS = 10.0
 """For all slots together."""
-LEAST_CACHED = 0.9
-"""Of a restored snapshot's tokens: with fewer it did not work."""
+LEAST_SAVED = 0.9
+"""Of the tokens that a slot should hold: with fewer it holds something else by now."""
+NOT_PROBED = StateProbe((), 0)
+_FAILED = {Return.CHANGED: SnapshotProblem.CHANGED, Return.REFUSED: SnapshotProblem.REFUSED,
+           Return.UNUSED: SnapshotProblem.UNUSED, Return.UNKNOWN: SnapshotProblem.UNPROVED}
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
+TOKEN_BYTES = 32 << 10
+"""Of a snapshot, before there is one."""
 
 NOT_KEPT, NO_SERVER = said(SnapshotProblem.NOT_KEPT), said(SnapshotProblem.NO_SERVER)
 
@@ -115,14 +121,15 @@ D = TypeVar("D")
 
 
 class Snapshots:
-    """The snapshots of one run of kvchat, in a folder of their own; None: nothing is saved (incognito, or unwanted)."""
+    """The snapshots of one server, in a folder of their own; None: nothing is saved (incognito, or unwanted)."""
 
     def __init__(self, folder: Path | None, notice: Callable[[Problem], None] | None = None, *,
                  shelf: SnapshotShelf | None = None) -> None:
         self._shelf = shelf or (SnapshotShelf(folder) if folder else None)
         self._verdicts = Verdicts(self._shelf.folder) if self._shelf else None
         self._kind: CacheKind | None = None
-        self._verdict = Verdict()
+        self._proof = StateProof(extends=True)
+        self._given_up: Problem | None = None
         self._why_not: Statement | None = NO_SERVER if self._shelf else NOT_KEPT
         self._busy = asyncio.Lock()
         self._speed = FIRST_GUESS
@@ -133,33 +140,58 @@ class Snapshots:
         """What the slots hold at quit. None: nobody knows, and every slot is saved without a name."""
         self.refilled: tuple[Restored, ...] = ()
         """What was restored when the server started."""
+        self.touched: Callable[[int, Touch], None] | None = None
+        """Told what became of the slot that was named."""
 
     @property
     def why_not(self) -> Problem | None:
         """Why snapshots are neither saved nor restored with the server in use; None when they are."""
-        return self._why_not or self._verdict.why
+        return self._why_not or self._given_up
 
-    async def use(self, backend: Backend, options: EngineOptions) -> None:
-        """Work with the embedded engine that was started with these options. The folder of any other server is not
-        ours: its files could be neither checked nor removed."""
+    async def use(self, backend: Backend, options: EngineOptions, *, extends: bool = False) -> None:
+        """Work with the embedded engine that was started with these options. `extends`: as of `StateProof`."""
         self.leave()
         shelf, verdicts = self._shelf, self._verdicts
-        if shelf is None or verdicts is None or options.snapshots is None or not isinstance(backend, SlotServer):
+        if shelf is None or verdicts is None or options.snapshots is None or not isinstance(backend, SlotFiles):
             self._why_not = NOT_KEPT
             return
 
-        def look() -> tuple[CacheKind, Verdict]:
+        def look() -> tuple[CacheKind, Problem | None]:
             shelf.load()
-            kind = kind_of(options.model, backend.info)
+            kind = kind_of(options.model, backend.info, options.used_threads)
             return kind, verdicts.get(kind.key)
 
+        await self._begin(look, extends)
+
+    async def use_server(self, backend: Backend) -> None:
+        """Work with a server that is not kvchat's own, if it saves slots; once it is known whether it does, this asks
+        nothing."""
+        shelf, verdicts = self._shelf, self._verdicts
+        if self._why_not is not NO_SERVER or shelf is None or verdicts is None:
+            return
+        self._why_not = NOT_KEPT
+        saves = await backend.saves_slots() if isinstance(backend, SlotFiles) else None
+        if saves is False:
+            self._why_not = said(SnapshotProblem.NO_FOLDER)
+        elif saves:
+            info = backend.info
+            shape = f"{info.context_size or 0:,} tokens per slot, {info.slots or 1} slots"
+            kind = CacheKind(info.model, shape, info.build)
+
+            def look() -> tuple[CacheKind, Problem | None]:
+                shelf.load()
+                return kind, verdicts.get(kind.key)
+
+            await self._begin(look, extends=False)
+
+    async def _begin(self, look: Callable[[], tuple[CacheKind, Problem | None]], extends: bool) -> None:
         if (found := await self._filed(look, None)) is not None:
-            self._kind, self._verdict = found
-            self._why_not = None
+            self._kind, self._given_up = found
+            self._proof, self._why_not = StateProof(extends=extends), None
 
     def leave(self) -> None:
         """The server is no longer in use."""
-        self._kind, self._verdict, self.refilled = None, Verdict(), ()
+        self._kind, self._given_up, self.refilled = None, None, ()
         self._why_not = NO_SERVER if self._shelf else NOT_KEPT
 
     # -- what there is, from memory -----------------------------------------------------------------------------------
@@ -185,16 +217,29 @@ class Snapshots:
                 best, rank = snapshot, (shared, -others)
         return best
 
+    def saved(self, held: SlotContent) -> Snapshot | None:
+        """The snapshot that has all of this."""
+        return next((one for one in self.known(held.conversation)
+                     if held.digest and one.digest == held.digest and one.tokens >= held.tokens), None)
+
     def seconds(self, snapshot: Snapshot) -> float:
         """What restoring it takes, by the restore before; a guess before the first."""
         return snapshot.size / self._speed
 
+    def seconds_for(self, tokens: int) -> float:
+        """What saving or restoring so many tokens takes, about."""
+        return self._bytes_of(tokens) / self._speed
+
+    def _bytes_of(self, tokens: int) -> int:
+        return int(tokens * max((s.size / s.tokens for s in self.usable() if s.tokens), default=TOKEN_BYTES))
+
     # -- saving -------------------------------------------------------------------------------------------------------
 
     async def save(self, backend: Backend, slot: int, conversation: str, digest: str, tokens: int = 0, *,
-                   path: Sequence[str] = ()) -> Saved | None:
+                   path: Sequence[str] = (), ids: Tokens = NO_TOKENS) -> Saved | None:
         """Save what a slot holds (see `SlotContent`); None when it was not saved."""
-        return await self._save(backend, SlotContent(slot, conversation, digest, tokens, tuple(path)), SAVE_SECONDS)
+        return await self._save(backend, SlotContent(slot, conversation, digest, tokens, tuple(path), ids),
+                                SAVE_SECONDS)
 
     async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[Saved]:
         """Save every slot before the server ends; what is saved already costs nothing. `held`: as the attribute of
@@ -216,28 +261,32 @@ class Snapshots:
     async def _save(self, backend: Backend, held: SlotContent, seconds: float) -> Saved | None:
         async with self._busy:
             shelf, kind = self._shelf, self._kind
-            if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotServer) \
+            if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotFiles) \
                     or not 0 <= held.slot < (backend.info.slots or 1):
                 return None
-            same = next((s for s in self.known(held.conversation) if held.digest and s.digest == held.digest), None)
-            if same is not None and same.tokens >= held.tokens:
+            if (same := self.saved(held)) is not None:
                 touched = await self._filed(lambda: shelf.touch(same, held.slot), None)
                 if touched is not None:
                     return Saved(touched, 0.0)
-            needed = int(held.tokens * max((s.size / s.tokens for s in self.usable() if s.tokens), default=0.0))
+            needed = self._bytes_of(held.tokens)
             if await self._filed(lambda: shelf.make_room(needed), False) is False:
                 return None
             return await self._written(shelf, kind, backend, held, seconds)
 
-    async def _written(self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotServer, held: SlotContent,
+    async def _written(self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotFiles, held: SlotContent,
                        seconds: float) -> Saved | None:
         began = time.perf_counter()
-        name = shelf.fresh()
+        name = await self._filed(shelf.fresh, "")
+        if not name:
+            return None
         kept: Snapshot | None = None
 
-        async def keep(draft: Snapshot) -> None:
+        async def keep(draft: Snapshot, state: Tokens) -> None:
             nonlocal kept
-            kept = await self._filed(lambda: shelf.keep(draft), None)
+            probe = await self._vouched(backend, draft, state)
+            if probe is not None:
+                whole = replace(draft, ids=shelf.noted(state), probe=probe, spread=self._proof.spread or 0.0)
+                kept = await self._filed(lambda: shelf.keep(whole), None)
 
         try:
             done = await backend.slot_file("save", held.slot, f"{name}.bin", seconds)
@@ -245,19 +294,56 @@ class Snapshots:
                 self._why_not = said(SnapshotProblem.NO_FOLDER)
             elif not done:
                 self._tell(said(SnapshotProblem.NOT_SAVED))
-            elif done.tokens and done.tokens >= LEAST_CACHED * held.tokens:
+            elif done.tokens and done.tokens >= LEAST_SAVED * held.tokens:
                 path = held.path if held.path[-1:] in ((), (held.digest,)) else (*held.path, held.digest)
-                await unskippable(keep(Snapshot(
-                    name, held.conversation, held.digest, path, held.slot, done.tokens, done.size, 0,
-                    kind.model, kind.shape, kind.build, 0.0, 0.0)))
+                written = Snapshot(name, held.conversation, held.digest, path, held.slot, done.tokens, done.size, "",
+                                   kind.model, kind.shape, kind.build, 0.0, 0.0, "", NOT_PROBED, 0.0)
+                draft = await self._filed(lambda: shelf.sealed(written), None)
+                if draft is not None and (state := await self._state_of(shelf, draft, held.ids)) is not None:
+                    await unskippable(keep(draft, state))
         finally:
             if kept is None:
-                shelf.discard(name)
+                await unskippable(self._discarded(shelf, name))
         if kept is None:
             return None
         ms = (time.perf_counter() - began) * 1000
         log.info("saved %d tokens (%d bytes) in %.0f ms", kept.tokens, kept.size, ms)
         return Saved(kept, ms)
+
+    async def _discarded(self, shelf: SnapshotShelf, name: str) -> None:
+        await self._filed(lambda: shelf.discard(name), None)
+
+    async def _state_of(self, shelf: SnapshotShelf, snapshot: Snapshot, known: Tokens) -> Tokens | None:
+        """The tokens in a snapshot; None where they are not known: then it cannot be proved."""
+        found = await self._filed(lambda: shelf.token_ids(snapshot), None)
+        if found is None and len(known) >= snapshot.tokens and known.known >= snapshot.tokens:
+            found = known.first(snapshot.tokens)
+        return found or None
+
+    async def _vouched(self, backend: SlotFiles, draft: Snapshot, state: Tokens) -> StateProbe | None:
+        """What the slot answers that was just saved; None when it is of no use, which is mostly the end of snapshots
+        for this model and build."""
+        found = await self._proof.vouch(backend, draft.slot, draft.file, state)
+        emptied = found in (Return.CHANGED, Return.REFUSED)
+        self._touch(draft.slot, Touch.EMPTIED if emptied else Touch.RESTORED if self._proof.restores else Touch.PROBED)
+        if isinstance(found, StateProbe):
+            return found
+        if found is Return.UNKNOWN:
+            self._why_not = said(SnapshotProblem.NO_PROOF)
+        elif found is not Return.OTHER:
+            await self._give_up(_FAILED[found])
+        return None
+
+    async def _give_up(self, problem: SnapshotProblem) -> None:
+        self._given_up = why = said(problem, given_up=True)
+        kind, verdicts = self._kind, self._verdicts
+        if kind is not None and verdicts is not None:
+            await self._filed(lambda: verdicts.put(kind.key, why), None)
+        self._tell(why)
+
+    def _touch(self, slot: int, what: Touch) -> None:
+        if self.touched is not None:
+            self.touched(slot, what)
 
     # -- restoring ----------------------------------------------------------------------------------------------------
 
@@ -279,56 +365,49 @@ class Snapshots:
         """Put a snapshot into a slot, whose content is lost."""
         async with self._busy:
             shelf, kind = self._shelf, self._kind
-            if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotServer):
+            if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotFiles):
                 return Refused(self.why_not or NO_SERVER)
             if not 0 <= slot < (backend.info.slots or 1):
                 return Refused(said(SnapshotProblem.NO_SLOT, slot=slot))
             began = time.perf_counter()
+            if not await self._filed(lambda: shelf.is_current(snapshot), False):
+                return Refused(said(SnapshotProblem.GONE))
             problem = await self._filed(lambda: shelf.check(snapshot, kind), said(SnapshotProblem.UNREADABLE))
             if problem is not None:
                 self._tell(problem)
                 return Refused(problem)
-            check_ms = (time.perf_counter() - began) * 1000
+            state = await self._filed(lambda: shelf.token_ids(snapshot), None)
+            if state is None:
+                return Refused(said(SnapshotProblem.NO_TOKENS))
             if not await backend.alive():  # else its silence would be laid to the snapshot
                 return Refused(said(SnapshotProblem.SILENT))
-            done = await backend.slot_file("restore", slot, snapshot.file, RESTORE_SECONDS)
-            if not done or done.tokens != snapshot.tokens:
+            found = Return.UNKNOWN
+
+            async def proved() -> None:
+                nonlocal found
+                found = await self._returned(backend, slot, snapshot, state)
+
+            await unskippable(proved())
+            if found is not Return.PROVED:
                 await self._filed(lambda: shelf.drop(snapshot), None)
-                return Refused(await self._failed(SnapshotProblem.REFUSED, name=kind.name), slot_emptied=True)
+                problem = said(_FAILED[found])
+                self._tell(problem)
+                return Refused(problem, slot_emptied=True)
             ms = (time.perf_counter() - began) * 1000
             self._speed = snapshot.size / max(ms / 1000, 1e-3)
-            ids = await self._filed(lambda: shelf.token_ids(snapshot), None)
             snapshot = await self._filed(lambda: shelf.touch(snapshot, slot), snapshot)
-            log.info("restored %d tokens (%d bytes) in %.0f ms, the check %.0f", snapshot.tokens, snapshot.size, ms,
-                     check_ms)
-            return Restored(slot, snapshot, ids, ms)
+            self._touch(slot, Touch.PROBED)
+            log.info("restored %d tokens (%d bytes) in %.0f ms", snapshot.tokens, snapshot.size, ms)
+            return Restored(slot, snapshot, state, ms)
 
-    async def checked(self, snapshot: Snapshot, cached: int, expected: int | None = None) -> Problem | None:
-        """Judge a restore by the tokens that the next turn reused of the `expected` ones (None: all in the
-        snapshot). What is to be told when it did not work; snapshots may then be given up for this model and build."""
-        wanted = snapshot.tokens if expected is None else expected
-        if wanted <= 0:  # says nothing
-            return None
-        if cached >= LEAST_CACHED * wanted:
-            if not self._verdict.worked or self._verdict.failures:
-                await self._remember(self._verdict.after(True, None))
-            return None
-        if (shelf := self._shelf) is not None:
-            await self._filed(lambda: shelf.drop(snapshot), None)
-        return await self._failed(SnapshotProblem.NO_HELP, reused=cached, wanted=wanted)
-
-    async def _failed(self, problem: SnapshotProblem, **arguments: Argument) -> Problem:
-        verdict = self._verdict.after(False, said(problem, given_up=True, **arguments))
-        await self._remember(verdict)
-        why = verdict.why or said(problem, **arguments)
-        self._tell(why)
-        return why
-
-    async def _remember(self, verdict: Verdict) -> None:
-        self._verdict = verdict
-        kind, verdicts = self._kind, self._verdicts
-        if kind is not None and verdicts is not None:
-            await self._filed(lambda: verdicts.put(kind.key, verdict), None)
+    async def _returned(self, backend: SlotFiles, slot: int, snapshot: Snapshot, state: Tokens) -> Return:
+        done = await backend.slot_file("restore", slot, snapshot.file, RESTORE_S)
+        if not done:
+            return Return.REFUSED
+        if (done.tokens, done.size) != (snapshot.tokens, snapshot.size):  # a part of it was taken
+            await backend.erase_slot(slot, RESTORE_S)
+            return Return.REFUSED
+        return await self._proof.returned(backend, slot, snapshot.file, state, snapshot.probe, snapshot.spread)
 
     # -- removing -----------------------------------------------------------------------------------------------------
 

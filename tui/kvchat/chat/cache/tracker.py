@@ -115,6 +115,7 @@ class CacheTracker:
             await cache.look()
         for slot, held in link.connector.refilled():
             cache.simulator.restored(slot, held)
+            cache.simulator.probed(slot)
         link.cache = cache
         if not cache.state.asleep and self._servers.consent.agreed_to(backend.info):
             self._ground.in_background(self._read_template(link, backend))

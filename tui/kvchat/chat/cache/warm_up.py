@@ -138,6 +138,7 @@ class WarmUp(ConversationObserver):
         if not path or path[-1].state is State.STREAMING:
             return
         turn = self._tracker.turn_after(conversation, path)
+        await self._routes.ready(backend)
         prefix = await cache.prompts.prefix(turn, await self._questions.begun(conversation))
         self._ground.events.tell(WarmthChanged())
         if not prefix:
@@ -193,7 +194,7 @@ class WarmUp(ConversationObserver):
                       chosen: Option, *, whole: bool = True) -> None:
         """The request of a warm-up; it runs in the lane. A cancel ends it; what was read stays in the cache. `whole`:
         `prefix` is all that `path` renders to. Raises BackendError."""
-        await self._routes.prepare(backend, cache, chosen, id, path, prefix)
+        await self._routes.prepare(backend, cache, chosen, id, path, idle=True)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
         read: int | None = None

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
 from kvchat.backends import kinds
-from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble, failure
-from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
@@ -63,6 +63,7 @@ class Connector:
     """Holds the one backend in use. `changed` is called whenever `connection` or `info` changed."""
 
     def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None,
+                 server_snapshots: Path | None = None,
                  snapshots: Snapshots | None = None, server: ServerSettings | None = None,
                  model_path: Path | None = None, finds: bool = True,
                  missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
@@ -83,7 +84,11 @@ class Connector:
         """The address of the server that was found: it stays the one that is talked to until it is left."""
         self._released = asyncio.Event()
         self._snapshot_folder = snapshot_folder if settings.engine.snapshots else None
-        self.snapshots = snapshots or Snapshots(self._snapshot_folder)
+        self._engine_snapshots = snapshots or Snapshots(self._snapshot_folder)
+        self._server_snapshots = Snapshots(None)
+        self._server_folder = server_snapshots
+        self._saves_for: ServerInfo | None = None
+        """The server that `_server_snapshots` are of."""
         self._backend: Backend | None = None
         self._engine: Engine | None = None
         self._options: EngineOptions | None = None
@@ -113,6 +118,26 @@ class Connector:
             return self._options.model
         return self.model_path
 
+    @property
+    def snapshots(self) -> Snapshots:
+        """Of the server in use; of one that is not the built-in engine they are of use after `with_snapshots`."""
+        return self._engine_snapshots if self._engine is not None else self._server_snapshots
+
+    async def with_snapshots(self, backend: Backend) -> Snapshots:
+        """The same, with what is to be asked of the server and read from the disk."""
+        info, folder = backend.info, self._server_folder
+        if self._engine is None and self._saves_for is not info:
+            self._saves_for = info
+            if folder is None or not self.server.snapshots or not saves_states(info):
+                self._server_snapshots = Snapshots(None)
+            else:
+                from kvchat.backends.engine.server_snapshots import shelf_of
+
+                self._server_snapshots = made = Snapshots(None, shelf=shelf_of(
+                    folder, info.place, self.server.snapshot_folder if self.base_url else ""))
+                await made.use_server(backend)
+        return self.snapshots
+
     def has(self, backend: Backend) -> bool:
         return self._backend is backend
 
@@ -121,9 +146,9 @@ class Connector:
         return self._shape if self._engine is not None else None
 
     def refilled(self) -> list[tuple[int, Held]]:
-        """The slots that were restored when the engine was started, where their tokens are known."""
+        """The slots that were restored when the engine was started."""
         return [(done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
-                for done in self.snapshots.refilled if done.ids is not None]
+                for done in self._engine_snapshots.refilled]
 
     async def ready(self) -> Backend:
         """The connected backend; connects first where needed. Raises BackendError."""
@@ -315,8 +340,8 @@ class Connector:
             backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True,
                                     images=self._images)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
-            await self.snapshots.use(backend, self._options)
-            await self.snapshots.refill(backend)
+            await self._engine_snapshots.use(backend, self._options, extends=self._shape.rewind is not Rewind.ANYWHERE)
+            await self._engine_snapshots.refill(backend)
             return backend
 
     def _engine_ended(self, exit: EngineExit) -> None:
@@ -352,13 +377,18 @@ class Connector:
         backend, self._backend, self.home = self._backend, None, ""
         if self._engine is not None:
             if backend is not None and self.connection.phase == "ready":
-                await self.snapshots.save_on_quit(backend)
-            self.snapshots.leave()
+                await self._engine_snapshots.save_on_quit(backend)
+            self._engine_snapshots.leave()
             await self._engine.stop()
             self._engine = None
         if backend is not None:
             await backend.aclose()
         self._say(Connection("idle"))
+
+
+def saves_states(info: ServerInfo) -> bool:
+    """Whether a server may be asked to save states of conversations in a folder of its own."""
+    return kinds.kind_of(info.kind).is_tracked and info.host_class is not HostClass.CLOUD and not info.replicas
 
 
 def _same_place(one: Backend, other: Backend) -> bool:

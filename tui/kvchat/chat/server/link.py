@@ -6,8 +6,8 @@ The rule: one link for one server. Conversations name theirs; those that name no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Connector
 from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
+from kvchat.paths import PathError
 from kvchat.sanitize import one_line
 from kvchat.store.presence.server_presence import Seats
 
@@ -81,6 +82,8 @@ class Links:
         self.folder = snapshots if ground.settings.engine.snapshots else None
         self.snapshots = Snapshots(self.folder)
         """The saved states of the built-in engine, which one link at a time runs."""
+        self._server_snapshots = snapshots / "servers" if snapshots is not None else None
+        """The folder of what is known of the states that other servers have saved."""
         self._all: dict[str, Link] = {}
         self._lanes: dict[str, Lane] = {}
         self._seats = Seats(seats)
@@ -114,6 +117,21 @@ class Links:
         """The link that runs the built-in engine."""
         return next((link for link in self if link.connector.runs_engine), None)
 
+    def with_cache(self, cache: ServerCache) -> Link | None:
+        """The link to the server that has this cache; None where it has another one by now."""
+        return next((link for link in self if link.cache is cache), None)
+
+    async def forget(self, conversations: Collection[str]) -> None:
+        """The saved states of these conversations go, wherever they are."""
+        await self.snapshots.forget(conversations)
+        for link in self:
+            await link.connector.snapshots.forget(conversations)
+        if (folder := self._server_snapshots) is not None:
+            from kvchat.backends.engine import server_snapshots
+
+            with suppress(OSError, PathError):  # as far as they are of servers that are not in use
+                await asyncio.to_thread(server_snapshots.forget, folder, conversations)
+
     def _same(self, name: str) -> Link | None:
         """The link that leads to the same place under another name."""
         if "://" in name:
@@ -126,9 +144,9 @@ class Links:
         server, file, missing = _server_of(name, self._ground.settings)
         links: list[Link] = []
         connector = Connector(self._ground.settings, lambda: self._changed(links[0]) if links else None,
-                              snapshot_folder=self.folder, snapshots=self.snapshots, server=server, model_path=file,
-                              finds=name == DEFAULT, missing=missing,
-                              engine_turn=lambda: self._engine_turn(links[0]), images=self._image)
+                              snapshot_folder=self.folder, server_snapshots=self._server_snapshots,
+                              snapshots=self.snapshots, server=server, model_path=file, finds=name == DEFAULT,
+                              missing=missing, engine_turn=lambda: self._engine_turn(links[0]), images=self._image)
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes,
                           self._seats))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvchat.memory.entry import PROFILE
-from kvchat.paths import reason
+from kvchat.paths import reason, sync_folder
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
 from kvchat.text.store_problems import StoreProblem
@@ -89,7 +89,8 @@ def found(root: Path) -> Found:
 
 
 def read(path: Path) -> bytes:
-    """The content of a regular file. Raises Unusable, FileNotFoundError."""
+    """The content of a regular file, at most a byte more than LARGEST: more says that it is too large. Raises Unusable
+    for what is no such file or cannot be read, FileNotFoundError where there is none."""
     try:
         handle = os.open(path, _OPEN)
     except FileNotFoundError:
@@ -135,7 +136,7 @@ def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-    _sync(path.parent)
+    sync_folder(path.parent)
     return True
 
 
@@ -241,15 +242,6 @@ def _rename(source: Path, target: Path) -> None:
         except PermissionError:
             time.sleep(pause)  # an editor or a virus scanner has it open for a moment
     source.replace(target)
-
-
-def _sync(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # Windows cannot open a folder; the file is in place all the same.
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # Turns

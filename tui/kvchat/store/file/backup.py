@@ -66,7 +66,8 @@ def _surplus(folder: Path, now: float) -> list[Path]:
 
 
 def back_up(database: Path, now: float, mark: str = "") -> Path:
-    """Copy the database to its backups and remove those that are not kept. Raises StoreError when it cannot be done."""
+    """Copy the database to its backups and remove those that are not kept; the path of the copy. `now`: seconds since
+    the epoch, which name it, with `mark` behind them. Raises StoreError, and leaves no copy then."""
     folder = database.parent / FOLDER
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     target = folder / f"{database.stem}-{stamp}{mark}.db"

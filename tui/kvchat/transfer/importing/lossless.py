@@ -13,7 +13,7 @@ def _fits(value: dict[str, object]) -> bool:
 
 def _read(value: dict[str, object]) -> Source:
     try:
-        source = source_of(value, "")
+        source = source_of(value)
     except TransferError as error:
         raise NotTaken(Reason.INVALID, why=error.sentence) from error
     if not source.conversation.turns:

@@ -158,7 +158,7 @@ class ConversationView:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
             words = f"{HEAT_NAMES[warmth.heat]}: {to_prefill(roughly_known(warmth) + cost_words(tokens, seconds))}"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
-            words = f"saved {duration(totals.seconds_saved)} in this conversation"
+            words = f"{duration(totals.seconds_saved)} saved in all"
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:

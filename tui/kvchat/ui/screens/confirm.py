@@ -48,6 +48,11 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         self.rows.show(len(self._choices))
         self.call_after_refresh(self._seen)
 
+    @property
+    def can_be_answered(self) -> bool:
+        """Whether the question is on the screen."""
+        return self._since < inf
+
     def _seen(self) -> None:
         """The question is on the screen: what is typed from now on may answer it."""
         self._since = monotonic()

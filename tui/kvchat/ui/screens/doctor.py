@@ -60,11 +60,6 @@ class DoctorScreen(Modal[None]):
         self._run()
 
     @property
-    def is_done(self) -> bool:
-        """Whether nothing is being tried: there is a report, or a question."""
-        return not self._is_examining
-
-    @property
     def _asks(self) -> bool:
         """Whether the report waits for the person's word."""
         return not self._is_examining and self._report is not None and bool(self._report.examination.question)

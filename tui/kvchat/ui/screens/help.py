@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 from kvchat.ui.actions import HelpRow
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.rows import FilterLine, RowList, column, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, CACHED, EVALUATED, GLYPHS, MARK_TONES, MUTED, STRONG, content
 from kvchat.ui.widgets import sidebar_rows
 
@@ -124,14 +124,10 @@ class HelpScreen(ListModal[None]):
             return content((line, STRONG))
         wide = width >= 96
         first = line.keys if line.keys or wide else content((line.slash, MUTED))
-        parts = [_column(highlighted(first, self._query), KEYS_CELLS)]
+        parts = [column(highlighted(first, self._query), KEYS_CELLS)]
         if wide:
-            parts.append(_column(highlighted(content((line.slash, MUTED)), self._query), SLASH_CELLS))
+            parts.append(column(highlighted(content((line.slash, MUTED)), self._query), SLASH_CELLS))
         return Content.assemble(*parts, highlighted(content(line.words), self._query))
-
-
-def _column(text: Content, cells: int) -> Content:
-    return text.truncate(cells - 2, ellipsis=True).truncate(cells, pad=True)
 
 
 def _actions(groups: Mapping[str, Sequence[HelpRow]]) -> Iterable[Line]:

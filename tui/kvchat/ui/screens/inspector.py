@@ -97,7 +97,7 @@ def bar(cached: int, new: int, wasted: int) -> Content:
 
 
 def scale_of(turns: Sequence[TurnReport]) -> int:
-    """The tokens that a bar of full width stands for."""
+    """The tokens that a bar of full width stands for: the longest prompt; 0 where no turn has figures."""
     return max((turn.figures.prompt_tokens or 0 for turn in turns if turn.figures), default=0)
 
 
@@ -191,7 +191,7 @@ def headline(report: CacheReport, width: int, now: float) -> list[Content]:
         reuse = label + reuse
     lines = [joined(warm, reuse if report.turns else content(), width), _prefix(report, width)]
     about = "" if report.exact else "~"
-    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~ is an estimate")))
+    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~: estimate")))
     return [*lines, content((said, MUTED))]
 
 
@@ -211,7 +211,7 @@ def _prefix(report: CacheReport, width: int) -> Content:
 
 
 def tokens_scale(messages: Sequence[MessageCells]) -> int:
-    """The tokens that a bar of full width stands for."""
+    """The tokens that a bar of full width stands for: the longest prompt; 0 where no turn has figures."""
     return max((message.tokens or 0 for message in messages), default=0)
 
 

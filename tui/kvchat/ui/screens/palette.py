@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 
 from kvchat.ui.actions import Action
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import FilterLine, RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, column
 from kvchat.ui.screens.tones import ACCENT, EVALUATED, MATCH, MUTED, STRONG, content
 
 LABEL_CELLS = 24
@@ -87,10 +87,10 @@ class PaletteScreen(ListModal[Action]):
         if isinstance(entry, str):
             return content((entry, STRONG))
         action = entry.action
-        parts = [_column(self._marked(action.label), LABEL_CELLS)]
+        parts = [column(self._marked(action.label), LABEL_CELLS)]
         if width >= 72:
             slash = f"/{action.slash}" if action.slash else ""
-            parts.append(_column(self._marked(slash).stylize(MUTED), SLASH_CELLS))
+            parts.append(column(self._marked(slash).stylize(MUTED), SLASH_CELLS))
         room = width - sum(part.cell_length for part in parts) - KEY_CELLS
         parts.append(content((entry.cost, EVALUATED)).truncate(max(0, room - 2), ellipsis=True).truncate(
             max(0, room), pad=True))
@@ -128,7 +128,3 @@ def best(entries: Iterable[Entry], query: str, search: FuzzySearch) -> Iterable[
         if score:
             scores[at] = score
     return [found[at] for at in sorted(scores, key=lambda at: (-scores[at], at))]
-
-
-def _column(text: Content, cells: int) -> Content:
-    return text.truncate(cells - 2, ellipsis=True).truncate(cells, pad=True)

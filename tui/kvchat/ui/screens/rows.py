@@ -30,6 +30,11 @@ def kept(texts: Sequence[str], query: str) -> list[int]:
     return [i for i, text in enumerate(texts) if all(word in text for word in words)]
 
 
+def column(text: Content, cells: int) -> Content:
+    """A text in a column of so many cells, the last two of them free."""
+    return text.truncate(cells - 2, ellipsis=True).truncate(cells, pad=True)
+
+
 def highlighted(text: Content, query: str) -> Content:
     """`text` with the words of the query marked where they occur."""
     words = query.split()

@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kvchat.backends.dialect import TemplateFacts
-from kvchat.backends.payload import Model, as_object, count_at, figures_at, is_object, list_at, sees_in, text_at
+from kvchat.backends.payload import (
+    Model,
+    as_object,
+    count_at,
+    figures_at,
+    is_object,
+    list_at,
+    name_at,
+    sees_in,
+    text_at,
+)
 from kvchat.prompt.wire import whole_characters
 
 THINKING, COMPLETION = "thinking", "completion"
@@ -81,15 +91,16 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
     name = _name(entry)
     details = figures_at(entry, "details")
     abilities = entry.get("capabilities")
-    host = whole_characters(_text(entry, "remote_host"))
+    host = whole_characters(name_at(entry, "remote_host"))
     longest = count_at(details, "context_length") or None
     is_loaded = None if running is None or host else full_name(name) in running
-    about = [_text(details, "parameter_size"), _text(details, "quantization_level"), f"runs at {host}" if host else ""]
+    about = [name_at(details, "parameter_size"), name_at(details, "quantization_level"),
+             f"runs at {host}" if host else ""]
     model = Model(
         name, context_size=longest, loaded=is_loaded, size=count_at(entry, "size") or None,
         about=whole_characters(", ".join(filter(None, about))), remote=host,
         chats=COMPLETION in abilities if isinstance(abilities, list) and abilities
-        else _text(details, "family") not in _EMBEDDERS, sees=sees_in(entry))
+        else name_at(details, "family") not in _EMBEDDERS, sees=sees_in(entry))
     thinks = THINKING in abilities if isinstance(abilities, list) and abilities else None
     return Entry(model, host, thinks, longest)
 
@@ -107,10 +118,10 @@ def facts_in(shown: object) -> Facts:
     fields = as_object(shown, "the facts of a model")
     info = figures_at(fields, "model_info")
     longest = [count_at(info, key) for key in info if key.endswith(_CONTEXT_LENGTH)]
-    usual = _PARAMETER.search(_text(fields, "parameters"))
+    usual = _PARAMETER.search(name_at(fields, "parameters"))
     abilities = fields.get("capabilities")
-    text = _text(fields, "template")
-    own = not _text(fields, "renderer")  # a renderer in the server's code takes the template's place
+    text = name_at(fields, "template")
+    own = not name_at(fields, "renderer")  # a renderer in the server's code takes the template's place
     thinks = THINKING in abilities if isinstance(abilities, list) else None
     template = template_facts(text) if text and own else None
     if template is not None and thinks is False:
@@ -145,12 +156,6 @@ def template_facts(text: str) -> TemplateFacts:
 
 def _name(entry: Mapping[str, object]) -> str:
     return whole_characters(text_at(entry, "name") or text_at(entry, "model") or "")
-
-
-def _text(entry: Mapping[str, object], key: str) -> str:
-    """A text that is only of use where it is one."""
-    found = entry.get(key)
-    return found if isinstance(found, str) else ""
 
 
 def chosen_among(entries: Sequence[Entry]) -> tuple[Model, ...]:

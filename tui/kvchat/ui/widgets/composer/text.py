@@ -21,7 +21,7 @@ from textual.geometry import Offset
 from textual.widgets import TextArea
 
 from kvchat.config.personas import FIELD
-from kvchat.prompt.context import IMAGE, ContextBlock
+from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean
 from kvchat.ui import actions
 from kvchat.ui.widgets.composer.chips import (
@@ -321,21 +321,6 @@ class ComposerText(TextArea):
         row, column = self.get_target_document_location(event)
         if self.selection.is_empty and column < len(self.document[row]):  # else it was beside the text
             self._decide("click")
-
-    def expand_chip(self) -> bool:
-        """Put the pasted text in the place of the chip at the cursor, or else of the last one. False: there is none."""
-        row, column = self.cursor_location
-        texts = {label: block for label, block in self.chips.items() if block.kind != IMAGE}
-        places = [(line, span) for line, text in enumerate(self.document.lines) for span in spans(text, texts)]
-        here = [p for p in places if p[0] == row and p[1][0] <= column <= p[1][1]]
-        if not places:
-            return False
-        line, (start, end) = (here or places)[-1]
-        body = self.chips[self.document[line][start:end]].text
-        self.history.checkpoint()
-        result = self.replace(body, (line, start), (line, end), maintain_selection_offset=False)
-        self.move_cursor(result.end_location)
-        return True
 
     # Chips are whole or gone.
 

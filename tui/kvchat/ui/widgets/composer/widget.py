@@ -217,10 +217,6 @@ class Composer(Completing):
         """The slash commands on offer, as (name without the slash, description)."""
         self.commands = [slash.Command(*command) for command in commands]
 
-    def expand_chip(self) -> bool:
-        """Show a chip's text in its place: the chip at the cursor, or else the last. False when there is none."""
-        return self._area.expand_chip()
-
     def set_cost(self, words: str, *, quietly: bool = False) -> None:
         """What sending the attachments costs, in the row of the keys; empty: nothing to tell. `quietly`: only where
         that row is there anyway, for what no act of the person brought."""

@@ -1,0 +1,177 @@
+"""Saved states on a server that is not kvchat's own: a conversation is saved before another one takes its slot, and a
+return to it prefills only what is new."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("xllamacpp")
+pytest.importorskip("gguf")
+
+from service_play import Play, shape_of, text
+
+from engine_fixture import small_model
+from kvchat.cache.accounting import NOISE, TurnFigures
+from kvchat.chat.cache import snapshots
+from kvchat.chat.events import Noticed
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.store import Store
+from tiny_models import tiny_models
+from tiny_server import tiny_server
+
+pytestmark = pytest.mark.engine
+TINY_BYTES = 300
+"""A token of the tiny models takes about so much; they prefill so fast that the usual guess would not pay."""
+SYSTEM = "You answer briefly. " * 60
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "TOKEN_BYTES", TINY_BYTES)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return tiny_models(tmp_path_factory.mktemp("models"), small_model(), ("dense", "sliding", "hybrid"))
+
+
+@asynccontextmanager
+async def begun(url: str, data: Path, kind: str = "dense", slots: int = 1, **server: object) -> AsyncIterator[Play]:
+    """A kvchat on the server at `url`, with its data in `data`."""
+    settings = changed(Settings(), "server.base_url", url)
+    for name, value in server.items():
+        settings = changed(settings, f"server.{name}", value)
+    settings = changed(changed(settings, "cache.salt", False), "memory.enabled", False)
+    service = ChatService(Store.open(data), settings, snapshots=data / "snapshots")
+    shape = shape_of(kind, slots=slots, ram=0, batch=2048)
+    service.servers.link().connector.cache_shape = lambda: replace(shape, micro_batch=512)  # type: ignore[method-assign]
+    service.warm_up.enabled = False
+    play = Play(service)
+    try:
+        await play.begin()
+        yield play
+    finally:
+        await service.aclose()
+
+
+@asynccontextmanager
+async def serving(model: Path, slots: int = 1, folder: Path | None = None) -> AsyncIterator[str]:
+    where = {"slot_save_path": f"{folder}{os.sep}"} if folder is not None else {}
+    with tiny_server(model, n_parallel=slots, kv_unified=False, n_ctx=4096 * slots, cache_ram_mib=0, **where) as url:
+        yield url
+
+
+async def there_and_back(play: Play, chance: random.Random) -> TurnFigures:
+    """A long conversation, a look at another one that begins alike, and the turn back."""
+    one = await play.service.new_conversations.create(SYSTEM, reuse=False)
+    for _ in range(3):
+        await play.say(one.id, text(chance, [60]))
+    other = await play.service.new_conversations.create(SYSTEM, reuse=False)
+    await play.say(other.id, text(chance, [10]))
+    return await play.say(one.id, text(chance, [10]))
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("kind", ["dense", "sliding", "hybrid"])
+async def test_a_turn_back_prefills_what_is_new(tmp_path: Path, models: dict[str, Path], kind: str, slots: int) -> None:
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    async with serving(models[kind], slots, folder) as url, begun(url, tmp_path / "data", kind, slots) as play:
+        told: list[object] = []
+        play.service.events.subscribe(told.append)
+        back = await there_and_back(play, random.Random(kind))
+        assert back.evaluated_tokens is not None and back.new_tokens is not None
+        assert back.evaluated_tokens <= back.new_tokens + (8 if kind == "dense" else 40), back
+        assert not any(isinstance(event, Noticed) for event in told), told
+        assert all(abs((turn.predicted_cached or 0) - (turn.cached_tokens or 0)) <= NOISE for turn in play.turns[1:])
+        if slots == 1:
+            assert {path.name[:7] for path in folder.iterdir()} == {"kvchat-"}
+
+
+async def test_without_the_flag_or_with_the_setting_off_nothing_is_saved(
+        tmp_path: Path, models: dict[str, Path]) -> None:
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    async with serving(models["dense"]) as url, begun(url, tmp_path / "data") as play:
+        back = await there_and_back(play, random.Random(1))
+        assert (back.evaluated_tokens or 0) > 100
+    async with serving(models["dense"], folder=folder) as url, begun(url, tmp_path / "other", snapshots=False) as play:
+        assert ((await there_and_back(play, random.Random(1))).evaluated_tokens or 0) > 100
+    assert not list(folder.iterdir())
+
+
+async def test_a_file_that_changed_at_the_server_is_not_used_and_the_person_is_told(
+        tmp_path: Path, models: dict[str, Path]) -> None:
+    folder, chance = tmp_path / "slots", random.Random(2)
+    folder.mkdir()
+    async with serving(models["dense"], folder=folder) as url, begun(url, tmp_path / "data") as play:
+        told: list[str] = []
+        play.service.events.subscribe(lambda event: told.append(event.text) if isinstance(event, Noticed) else None)
+        one = await play.service.new_conversations.create(SYSTEM, reuse=False)
+        for _ in range(3):
+            await play.say(one.id, text(chance, [60]))
+        other = await play.service.new_conversations.create(SYSTEM, reuse=False)
+        await play.say(other.id, text(chance, [10]))
+        for file in folder.iterdir():
+            data = bytearray(file.read_bytes())
+            for at in range(len(data) // 3, len(data) // 3 + 4000, 2):
+                data[at] ^= 0x40
+            file.write_bytes(data)
+        back = await play.say(one.id, text(chance, [10]))
+        assert back.cached_tokens is not None and back.cached_tokens < (back.prompt_tokens or 0) // 2
+        assert told == ["The snapshot of this conversation did not come back as it was saved; the conversation is read "
+                        "by the server instead."]
+        again = await play.say(one.id, text(chance, [10]))
+        assert (again.wasted_tokens or 0) <= 8
+
+
+async def test_a_conversation_outlives_a_restart_of_the_server(tmp_path: Path, models: dict[str, Path]) -> None:
+    folder, chance = tmp_path / "slots", random.Random(3)
+    folder.mkdir()
+    async with serving(models["dense"], folder=folder) as url:
+        port = int(url.rsplit(":", 1)[1])
+        async with begun(url, tmp_path / "data") as play:
+            one = await play.service.new_conversations.create(SYSTEM, reuse=False)
+            for _ in range(3):
+                await play.say(one.id, text(chance, [60]))
+            other = await play.service.new_conversations.create(SYSTEM, reuse=False)
+            await play.say(other.id, text(chance, [10]))
+    with tiny_server(models["dense"], n_parallel=1, kv_unified=False, n_ctx=4096, cache_ram_mib=0, port=port,
+                     slot_save_path=f"{folder}{os.sep}") as url:
+        async with begun(url, tmp_path / "data") as play:
+            await play.service.conversations.open(one.id)
+            back = await play.say(one.id, text(chance, [10]))
+            assert (back.evaluated_tokens or 0) <= (back.new_tokens or 0) + 8, back
+
+
+async def test_two_stores_on_one_server_leave_each_other_their_files(tmp_path: Path, models: dict[str, Path]) -> None:
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    async with serving(models["dense"], folder=folder) as url:
+        async with begun(url, tmp_path / "one") as play:
+            await there_and_back(play, random.Random(4))
+            first = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+        async with begun(url, tmp_path / "two") as play:
+            await there_and_back(play, random.Random(5))
+        now = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert first and first.items() < now.items()
+
+
+async def test_a_folder_at_hand_loses_the_files_of_a_deleted_conversation(
+        tmp_path: Path, models: dict[str, Path]) -> None:
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    async with serving(models["dense"], folder=folder) as url, begun(
+            url, tmp_path / "data", snapshot_folder=str(folder)) as play:
+        await there_and_back(play, random.Random(6))
+        assert list(folder.iterdir())
+        await play.service.servers.links.forget(list(play.service.conversations.loaded))
+        assert not list(folder.iterdir())

@@ -1,0 +1,131 @@
+"""`kvchat serve`: who gets something, and what; the page needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, WSServerHandshakeError, web
+
+from kvchat.cli import main
+from kvchat.web import server as serving
+from kvchat.web.server import WebServer
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[WebServer, ClientSession, list[str]]]:
+    """A server whose terminals say hello and stay; a client; the terminals that were opened."""
+    server, stop, opened = WebServer(["false"]), asyncio.Event(), list[str]()
+
+    async def terminal(request: web.Request) -> web.WebSocketResponse:
+        opened.append(request.path)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str("hello")
+        async for _ in socket:
+            pass
+        return socket
+
+    server._terminals.handle_websocket = terminal  # type: ignore[method-assign]
+    running = asyncio.create_task(server.run(stop))
+    try:
+        async with ClientSession() as client:
+            yield server, client, opened
+    finally:
+        stop.set()
+        await running
+
+
+def addresses(server: WebServer) -> tuple[str, str]:
+    """The root of the server, and where its terminals are."""
+    root = server.url.rsplit("/", 2)[0]
+    return root, server.url.replace("http", "ws", 1) + "ws"
+
+
+async def test_the_page_is_whole_and_names_no_other_host() -> None:
+    async with served() as (server, client, _), client.get(server.url) as answer:
+        text = await answer.text()
+        assert answer.status == 200 and "kvchat" in text
+        assert set(re.findall(r"\w+://[^/\"']+", text)) == {addresses(server)[1].rsplit("/", 2)[0]}
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self';") and "http" not in policy
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+        for name in re.findall(r'(?: src| href|[^-]url)[=(]"((?!data:)[^"]+)"', text):
+            async with client.get(server.url + name) as found:
+                assert found.status == 200 and await found.read(), name
+
+
+async def test_nothing_comes_without_the_token_or_under_another_name() -> None:
+    async with served() as (server, client, opened):
+        root, terminal = addresses(server)
+        token = server.url.split("/")[3]
+        assert len(token) >= 43
+        wrong = token[:-1] + ("A" if token[-1] != "A" else "B")
+        for path in ("", "/", "/ws", f"/{wrong}/", f"/{wrong}/ws", f"/{wrong}/static/js/textual.js", "/static/js/a.js",
+                     f"/{token.lower()}/", f"/{token}x/", "/%ff/", f"/?token={token}"):
+            async with client.get(root + path) as answer:
+                assert (answer.status, await answer.read()) == (403, b""), path
+        for headers in ({"Host": "kvchat.example"}, {"Host": f"evil.example:{server._port}"}, {"Host": "127.0.0.1:1"},
+                        {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"},
+                        {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
+            for address in (server.url, f"{server.url}page.js", f"{server.url}static/js/textual.js"):
+                async with client.get(address, headers=headers) as answer:
+                    assert (answer.status, await answer.read()) == (403, b""), headers
+        for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": f"https://127.0.0.1:{server._port}"},
+                        {"Origin": root, "Host": "evil.example"}, {"Origin": "http://127.0.0.1:1"}):
+            with pytest.raises(WSServerHandshakeError):
+                await client.ws_connect(terminal, headers=headers)
+        with pytest.raises(WSServerHandshakeError):
+            await client.ws_connect(terminal.replace(token, wrong), headers={"Origin": root})
+        async with client.post(server.url, data=b"x") as answer:
+            assert (answer.status, await answer.read()) == (405, b"")
+        for path in ("static/js/..%2f..%2fserver.py", "static/../server.py", "static/js/", "static/"):
+            async with client.get(server.url + path) as answer:
+                assert answer.status in (403, 404) and not await answer.read(), path
+        assert opened == []
+        async with client.ws_connect(terminal, headers={"Origin": root}) as socket:
+            assert await socket.receive_str() == "hello"
+        assert len(opened) == 1
+
+
+async def test_so_many_pages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST", 2)
+    async with served() as (server, client, opened):
+        root, terminal = addresses(server)
+        async with (client.ws_connect(terminal, origin=root) as first,
+                    client.ws_connect(terminal, origin=root) as second):
+            assert [await first.receive_str(), await second.receive_str()] == ["hello", "hello"]
+            with pytest.raises(WSServerHandshakeError) as refused:
+                await client.ws_connect(terminal, origin=root)
+            assert refused.value.status == 503
+        assert len(opened) == 2
+
+
+async def test_each_server_has_a_token_of_its_own() -> None:
+    async with served() as (one, _, _), served() as (other, _, _):
+        assert one.url.split("/")[3] != other.url.split("/")[3]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", "10.0.0.1", ""])
+def test_it_listens_on_loopback_only(host: str, capsys: pytest.CaptureFixture[str], own_folders: object) -> None:
+    assert main(["serve", "--host", host]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("kvchat: kvchat serve listens on this machine only")
+    assert said.err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str], own_folders: object) -> None:
+    there = WebServer(["false"])
+    assert main(["serve", "--port", str(there._port)]) == 1
+    assert "Choose another one with --port." in capsys.readouterr().err
+    there._socket.close()
+
+
+def test_without_the_extra_it_says_how_to_install_it(
+        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_folders: object) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["serve"]) == 1
+    assert "kvchat[web]" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""Whether a state that comes back from a file is the one that was saved: the server is asked for the likeliest next
+tokens before and after.
+
+The rule: what does not answer as it did is never used: its slot is emptied. Where the same state answers the same bit
+for bit, which the first save finds out for each server, so must what comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from enum import StrEnum, auto
+
+from kvchat.backends.dialect import SlotFiles
+from kvchat.cache.llamacpp.state_probe import StateProbe, spread_of
+from kvchat.cache.tokens import Tokens
+
+PROBE_S = 20.0
+RESTORE_S = 60.0
+MORE = 3
+"""Probes more of a state that did not answer the same twice."""
+
+log = logging.getLogger(__name__)
+
+
+class Return(StrEnum):
+    """How a state came back."""
+
+    PROVED = auto()
+    CHANGED = auto()
+    """The slot was emptied."""
+    REFUSED = auto()
+    """The server took the file for none and emptied the slot."""
+    UNUSED = auto()
+    """The server took it and reuses nothing of it."""
+    OTHER = auto()
+    """The slot does not hold what was saved: somebody else used it, or the cache cannot go back. Or the model computes
+    no numbers."""
+    UNKNOWN = auto()
+    """The server does not answer, or without probabilities."""
+
+
+class StateProof:
+    """Probes the states of one server. The caller holds its lane, and lets no call be cancelled midway: what the slot
+    holds would be unknown."""
+
+    def __init__(self, *, extends: bool) -> None:
+        """`extends`: as of `StateProbe.extended`, for a model whose cache cannot give up its last token; the first save
+        finds that out too."""
+        self.extends = extends
+        self.spread: float | None = None
+        """How far two probes of one state are apart here; None: not found out yet."""
+        self.restores = False
+        """Whether the last `vouch` has restored what it was asked for."""
+
+    async def vouch(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | Return:
+        """What a slot answers that was just saved to `file`, or why that is of no use. The first time the state is
+        restored and compared at once; the slot holds `state` afterwards, unless the state is changed or refused."""
+        self.restores = self.extends or self.spread is None
+        found = await self._vouched(server, slot, file, state)
+        if found is Return.OTHER and self.spread is None and not self.extends:
+            self.extends = True  # the cache cannot give up its last token, or not once it was restored
+            found = await self._vouched(server, slot, file, state)
+        if found is Return.CHANGED:
+            await server.erase_slot(slot, RESTORE_S)
+        elif self.extends and found is not Return.REFUSED and not await self._put_back(server, slot, file):
+            return Return.REFUSED
+        return found
+
+    async def _vouched(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | Return:
+        first = await self._probe(server, slot, file, state, self.extends)
+        if not isinstance(first, StateProbe):
+            return first
+        if not first.cached:
+            return Return.UNUSED
+        if not first.is_sound or not (self.extends or first.cached == len(state) - 1):
+            return Return.OTHER
+        if self.spread is None:
+            found = await self._compared(server, slot, file, state, first)
+            return first if found is Return.PROVED else found
+        return first
+
+    async def _compared(self, server: SlotFiles, slot: int, file: str, state: Tokens, first: StateProbe) -> Return:
+        """Whether what was saved comes back, and how much two probes of it differ here."""
+        if not self.extends and not await self._put_back(server, slot, file):
+            return Return.REFUSED
+        back = await self._probe(server, slot, file, state, self.extends)
+        if not isinstance(back, StateProbe):
+            return back
+        if back == first:
+            self.spread = 0.0
+            return Return.PROVED
+        if not back.cached:
+            return Return.UNUSED
+        if back.cached != first.cached:
+            return Return.OTHER
+        probes = [back]
+        for _ in range(MORE):
+            again = await self._probe(server, slot, file, state, self.extends)
+            if not isinstance(again, StateProbe):
+                return again
+            probes.append(again)
+        spread = spread_of(probes)
+        if not math.isfinite(spread) or not first.proves(back, spread):
+            return Return.CHANGED
+        self.spread = spread
+        log.info("two probes of one state differ by up to %.3g here", spread)
+        return Return.PROVED
+
+    async def returned(self, server: SlotFiles, slot: int, file: str, state: Tokens, saved: StateProbe,
+                       spread: float) -> Return:
+        """Whether what was restored into a slot is what `saved` tells of `state`; if it is not, the slot is emptied."""
+        back = await server.probe_slot(slot, state, PROBE_S, extended=saved.extended)
+        if back is not None and saved.proves(back, max(spread, self.spread or 0.0)):
+            if saved.extended and not await self._put_back(server, slot, file):
+                return Return.REFUSED
+            return Return.PROVED
+        await server.erase_slot(slot, RESTORE_S)
+        return Return.UNKNOWN if back is None else Return.CHANGED
+
+    async def _probe(self, server: SlotFiles, slot: int, file: str, state: Tokens,
+                     extended: bool) -> StateProbe | Return:
+        """What the slot answers; with a token more it is filled anew first."""
+        if extended and not await self._put_back(server, slot, file):
+            return Return.REFUSED
+        found = await server.probe_slot(slot, state, PROBE_S, extended=extended)
+        return found if found is not None else Return.UNKNOWN
+
+    async def _put_back(self, server: SlotFiles, slot: int, file: str) -> bool:
+        return bool(await server.slot_file("restore", slot, file, RESTORE_S))

@@ -1,0 +1,159 @@
+"""Serves the app to browsers of this machine.
+
+The rule: it listens on loopback and nowhere else, and nothing is given to a request that has not the token, that names
+another host than this one, or that another page's script made. The page fetches nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import secrets
+import shlex
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.resources import files
+from string import Template
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from textual_serve import server as textual_serve
+
+MOST = 8
+"""Pages at the same time: each is a kvchat of its own."""
+_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' "
+           "data:; connect-src {websocket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+_TYPES = {"js": "text/javascript", "css": "text/css", "ttf": "font/ttf", "png": "image/png"}
+_PLACES = {"127.0.0.1", "localhost", "[::1]"}
+"""What the person's browser may call this machine."""
+
+
+class AddressError(Exception):
+    """It cannot listen there; the sentence says why."""
+
+
+class WebServer:
+    """One server: a token, and the pages that came by it."""
+
+    def __init__(self, command: Sequence[str], host: str = "127.0.0.1", port: int = 0) -> None:
+        """`command`: of the app behind a page. `port` 0: any that is free. Raises AddressError."""
+        self._socket = _listening(host, port)
+        found = self._socket.getsockname()
+        self._port: int = found[1]
+        self._host = f"[{found[0]}]" if ":" in found[0] else found[0]
+        self._token = secrets.token_urlsafe(32)
+        self._hosts = {f"{place}:{self._port}" for place in _PLACES | {self._host}}
+        self._terminals = textual_serve.Server(shlex.join(command))
+        self._open = 0
+        """Pages that have a kvchat."""
+
+    @property
+    def url(self) -> str:
+        """Where the app is, with the token: whoever has it can use kvchat."""
+        return f"http://{self._host}:{self._port}/{self._token}/"
+
+    async def run(self, told: asyncio.Event | None = None) -> None:
+        """Serve until SIGINT or SIGTERM, or until `told`."""
+        stop, loop = told or asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, threads
+                loop.add_signal_handler(number, stop.set)
+        runner = web.AppRunner(self._app(), access_log=None)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, self._socket).start()
+            await stop.wait()
+        finally:
+            await runner.cleanup()
+
+    def _app(self) -> web.Application:
+        app = web.Application(middlewares=[self._guarded])
+        app.add_routes([web.get("/{token}/", self._page), web.get("/{token}/page.js", self._script),
+                        web.get("/{token}/ws", self._terminal),
+                        web.get("/{token}/static/{folder}/{name}", self._static)])
+        return app
+
+    # -- who may
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._may(request):
+            return web.Response(status=403)
+        try:
+            response = await handler(request)
+        except web.HTTPException as refused:
+            return web.Response(status=refused.status)
+        if not response.prepared:
+            response.headers.update({
+                "Content-Security-Policy": _POLICY.format(websocket=f"ws://{request.host}"),
+                "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+                "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin"})
+        return response
+
+    def _may(self, request: web.Request) -> bool:
+        """Whether a request is of the person's own browser, from our own page or their address line."""
+        given = request.path.split("/", 2)[1]
+        has_token = hmac.compare_digest(given.encode(errors="replace"), self._token.encode())
+        host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
+        is_terminal = request.headers.get("Upgrade") is not None
+        if not has_token or host not in self._hosts or (is_terminal and origin is None):
+            return False
+        made_by = request.headers.get("Sec-Fetch-Site", "none")
+        return origin in (None, f"http://{host}") and made_by in ("none", "same-origin")
+
+    # -- what there is
+
+    async def _page(self, request: web.Request) -> web.Response:
+        text = Template(_own("page.html")).substitute(websocket=f"ws://{request.host}/{self._token}/ws")
+        return web.Response(text=text, content_type="text/html")
+
+    async def _script(self, request: web.Request) -> web.Response:
+        return web.Response(text=_own("page.js"), content_type=_TYPES["js"])
+
+    async def _static(self, request: web.Request) -> web.Response:
+        """A file of the terminal's, by its folder and name."""
+        folder, name = request.match_info["folder"], request.match_info["name"]
+        there = {(one.parent.name, one.name): one for one in self._terminals.statics_path.glob("*/*") if one.is_file()}
+        if (folder, name) not in there:
+            return web.Response(status=404)
+        data = await asyncio.to_thread(there[folder, name].read_bytes)
+        return web.Response(body=data, content_type=_TYPES.get(name.rpartition(".")[2], "application/octet-stream"))
+
+    async def _terminal(self, request: web.Request) -> web.StreamResponse:
+        if self._open >= MOST:
+            return web.Response(status=503)
+        self._open += 1
+        try:
+            return await self._terminals.handle_websocket(request)
+        finally:
+            self._open -= 1
+
+
+def _own(name: str) -> str:
+    """A file beside this module."""
+    return (files("kvchat.web") / name).read_text(encoding="utf-8")
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket on loopback. Raises AddressError."""
+    name = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise AddressError(f"kvchat serve listens on this machine only, and {host} is not loopback. From another one, "
+                           "tunnel to it: ssh -L 8000:127.0.0.1:PORT HOST")
+    try:
+        return socket.create_server((name, port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise AddressError(f"Cannot listen on {host}, port {port}: {why}. Choose another one with --port.") from None
+
+
+for name in ("textual-serve", "aiohttp.server"):  # what fails is said in the page; --log has the rest
+    logging.getLogger(name).addHandler(logging.NullHandler())
