@@ -20,7 +20,8 @@ Run = Callable[..., Awaitable[Any]]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFUSED = {"restore": "nothing to undo", "--schema": "The answer is not JSON",
-           "serve": "Cannot listen on 127.0.0.1, port 8000", "lamp.png": "the server does not say whether toy can see images"}
+           "serve": "Cannot listen on 127.0.0.1, port 8000",
+           "lamp.png": "the server does not say whether toy can see images"}
 """What a new store and a server that talks of lamps have to be refused for."""
 COMMAND = re.compile(r"(?:^|\| )kvchat\b(.*)")
 
@@ -61,7 +62,7 @@ async def _all(run: Run, own_folders: Path, base_url: str, monkeypatch: pytest.M
     done = {}
     for page, arguments in examples():
         ended = await run("--base-url", base_url, *arguments, stdin=b"What is it?" if "-" in arguments else b"")
-        opens_the_app = not arguments or arguments[0].startswith("-")
+        opens_the_app = not arguments or (arguments[0].startswith("-") and "--plain" not in arguments)
         refused = "needs a terminal" if opens_the_app else REFUSED.get(next(iter({*arguments} & {*REFUSED}), ""), "")
         assert refused in ended.err if refused else ended.status == 0, (page, arguments, ended)
         done[" ".join(arguments)] = ended.out

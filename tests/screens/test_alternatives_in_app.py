@@ -36,7 +36,7 @@ async def test_they_stream_in_columns_and_a_digit_takes_one(drive: Drive) -> Non
             await app.until(lambda: "3 · stopped" in app.text)
             await app.press("3")
             await app.closes()
-            assert app.said == ["Will it rain?", "Perhaps "]
+            await app.until(lambda: app.said == ["Will it rain?", "Perhaps "])
             await app.until(lambda: "3/3" in app.text)
             await app.select(-1)
             await app.press("left")
@@ -59,7 +59,7 @@ async def test_a_narrow_terminal_shows_one_at_a_time(drive: Drive) -> None:
             await decided(app)
             await app.press("enter")
             await app.closes()
-            assert app.said == ["Will it rain?", "Third."]
+            await app.until(lambda: app.said == ["Will it rain?", "Third."])
 
 
 async def test_what_is_written_is_asked_and_without_it_the_last_question_again(drive: Drive) -> None:
@@ -73,7 +73,7 @@ async def test_what_is_written_is_asked_and_without_it_the_last_question_again(d
             await decided(app)
             await app.press("escape")
             await app.closes()
-            assert app.said == ["What is written", "One."]
+            await app.until(lambda: app.said == ["What is written", "One."])
             assert app.draft == ""
             server.on_chat(several(["Three."], ["Four."]))
             await app.press("shift+f8")
@@ -81,7 +81,7 @@ async def test_what_is_written_is_asked_and_without_it_the_last_question_again(d
             await decided(app)
             await app.press("2")
             await app.closes()
-            assert app.said == ["What is written", "Four."]
+            await app.until(lambda: app.said == ["What is written", "Four."])
             await app.until(lambda: "4/4" in app.text)
 
 
@@ -105,7 +105,7 @@ async def test_one_that_is_chosen_while_it_comes_is_waited_for_and_no_other(driv
             await shown(app, "Well.")
             await app.press("2")
             await app.closes()
-            assert app.said[-1] == "Well."
+            await app.until(lambda: app.said[-1] == "Well.")
             assert app.conversation.tree.siblings(app.path[-1].id)[0].state is State.CANCELLED
 
 
@@ -118,7 +118,7 @@ async def test_other_servers_answer_one_after_the_other_and_models_by_their_name
             await shown(app, "One.", "Two.")
             await app.press("1")
             await app.closes()
-            assert app.said == ["Why?", "One."]
+            await app.until(lambda: app.said == ["Why?", "One."])
             await app.command("/alternatives toy nothing")
             await app.until(lambda: app.noticed("This server has no model nothing."))
             assert app.draft == "/alternatives toy nothing"
@@ -148,4 +148,4 @@ async def test_a_price_worth_a_question_is_asked_first(drive: Drive) -> None:
             await decided(app)
             await app.press("1")
             await app.closes()
-            assert app.said[-1] == "One."
+            await app.until(lambda: app.said[-1] == "One.")

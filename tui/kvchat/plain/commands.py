@@ -47,6 +47,7 @@ OWN: tuple[Action, ...] = (
 ELSEWHERE: Mapping[str, str] = {
     "import": "kvchat import FILE takes in conversations, from the command line.",
     "stop": "Nothing is running. Ctrl+C stops an answer.",
+    "alternatives": "kvchat ask --alternatives 3 asks for several answers, from the command line.",
     "parameters": "kvchat config set parameters.temperature 0.7 changes the parameters of new conversations, from the "
                   "command line.",
     "doctor": "kvchat doctor examines the server, from the command line.",
@@ -59,7 +60,6 @@ ELSEWHERE: Mapping[str, str] = {
     "panel": "There is no panel in plain mode. /cache tells what the server had cached.",
     "theme": "There are no colours in plain mode.",
     "jump": "There are no jump letters in plain mode. /code NUMBER, /source NUMBER and /open NUMBER go to things.",
-    "alternatives": "kvchat ask --alternatives 3 asks for several answers, from the command line.",
     "settings": "kvchat config shows the settings and changes them, from the command line.",
 }
 """By action: what is said where its command has no place here."""
