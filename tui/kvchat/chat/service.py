@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,7 +101,7 @@ class ChatService:
         self.queue = MessageQueue(ground, shared)
         self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes,
                            self.queue)
-        self.kept = KeptStates(ground, shared, servers, tracker, self.routes, self.warm_up)
+        self.kept = KeptStates(ground, shared, servers, tracker, self.routes, self.warm_up, self._trunk_states)
         self.turns.observers.append(self.kept)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
@@ -182,6 +182,13 @@ class ChatService:
 
         return Trunks(self._trunk_folder, self.ground, self.servers, self.tracker, self.routes, self.warm_up,
                       self.new_conversations, self._special_tokens, self.jobs) if self._trunk_folder else None
+
+    def _trunk_states(self) -> Mapping[str, tuple[str, str]]:
+        if self._trunk_folder is None or not self._trunk_folder.is_dir():
+            return {}
+        from kvchat.documents.trunks import TrunkFolder
+
+        return TrunkFolder(self._trunk_folder).states()
 
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)

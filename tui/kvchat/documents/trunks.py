@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from kvchat.documents.attachments import attached, has_changed
@@ -19,7 +20,7 @@ from kvchat.documents.scanning import Found, scan
 from kvchat.paths import PathError, reason, write_private
 from kvchat.prompt.citations import name_of, numbered
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, new_id, system_message
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, new_id, node, system_message
 from kvchat.sanitize import one_line
 
 MOST_BYTES = 16 << 20
@@ -114,14 +115,27 @@ def made(name: str, files: Sequence[ContextBlock], created: float) -> Trunk:
     return Trunk(name, new_id(), created, tuple(numbered(files, ())))
 
 
+@dataclass(frozen=True, slots=True)
 class TrunkFolder:
     """The trunks of a store: a file each. Read whenever they are asked for; another kvchat may have changed them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def names(self) -> list[str]:
         return sorted((file.stem for file in self.folder.glob("*.json")), key=str.casefold)
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        """By the ids of trunks: the name, and the digest of the message that is all of it, in hex. A damaged one is
+        left out."""
+        found: dict[str, tuple[str, str]] = {}
+        for name in self.names():
+            file = self.folder / f"{name}.json"
+            try:
+                id, digest = _state(self, name, file.stat().st_mtime_ns)
+            except (OSError, DocumentError):
+                continue
+            found[id] = name, digest
+        return found
 
     def find(self, name: str) -> Trunk:
         """The trunk of this name. Raises DocumentError."""
@@ -152,3 +166,10 @@ class TrunkFolder:
             (self.folder / f"{name}.json").unlink(missing_ok=True)
         except OSError as error:
             raise DocumentError(f"The trunk {name} cannot be removed: {reason(error)}.") from None
+
+
+@lru_cache(maxsize=64)
+def _state(folder: TrunkFolder, name: str, mtime_ns: int) -> tuple[str, str]:
+    """Id and digest of a trunk as its file was at that time. Raises DocumentError."""
+    trunk = folder.find(name)
+    return trunk.id, node(None, trunk.message, trunk.created).digest.hex()

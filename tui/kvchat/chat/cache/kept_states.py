@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.cache.accounting import NOISE
@@ -48,7 +48,10 @@ class KeptStates(ConversationObserver):
     """Keeps and releases them, saves them, and tells the shelf of snapshots which ones they are."""
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, warm_up: WarmUp) -> None:
+                 routes: Routes, warm_up: WarmUp, trunks: Callable[[], Mapping[str, tuple[str, str]]]) -> None:
+        """`trunks`: by their ids, the name of each and the digest of its one message; asked in threads. Their states
+        stay too."""
+        self._trunks = trunks
         self._ground = ground
         self._store = ground.store
         self._conversations = conversations
@@ -64,7 +67,7 @@ class KeptStates(ConversationObserver):
         self._paths: Mapping[str, Sequence[str]] = {}
         self._links.snapshots.claim(self)
         routes.claims = self
-        routes.overwriting, routes.keeps = self._spare, lambda id: id in self.all()
+        routes.overwriting, routes.keeps = self._spare, lambda id: id in self.all() or id in trunks()
         conversations.observers.append(self)
         servers.observers.append(self)
         ground.events.subscribe(self._heard)
@@ -174,13 +177,13 @@ class KeptStates(ConversationObserver):
     # -- as the claims on the shelf, whose thread asks -----------------------------------------------------------------
 
     def paths(self) -> Mapping[str, Sequence[str]]:
-        """By conversation: the digests of the messages whose state stays, root first; the last known ones where the
-        store cannot be read."""
+        """By conversation, and trunk: the digests of the messages whose state stays, root first; the last known ones
+        where the store cannot be read."""
         try:
             self._paths = self._store.kept.paths()
         except StoreError:
             pass
-        return self._paths
+        return {**self._paths, **{id: (digest,) for id, (_, digest) in self._trunks().items()}}
 
     def most_bytes(self) -> int:
         return GB * self._ground.settings.cache.kept_gb
@@ -190,7 +193,8 @@ class KeptStates(ConversationObserver):
             record = self._store.known(conversation)
         except StoreError:
             record = None
-        return record.title if record is not None else ""
+        name, _ = self._trunks().get(conversation, ("", ""))
+        return record.title if record is not None else name
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
