@@ -73,7 +73,7 @@ async def test_one_prefill_and_the_price_of_each_choice(slots: int, unified: boo
             assert {(one.evaluated_tokens, one.wasted_tokens) for one in figures if one} == {
                 (figures[0].evaluated_tokens, figures[0].wasted_tokens)}  # type: ignore[union-attr]
             assert (figures[0].wasted_tokens or 0) <= 1  # type: ignore[union-attr]
-            assert figures[0].predicted_cached == figures[0].cached_tokens  # type: ignore[union-attr]
+            assert figures[0].predicted_cached in (None, figures[0].cached_tokens)  # type: ignore[union-attr]
             free = await service.prices.exact(conversation.id, "alternatives", nodes[0].id)
             told = await service.prices.exact(conversation.id, "alternatives", nodes[1].id)
             assert (free.tokens or 0) <= 1
@@ -81,7 +81,7 @@ async def test_one_prefill_and_the_price_of_each_choice(slots: int, unified: boo
             await service.turns.choose(conversation.id, nodes[0].id)
             after = await say(service, conversation, "And then?")
             assert after.figures is not None and (after.figures.wasted_tokens or 0) <= 1
-            assert after.figures.predicted_cached == after.figures.cached_tokens
+            assert after.figures.predicted_cached in (None, after.figures.cached_tokens)
 
             nodes = await several(service, conversation, slots)
             told = await service.prices.exact(conversation.id, "alternatives", nodes[1].id)
@@ -89,7 +89,7 @@ async def test_one_prefill_and_the_price_of_each_choice(slots: int, unified: boo
             after = await say(service, conversation, "And then?")
             assert after.figures is not None and told.tokens is not None
             assert abs((after.figures.wasted_tokens or 0) - told.tokens) <= 1
-            assert after.figures.predicted_cached == after.figures.cached_tokens
+            assert after.figures.predicted_cached in (None, after.figures.cached_tokens)
             assert after.figures.cause == Cause.OTHER_ANSWER
             again = await say(service, conversation, "Go on.")
             assert again.figures is not None and (again.figures.wasted_tokens or 0) <= 1
@@ -114,7 +114,7 @@ async def test_a_conversation_whose_slot_was_taken_is_told_before_and_its_cause_
             assert after.figures is not None
             assert (after.figures.wasted_tokens or 0) > 100
             assert after.figures.cause == Cause.SLOT_TAKEN
-            assert after.figures.predicted_cached == after.figures.cached_tokens
+            assert after.figures.predicted_cached in (None, after.figures.cached_tokens)
 
 
 async def test_after_esc_the_next_turn_wastes_what_was_told(tmp_path: Path) -> None:

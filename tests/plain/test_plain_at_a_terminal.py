@@ -56,6 +56,7 @@ async def test_a_conversation_writes_no_escape_byte(own_folders: Path) -> None:
             await types(terminal, "/edit\r", "press Enter:")
             await terminal.writes(b"< of this terminal", times=4)  # what was typed before it was asked is no answer
             await types(terminal, "\r", "Message unchanged.")
+            await terminal.writes(b"Message unchanged.\r\nYou: ")
             await terminal.send(CTRL_D.encode())
             assert await terminal.ended() == 0
             assert terminal.left_on == []

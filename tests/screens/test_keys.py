@@ -157,7 +157,7 @@ async def _(app: Driven, do: Do) -> None:
 
 @case("keep")
 async def _(app: Driven, do: Do) -> None:
-    await app.begin()
+    await app.begin("hello")
     app.service.routes.why_not = lambda id: None
     for words, kept in (("Kept · saved", True), ("No longer kept", False)):
         await do()

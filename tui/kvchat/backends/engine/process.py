@@ -213,6 +213,10 @@ class Engine:
         """The exit code, once the engine has ended; None when none was started."""
         return await self._child.wait() if self._child else None
 
+    def tail_of_log(self, lines: int = TAIL) -> list[str]:
+        """The last lines the engine wrote; kept after its end, until the next start."""
+        return self._child.log.last(lines) if self._child else []
+
     async def stop(self) -> None:
         """End the engine: within about `GRACE` seconds if it obeys, `2 * GRACE` if it must be killed. Idempotent."""
         self._attempt = object()

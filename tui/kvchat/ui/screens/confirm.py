@@ -46,18 +46,15 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def on_mount(self) -> None:
         self.rows.show(len(self._choices))
-        self.call_after_refresh(self._seen)
 
     @property
     def can_be_answered(self) -> bool:
         """Whether the question is on the screen."""
         return self._since < inf
 
-    def _seen(self) -> None:
-        """The question is on the screen: what is typed from now on may answer it."""
-        self._since = monotonic()
-
     def _draw(self, index: int, width: int) -> Content:
+        if self._since == inf:  # the answers are drawn: what is typed from now on may be one
+            self._since = monotonic()
         key, label, _ = self._choices[index]
         cells = max(len(one_line(key, 8)) for key, _, _ in self._choices)
         return content((one_line(key, 8).ljust(cells), ACCENT), "  ", one_line(label, width))
