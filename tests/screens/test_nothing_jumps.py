@@ -28,7 +28,7 @@ def fixed(app: Driven) -> dict[str, object]:
     return {**widgets, "list": listed, "composer": composer, "keys": lines[chat.keybar.region.y], "status": marks}
 
 
-@pytest.mark.skipif(not os.environ.get("KVCHAT_FULL"), 
+@pytest.mark.skipif(not os.environ.get("KVCHAT_FULL"),
                     reason="under load one of 1,200 frames was once not drawn")
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (160, 40)])
 async def test_nothing_moves_while_an_answer_streams(drive: Drive, server: ToyServer, size: tuple[int, int]) -> None:
