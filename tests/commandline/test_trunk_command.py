@@ -36,6 +36,13 @@ async def test_a_trunk_is_made_listed_asked_and_removed(run, notes):
         assert "The lamp is lit at dusk." in roots[0]["content"] and "[2] notes/lamp.md" in roots[0]["content"]
         assert all(len(body["messages"]) == 2 for body in bodies)
 
+        id = json.loads((await run("list", "--json")).out)[0]["id"]
+        shown = (await run("show", id)).out
+        assert "The bell rings in fog." in shown and "\\[2\\] notes/lamp.md" in shown, "the system prompt as it is sent"
+        exported = notes.parent / "one.html"
+        assert (await run("export", id, "-o", str(exported))).status == 0
+        assert "The bell rings in fog." in exported.read_text()
+
         (notes / "fog.md").write_text("The horn sounds in fog.\n")
         told = await run(*at, "ask", "--trunk", "light", "And now?")
         assert told.err == ("kvchat: notes/fog.md has changed since the trunk light was made. "

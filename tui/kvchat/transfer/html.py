@@ -363,7 +363,8 @@ def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
 def _entry(entry: shape.Entry, source: Source) -> Iterator[str]:
     node = entry.node
     if node.role is Role.SYSTEM:
-        yield _folded("system", shape.author(node), _markdown(node.text))
+        sources = "".join(map(_block, node.message.blocks))
+        yield _folded("system", shape.author(node), sources + _markdown(node.text))
         return
     yield f'<article class="{node.role.value}">\n<h2>{escape(shape.author(node))}'
     if mark := shape.version_mark(entry):

@@ -211,6 +211,7 @@ def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
     node = entry.node
     yield f"{level} {escaped(shape.author(node))}"
     if node.role is Role.SYSTEM:
+        yield from map(_block, node.message.blocks)
         yield quoted(safe_markdown(clean(node.text)))
         return
     facts = [shape.time_of(entry, source), shape.version_mark(entry), *figures_words(node.figures)]
