@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.answer_request import AnswerRequests
 from kvchat.chat.background.consolidation import Consolidation
 from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.background.episodes import Episodes
@@ -99,8 +100,9 @@ class ChatService:
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
         self.queue = MessageQueue(ground, shared)
+        self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue)
         self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes,
-                           self.queue)
+                           self.queue, self.requests)
         self.kept = KeptStates(ground, shared, servers, tracker, self.routes, self.warm_up, self._trunk_states)
         self.turns.observers.append(self.kept)
         self.branches = Branches(ground, shared, tracker, self.warm_up)

@@ -10,29 +10,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from kvchat.backends.dialect import (
-    Backend,
-    BackendError,
-    ChatTurn,
-    Emit,
-    Ended,
-    Posted,
-    ServerInfo,
-    StreamEvent,
-    Trouble,
-    Waiting,
-)
+from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement, said
+from kvchat.cache.causes.cause import Statement
 from kvchat.chat.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
+from kvchat.chat.answer_request import AnswerRequests, Asking
 from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
-from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
+from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
@@ -53,22 +43,17 @@ from kvchat.chat.question.mentions import ALL, Meant, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
 from kvchat.chat.queue import MessageQueue, Queued
-from kvchat.chat.server.consent import not_agreed
-from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.queued import HoldKind, hold_of
-from kvchat.prompt.request import Parameters, wires_of
+from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
 from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.continuing import GO_ON, asked_to_go_on
-from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
-from kvchat.text.notes import note_sentence
 
 log = logging.getLogger(__name__)
 
@@ -83,41 +68,12 @@ class TurnObserver(Protocol):
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None: ...
 
 
-@dataclass(slots=True)
-class Asking:
-    """What is asked for in a conversation, until its last answer is settled."""
-
-    conversation: OpenConversation
-    path: Sequence[Node]
-    """The branch as it is sent: up to and with the question, or the cut answer that is gone on with."""
-    parameters: Parameters | None = None
-    """None: the conversation's."""
-    model: str = ""
-    """Empty: the conversation's."""
-    further: list[tuple[int, str]] = field(default_factory=list)
-    """The requests that follow for further answers: how many, and of which model."""
-    runs: list[AnswerRun] = field(default_factory=list)
-    """The answers of the request that is on its way."""
-    tracked: TrackedTurn | None = None
-    is_stopped: bool = False
-
-    @property
-    def live(self) -> LiveAnswer:
-        """The first of them."""
-        return self.runs[0].live
-
-    def stop(self) -> None:
-        self.is_stopped = True
-        for answer_run in self.runs:
-            answer_run.stop()
-
-
 class Turns:
     """Questions and running answers."""
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
                  routes: Routes, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes,
-                 queue: MessageQueue) -> None:
+                 queue: MessageQueue, requests: AnswerRequests) -> None:
         self.conversations = conversations
         self._ground = ground
         self._servers = servers
@@ -127,6 +83,7 @@ class Turns:
         self._questions = questions
         self._sizes = sizes
         self._queue = queue
+        self._requests = requests
         self.observers: list[TurnObserver] = []
         self._running: dict[str, tuple[Asking, asyncio.Task[None]]] = {}
         """By conversation."""
@@ -134,8 +91,6 @@ class Turns:
         """The conversations in which one of several answers is to be chosen."""
         self._next: dict[str, asyncio.Task[None]] = {}
         """By conversation: sends the next message of its queue."""
-        self._expecting: dict[str, Lane] = {}
-        """By conversation: the lane that is kept for that message."""
         self._explanations: set[asyncio.Task[TurnFigures]] = set()
         conversations.occupations.append(self)
 
@@ -337,7 +292,7 @@ class Turns:
         finally:
             del self._next[id]
             if id not in self._running:
-                self._expect_no_more(id)
+                self._requests.expect_no_more(id)
                 self._ground.events.tell(ConversationChanged(id))
 
     @on_newest(Head.AWAITED)
@@ -351,11 +306,6 @@ class Turns:
         if elsewhere or (info is not None and not self._servers.consent.agreed_to(info, id)):
             raise HeldError(HoldKind.NEEDS_YES)
         await self._ask(conversation, item.question, queued=item.id, flows=True)
-
-    def _expect_no_more(self, id: str) -> None:
-        """The next message of this queue has its lane, or none comes."""
-        if (lane := self._expecting.pop(id, None)) is not None:
-            lane.expect_no_more(id)
 
     # -- an answer -------------------------------------------------------------------------------------------------
 
@@ -407,7 +357,7 @@ class Turns:
     def _start(self, asking: Asking, answers: Sequence[Node], before: str | None, cut: Node | None = None) -> None:
         """The runs of the answers to one request."""
         async def chat(emit: Emit) -> Ended:
-            return await self._chat(asking, emit)
+            return await self._requests.send(asking, emit)
 
         asking.tracked = None
         shared = SharedRequest(len(answers), chat)
@@ -428,110 +378,6 @@ class Turns:
             self._ground.events.tell(AnswerProgressed(asking.conversation.id, answer.id))
 
         return AnswerRun(answer, asking.path, live, chat=chat, checkpoint=checkpoint, changed=changed)
-
-    async def _chat(self, asking: Asking, emit: Emit) -> Ended:
-        """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
-        request is waited for, while somebody is there to wait."""
-        conversation, waiting = asking.conversation, time.monotonic()
-        while True:
-            link = self._servers.link(conversation.id)
-            lane = link.lane
-            if lane.holder:
-                emit(Waiting("lane", 0.0))
-            async with lane.chat(conversation.id):
-                self._expect_no_more(conversation.id)
-                emit(Waiting("connecting", 0.0))
-                try:
-                    backend = await link.connector.ready()
-                    if link.lane is not lane or self._servers.link(conversation.id) is not link:
-                        continue  # it was found at an address that has a lane already, or another one was chosen
-                    await lane.sit()
-                    for answer_run in asking.runs:
-                        answer_run.live.sent_at = time.monotonic()
-                    ended = await self._sent(link, backend, asking, emit)
-                except BackendError as error:
-                    ended = Ended(State.ERROR, error=error)
-                if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
-                    self._expecting[conversation.id] = lane
-                    lane.expect(conversation.id)
-            if ended.error is None or not await self._servers.is_gone(link, ended.error):
-                return ended
-            emit(Waiting("gone", time.monotonic() - waiting, False))
-            await link.connector.back()
-
-    async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
-        """Send the one request, and tell what is to be told of its answer."""
-        conversation = asking.conversation
-        if not self._servers.consent.agreed_to(backend.info, conversation.id):
-            return Ended(State.ERROR, not_agreed(backend.info))
-        cache = await self._tracker.cache_of(backend)
-        if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
-            return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
-        await self._freeze_template(link, conversation, backend)
-        ended = await self._asked_once(link, backend, cache, asking, emit)
-        refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
-        if refused and not conversation.record.system_in_user:
-            await self.conversations.update(conversation, system_in_user=True)
-            self._ground.events.tell(Noticed(SYSTEM_MOVED))
-            if cache is not None:
-                cache.refused()
-            ended = await self._asked_once(link, backend, cache, asking, emit)
-        for warning in ended.warnings:
-            self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
-        return ended
-
-    async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None, asking: Asking,
-                          emit: Emit) -> Ended:
-        """One request, played on the model of the server's cache where there is one."""
-        conversation, path = asking.conversation, asking.path
-        record, info = conversation.record, backend.info
-        turn = ChatTurn(wires_of(path), record.id, asking.model or self._servers.model_of(conversation, info),
-                        asking.parameters or record.parameters, record.template_options,
-                        system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT,
-                        answers=len(asking.runs))
-        tracked = asking.tracked = await cache.before(turn, path, emit=emit) if cache else (
-            self._tracker.asked_of(backend, turn, path))
-        if cache:
-            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
-        for answer_run in asking.runs:
-            answer_run.live.context_size = info.window(turn.model)
-        if cache:
-            cache.sent(tracked, turn.slot)
-        elif link.shared:
-            asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
-            link.shared.sent(asked, self._ground.timestamp())
-        watched = self._tracker.watched(tracked, emit)
-
-        def noting(event: StreamEvent) -> None:
-            if isinstance(event, Posted):
-                for answer_run in asking.runs:
-                    self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
-            else:
-                watched(event)
-
-        return await backend.chat(turn, noting)
-
-    def _record(self, answer: str, body_sha256: str, info: ServerInfo, model: str) -> None:
-        """Keep what was sent for an answer, and where to."""
-        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.record_request(
-            answer, body_sha256=body_sha256, server=info.place, kind=info.kind, build=info.build, model=model)))
-
-    async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
-        """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
-        system message goes, and that it stays with the server that was found for it."""
-        options, info = conversation.record.template_options, backend.info
-        if conversation.record.turns != 1:
-            return
-        if link.connector.home and conversation.record.server == DEFAULT:
-            await self.conversations.update(conversation, server=link.connector.home)
-        if info.reasoning_option is not None and info.reasoning_option[0] not in options:
-            kept = dict([info.reasoning_option])
-            await self.conversations.change(conversation, lambda row: replace(
-                row, template_options={**row.template_options, **kept}))
-        template = link.template or info.template
-        if template is not None and template.moves_system and not conversation.record.system_in_user:
-            await self.conversations.update(conversation, system_in_user=True)
-            self._ground.events.tell(Noticed(SYSTEM_STAYS))
 
     async def _answer(self, asking: Asking) -> None:
         """Have all answers come that are asked for, one request after the other."""
@@ -627,7 +473,7 @@ class Turns:
             observer.turn_ended(conversation, answer)
         self.send_next(conversation.id)
         if conversation.id not in self._next:
-            self._expect_no_more(conversation.id)
+            self._requests.expect_no_more(conversation.id)
         self.conversations.list_changed()
         self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
         self._ground.events.tell(ConversationChanged(conversation.id))

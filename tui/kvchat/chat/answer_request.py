@@ -1,0 +1,194 @@
+"""The request for an answer: when it may go out, to which server, and what is settled before it does.
+
+The rule: nothing is sent outside the server's lane, nor to a server that the person did not agree to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from kvchat.backends.dialect import (
+    Backend,
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    Posted,
+    ServerInfo,
+    StreamEvent,
+    Trouble,
+    Waiting,
+)
+from kvchat.cache.causes.cause import said
+from kvchat.chat.answer_run import AnswerRun
+from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.events import Noticed
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.queue import MessageQueue
+from kvchat.chat.server.consent import not_agreed
+from kvchat.chat.server.lane import Lane
+from kvchat.chat.server.link import DEFAULT, Link
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node, NoteKind, Role, State
+from kvchat.prompt.request import Parameters, wires_of
+from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
+from kvchat.text.notes import note_sentence
+
+
+@dataclass(slots=True)
+class Asking:
+    """What is asked for in a conversation, until its last answer is settled."""
+
+    conversation: OpenConversation
+    path: Sequence[Node]
+    """The branch as it is sent: up to and with the question, or the cut answer that is gone on with."""
+    parameters: Parameters | None = None
+    """None: the conversation's."""
+    model: str = ""
+    """Empty: the conversation's."""
+    further: list[tuple[int, str]] = field(default_factory=list)
+    """The requests that follow for further answers: how many, and of which model."""
+    runs: list[AnswerRun] = field(default_factory=list)
+    """The answers of the request that is on its way."""
+    tracked: TrackedTurn | None = None
+    is_stopped: bool = False
+
+    @property
+    def live(self) -> LiveAnswer:
+        """The first of them."""
+        return self.runs[0].live
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        for answer_run in self.runs:
+            answer_run.stop()
+
+
+class AnswerRequests:
+    """The requests for answers, one after the other in each server's lane."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 routes: Routes, queue: MessageQueue) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
+        self._queue = queue
+        self._expecting: dict[str, Lane] = {}
+        """By conversation: the lane that is kept for the next message of its queue."""
+
+    async def send(self, asking: Asking, emit: Emit) -> Ended:
+        """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
+        request is waited for, while somebody is there to wait."""
+        conversation, waiting = asking.conversation, time.monotonic()
+        while True:
+            link = self._servers.link(conversation.id)
+            lane = link.lane
+            if lane.holder:
+                emit(Waiting("lane", 0.0))
+            async with lane.chat(conversation.id):
+                self.expect_no_more(conversation.id)
+                emit(Waiting("connecting", 0.0))
+                try:
+                    backend = await link.connector.ready()
+                    if link.lane is not lane or self._servers.link(conversation.id) is not link:
+                        continue  # it was found at an address that has a lane already, or another one was chosen
+                    await lane.sit()
+                    for answer_run in asking.runs:
+                        answer_run.live.sent_at = time.monotonic()
+                    ended = await self._sent(link, backend, asking, emit)
+                except BackendError as error:
+                    ended = Ended(State.ERROR, error=error)
+                if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
+                    self._expecting[conversation.id] = lane
+                    lane.expect(conversation.id)
+            if ended.error is None or not await self._servers.is_gone(link, ended.error):
+                return ended
+            emit(Waiting("gone", time.monotonic() - waiting, False))
+            await link.connector.back()
+
+    async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
+        """Send the one request, and tell what is to be told of its answer."""
+        conversation = asking.conversation
+        if not self._servers.consent.agreed_to(backend.info, conversation.id):
+            return Ended(State.ERROR, not_agreed(backend.info))
+        cache = await self._tracker.cache_of(backend)
+        if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
+            return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
+        await self._freeze_template(link, conversation, backend)
+        ended = await self._asked_once(link, backend, cache, asking, emit)
+        refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
+        if refused and not conversation.record.system_in_user:
+            await self._conversations.update(conversation, system_in_user=True)
+            self._ground.events.tell(Noticed(SYSTEM_MOVED))
+            if cache is not None:
+                cache.refused()
+            ended = await self._asked_once(link, backend, cache, asking, emit)
+        for warning in ended.warnings:
+            self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
+        return ended
+
+    async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None, asking: Asking,
+                          emit: Emit) -> Ended:
+        """One request, played on the model of the server's cache where there is one."""
+        conversation, path = asking.conversation, asking.path
+        record, info = conversation.record, backend.info
+        turn = ChatTurn(wires_of(path), record.id, asking.model or self._servers.model_of(conversation, info),
+                        asking.parameters or record.parameters, record.template_options,
+                        system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT,
+                        answers=len(asking.runs))
+        tracked = asking.tracked = await cache.before(turn, path, emit=emit) if cache else (
+            self._tracker.asked_of(backend, turn, path))
+        if cache:
+            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
+        for answer_run in asking.runs:
+            answer_run.live.context_size = info.window(turn.model)
+        if cache:
+            cache.sent(tracked, turn.slot)
+        elif link.shared:
+            asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
+            link.shared.sent(asked, self._ground.timestamp())
+        watched = self._tracker.watched(tracked, emit)
+
+        def noting(event: StreamEvent) -> None:
+            if isinstance(event, Posted):
+                for answer_run in asking.runs:
+                    self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
+            else:
+                watched(event)
+
+        return await backend.chat(turn, noting)
+
+    def _record(self, answer: str, body_sha256: str, info: ServerInfo, model: str) -> None:
+        """Keep what was sent for an answer, and where to."""
+        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.record_request(
+            answer, body_sha256=body_sha256, server=info.place, kind=info.kind, build=info.build, model=model)))
+
+    async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
+        """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
+        system message goes, and that it stays with the server that was found for it."""
+        options, info = conversation.record.template_options, backend.info
+        if conversation.record.turns != 1:
+            return
+        if link.connector.home and conversation.record.server == DEFAULT:
+            await self._conversations.update(conversation, server=link.connector.home)
+        if info.reasoning_option is not None and info.reasoning_option[0] not in options:
+            kept = dict([info.reasoning_option])
+            await self._conversations.change(conversation, lambda row: replace(
+                row, template_options={**row.template_options, **kept}))
+        template = link.template or info.template
+        if template is not None and template.moves_system and not conversation.record.system_in_user:
+            await self._conversations.update(conversation, system_in_user=True)
+            self._ground.events.tell(Noticed(SYSTEM_STAYS))
+
+    def expect_no_more(self, id: str) -> None:
+        """The next message of this queue has its lane, or none comes."""
+        if (lane := self._expecting.pop(id, None)) is not None:
+            lane.expect_no_more(id)
