@@ -18,7 +18,7 @@ from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store, StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from toyserver import tokens
 
 

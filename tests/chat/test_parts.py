@@ -27,7 +27,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, State, new_id, node, system_message
 from kvchat.store import Store, StoreError
 from kvchat.store.jobs import Job
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

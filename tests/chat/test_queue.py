@@ -23,7 +23,7 @@ from kvchat.prompt.drafts import PASTE
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.queued import HoldKind
 from kvchat.store import Store, StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from lossless_reading import read_lossless
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, error, event, tokens
 from two_windows_kit import Slow, history, kept, say, streaming, texts, until

@@ -11,7 +11,7 @@ import pytest
 from kvchat.chat import store_writer as keeper
 from kvchat.chat.question import Question
 from kvchat.store import Store, StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from toyserver import tokens
 
 

@@ -15,7 +15,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from toyserver import error, tokens
 
 

@@ -22,7 +22,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE
 from kvchat.store import Store
 from kvchat.store.presence import process_id as owner
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from toyserver import tokens
 from two_windows_kit import Slow, history, kept, say, streaming, texts, until
 

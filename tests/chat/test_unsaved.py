@@ -17,7 +17,7 @@ from kvchat.chat.service import ChatService
 from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from kvchat.transfer.formats import Source, TransferError
 from lossless_reading import read_lossless
 from toyserver import ToyServer, tokens

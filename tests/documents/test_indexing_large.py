@@ -14,7 +14,7 @@ from kvchat.documents.index_run import status_of
 from kvchat.index import content, index_file
 from kvchat.index.index import Index
 from kvchat.store.presence.locks import try_lock
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 LARGE = "".join(f"word{n} and word{n % 977}, {n % 31}\n" * 3 for n in range(2000))
 

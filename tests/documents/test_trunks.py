@@ -11,7 +11,7 @@ from kvchat.documents.errors import DocumentError
 from kvchat.documents.trunks import TrunkFolder, gathered, made
 from kvchat.prompt.citations import sources
 from kvchat.prompt.message import Role, instructions_of, node
-from kvchat.text.trunks import changed_words
+from kvchat.text.options import changed_words
 
 
 @pytest.fixture

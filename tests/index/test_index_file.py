@@ -17,7 +17,7 @@ from index_kit import keys, lines
 
 from kvchat.index import index_file
 from kvchat.index.index import Index, IndexBusyError
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.learning.extraction import MOST, Findings, Passage, checked, instruction, own_prompt, passage, schema
 from kvchat.prompt.context import POLICY
 from kvchat.prompt.message import Role
-from kvchat.text.refusals import refusal
+from kvchat.text.memory import refusal
 
 POSTGRES_14 = Entry("m1aaaaaaa", Kind.FACT, "Uses Postgres 14 for kvchat", "topics/kvchat.md", 1.0, by="a-model")
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corpus import corpus
 from kvchat.prompt.lint import Kind, lint
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
-from kvchat.text.prompt_warnings import warning_sentence
+from kvchat.text.options import warning_sentence
 
 ORDINARY = [
     DEFAULT_INSTRUCTIONS,

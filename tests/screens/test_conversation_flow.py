@@ -21,7 +21,7 @@ from kvchat.paths import find
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.notes import note_sentence
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from toyserver import ToyServer, error, reply, tokens
 
 

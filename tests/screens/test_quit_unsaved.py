@@ -8,7 +8,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.store import Store, StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from lossless_reading import read_lossless
 from toyserver import ToyServer
 

@@ -17,7 +17,7 @@ from kvchat.cache.causes.cause import said
 from kvchat.prompt.message import Message, NoteKind, Role, State, chained, node
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.file import schema
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 if sys.platform == "win32":
     pytest.skip("needs fork and kill", allow_module_level=True)

@@ -18,7 +18,7 @@ from kvchat.store.file.backup import backups
 from kvchat.store.file.database import on_network
 from kvchat.store.presence import locks
 from kvchat.store.presence import process_id as owner
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from whole_rows import add_nodes
 
 DAY = 86_400.0

@@ -21,7 +21,7 @@ from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 from kvchat.ui.screens.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
 from kvchat.ui.screens.memory.editor import line_of
 from kvchat.ui.screens.rows import FocusRows

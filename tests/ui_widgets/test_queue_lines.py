@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from kvchat.prompt.queued import HoldKind
-from kvchat.text.queue import held_words
+from kvchat.text.messages import held_words
 from kvchat.ui.widgets.pieces import plain
 from kvchat.ui.widgets.queue_lines import queue_lines
 

@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Unread
-from kvchat.text.problem import ProblemError
+from kvchat.text.problems import ProblemError
 
 DEEPEST = 100
 """Levels of arrays and objects: no protocol spoken here has a tenth of that."""

@@ -16,7 +16,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import CUT, Node, State
 from kvchat.sanitize import one_line
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 MOST = 9
 """Answers to one question at the most: each is chosen by a digit."""

@@ -43,10 +43,10 @@ from kvchat.prompt.compaction import (
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import HeadMoved
-from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.findings import dropped_text_notice
 from kvchat.text.notes import note_sentence
 from kvchat.text.prices import COMPACTION_STOPPED, compacted_words
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests

@@ -22,7 +22,7 @@ from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, listed, tagged
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Change, StoreError
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 KEPT = 16
 """So many stay loaded that nobody looks at."""

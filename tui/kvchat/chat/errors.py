@@ -1,12 +1,11 @@
-"""What can go wrong in the service: a kind of problem and its arguments, which `text.chat_problems` has in words."""
+"""What can go wrong in the service: a kind of problem and its arguments, which `text.problems` has in words."""
 
 from __future__ import annotations
 
 from typing import Self
 
 from kvchat.prompt.queued import HoldKind
-from kvchat.text.chat_problems import ChatProblem
-from kvchat.text.problem import ProblemError
+from kvchat.text.problems import ChatProblem, ProblemError
 
 
 class ChatError(ProblemError):

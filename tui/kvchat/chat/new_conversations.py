@@ -31,7 +31,7 @@ from kvchat.prompt.message import (
 )
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""

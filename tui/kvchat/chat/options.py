@@ -12,7 +12,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.request import Parameters
-from kvchat.text.thinking import EFFORTS, THINKING, USAGE, no_thinking
+from kvchat.text.options import EFFORTS, THINKING, THINKING_USAGE, no_thinking
 
 if TYPE_CHECKING:
     from kvchat.backends.dialect import TemplateFacts
@@ -70,7 +70,7 @@ class Options:
         before = self._conversations.load(id).record.template_options
         word = word.strip().lower() or _NEXT.get(before.get("enable_thinking"), "auto")
         if word not in THINKING:
-            raise ChatError.of(USAGE)
+            raise ChatError.of(THINKING_USAGE)
         options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
         if word in EFFORTS:
             options["reasoning_effort"] = word

@@ -15,7 +15,7 @@ from kvchat.config.problem import Problem
 from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.sanitize import one_line
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 
 class Personas:

@@ -41,7 +41,7 @@ from kvchat.store import (
     StoreUnavailable,
     UnknownConversation,
 )
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations import Conversations

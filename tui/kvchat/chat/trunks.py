@@ -33,7 +33,7 @@ from kvchat.documents.errors import DocumentError
 from kvchat.documents.trunks import Gathered, Trunk, TrunkFolder, gathered, made
 from kvchat.prompt.message import Node, node
 from kvchat.store.jobs import Job, JobReason
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 T = TypeVar("T")
 

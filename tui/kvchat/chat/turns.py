@@ -52,8 +52,8 @@ from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
-from kvchat.text.chat_problems import ChatProblem
-from kvchat.text.continuing import GO_ON, asked_to_go_on
+from kvchat.text.messages import GO_ON, asked_to_go_on
+from kvchat.text.problems import ChatProblem
 
 log = logging.getLogger(__name__)
 

@@ -50,9 +50,8 @@ from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.notes import note_sentence
-from kvchat.text.reserved import reserved_words
+from kvchat.text.options import changed_words, reserved_words
 from kvchat.text.servers import fallback_words
-from kvchat.text.trunks import changed_words
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

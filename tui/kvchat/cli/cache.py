@@ -39,8 +39,8 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import duration, speed
-from kvchat.text.kept import kept_words, room_words
-from kvchat.text.prompt_warnings import warning_sentence
+from kvchat.text.options import warning_sentence
+from kvchat.text.snapshots import kept_words, room_words
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (

@@ -10,7 +10,7 @@ from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, UsageError
 from kvchat.sanitize import one_line
 from kvchat.text.format import day_time
-from kvchat.text.kept import kept_words, room_words
+from kvchat.text.snapshots import kept_words, room_words
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

@@ -30,7 +30,7 @@ from kvchat.store import Store, StoreError
 from kvchat.store.errors import UnknownConversation
 from kvchat.store.jobs import Job, JobState
 from kvchat.text.format import age, counted, day_time
-from kvchat.text.jobs import job_reason
+from kvchat.text.memory import job_reason
 
 ENTRIES = (Column("id"), Column("noted"), Column("page", shrinks=True), Column("memory", shrinks=True))
 CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id"), Column("memory", shrinks=True))

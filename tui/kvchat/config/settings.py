@@ -14,7 +14,7 @@ from kvchat.config.option import Kind, Option, Spec, flag, text, whole
 from kvchat.config.server import PROFILE_NAME, ServerSettings, command
 from kvchat.config.source import Key
 from kvchat.prompt.request import Parameters
-from kvchat.text.reserved import reserved_words
+from kvchat.text.options import reserved_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kvchat import paths
 from kvchat.documents.collection import Collection, Options, Progress, Report
 from kvchat.documents.worker import job, understood
 from kvchat.sanitize import one_line
-from kvchat.text.engine_problems import exit_in_words
+from kvchat.text.problems import exit_in_words
 
 COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.worker")
 PATIENCE = 1.0

@@ -39,7 +39,7 @@ from kvchat.index.index_file import IndexBusyError, Tables
 from kvchat.index.scoping import Scope, Within, exactly
 from kvchat.index.tokenizer import content_words
 from kvchat.store.errors import StoreError, StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 __all__ = ["Chunk", "Document", "Hit", "Index", "IndexBusyError", "Scope", "exactly"]
 

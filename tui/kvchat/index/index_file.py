@@ -26,7 +26,7 @@ from kvchat.index.vector_search import Held
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file.database import connect, has_fts, identity_of
 from kvchat.store.presence.locks import locked_within, unlock
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 _CODES = (5, 6)
 """SQLite's BUSY and LOCKED."""

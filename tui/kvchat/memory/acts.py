@@ -30,7 +30,7 @@ from kvchat.memory.entry import (
 )
 from kvchat.memory.ledger import Cell
 from kvchat.memory.similarity import SKILLS, TOPICS, first_that_says, page_of, says_something
-from kvchat.text.refusals import refusal
+from kvchat.text.memory import refusal
 
 # What the person asks for
 

@@ -133,7 +133,7 @@ class Change:
 
 
 class Why(StrEnum):
-    """Why something that a model found is not noted, or not before the person's yes. `text.refusals` has the words, and
+    """Why something that a model found is not noted, or not before the person's yes. `text.memory` has the words, and
     says what each of them is."""
 
     # An answer that is none

@@ -13,8 +13,8 @@ from kvchat.plain.speaker import Speaker
 from kvchat.prompt.citations import name_of, sources
 from kvchat.sanitize import one_line
 from kvchat.text.cache import figures_sentence
+from kvchat.text.messages import prefill_sentence, waiting_sentence
 from kvchat.text.notes import note_sentence
-from kvchat.text.waiting import prefill_sentence, waiting_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.live import LiveAnswer

@@ -28,11 +28,11 @@ from kvchat.prompt.context import NOTE, TIME, ContextBlock
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
-from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import counted, moment, percent
+from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines
+from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
-from kvchat.text.trunks import changed_words
 
 if TYPE_CHECKING:
     from kvchat.chat.live import OpenConversation

@@ -21,11 +21,11 @@ from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, own, tag_name
 from kvchat.sanitize import one_line
 from kvchat.text.cache import accuracy, figures_sentence, prediction, totals_words, warmth_words
 from kvchat.text.format import counted
-from kvchat.text.kept import KEPT, RELEASED
 from kvchat.text.memory import WHY_OFF
+from kvchat.text.messages import held_reason
+from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.prices import compaction_lines
-from kvchat.text.queue import held_reason
-from kvchat.text.thinking import THINKING, thinking_words
+from kvchat.text.snapshots import KEPT, RELEASED
 from kvchat.transfer.formats import FileExists, TransferError
 from kvchat.ui.action_table import ACTIONS, Action
 from kvchat.ui.slash import by_slash

@@ -29,7 +29,7 @@ from kvchat.plain.commands import Commands
 from kvchat.plain.lines import Dropped, Lines
 from kvchat.plain.speaker import Output, Speaker
 from kvchat.store import StoreError
-from kvchat.text.unsaved import rescued_sentence
+from kvchat.text.problems import rescued_sentence
 from kvchat.ui.slash import parse
 
 if TYPE_CHECKING:

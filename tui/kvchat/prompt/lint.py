@@ -2,7 +2,7 @@
 placeholders, random values, paths, hosts and counters.
 
 The rule: an ordinary prompt gives no warning, so a pattern needs a reason to believe that the text is about now or
-about this machine; every warning names the exact characters. `kvchat.text.prompt_warnings` has the words.
+about this machine; every warning names the exact characters. `kvchat.text.options` has the words.
 """
 
 from __future__ import annotations

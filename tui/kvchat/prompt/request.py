@@ -93,7 +93,7 @@ _RESERVED: Mapping[Reserved, Sequence[str]] = {
     Reserved.OPTIONS: ("options",),
 }
 RESERVED: Mapping[str, Reserved] = {name: why for why, names in _RESERVED.items() for name in names}
-"""Fields that parameters can never set, and why; `kvchat.text.reserved` has the words."""
+"""Fields that parameters can never set, and why; `kvchat.text.options` has the words."""
 
 
 def reserved(name: str) -> Reserved | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import StoreError
 from kvchat.store.file.database import Database
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from kvchat.store.rows import (
     tags_of,
     to_json,
 )
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 Change = Callable[[Conversation], Conversation]
 """What an act makes of a conversation's row as it is when the act is stored."""

@@ -1,4 +1,4 @@
-"""What can go wrong in the store: a kind of problem and its arguments, which `text.store_problems` has in words.
+"""What can go wrong in the store: a kind of problem and its arguments, which `text.problems` has in words.
 
 The rule: nothing but these leaves the package; a caller never sees an error of SQLite or of the file system.
 """
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kvchat.text.problem import ProblemError
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import ProblemError, StoreProblem
 
 _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 _UNAVAILABLE = {

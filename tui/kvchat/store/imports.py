@@ -21,7 +21,7 @@ from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 if TYPE_CHECKING:
     from kvchat.store.images import Image

@@ -22,7 +22,7 @@ from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 _ADD = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"

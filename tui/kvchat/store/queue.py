@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import NotQueued
 from kvchat.store.file.database import Database
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 
 @dataclass(frozen=True, slots=True)

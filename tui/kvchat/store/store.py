@@ -33,7 +33,7 @@ from kvchat.store.messages import Messages
 from kvchat.store.queue import Queue
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
-from kvchat.text.store_problems import recovered_words
+from kvchat.text.problems import recovered_words
 
 if TYPE_CHECKING:
     from kvchat.store.images import Images

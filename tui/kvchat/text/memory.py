@@ -1,4 +1,6 @@
-"""Memory in words, the same in the app and in plain mode."""
+"""Memory in words, the same in the app and on the command line: whether a conversation has it, why its work waits, why
+something that a model found is not noted.
+"""
 
 from __future__ import annotations
 
@@ -12,3 +14,77 @@ WHY_OFF: Mapping[str, str] = {
     "internet": "This conversation goes to a service on the internet; memory.on_cloud = true allows memory there.",
 }
 """Whether a conversation has memory, by why not."""
+
+
+_JOBS: dict[str, str] = {
+    "most": "the most messages that may wait",
+    "enough": "enough new messages",
+    "left": "the conversation was left",
+    "rests": "the conversation rests",
+    "asked": "you asked for it",
+    "new_memories": "new memories",
+    "new_texts": "new texts",
+}
+
+
+def job_reason(why: str) -> str:
+    """Why a job waits (`store.jobs.JobReason`); what was said of a failure is told as it is."""
+    return _JOBS.get(why, why)
+
+
+_REFUSALS: dict[str, str] = {
+    "no_text": "the answer held no text",
+    "no_json": "no JSON with a list of facts in it",
+    "empty": "empty",
+    "control": "control characters",
+    "tokens": "template tokens",
+    "markup": "markup",
+    "secret": "a secret",
+    "long": "longer than {} characters",
+    "question": "a question",
+    "unfinished": "not a whole sentence",
+    "of_assistant": "about the assistant",
+    "unnamed": "does not say who or what",
+    "of_talk": "about the conversation",
+    "many": "more than {} at once",
+    "nothing": "says nothing",
+    "unsaid": "not in your own words: {}",
+    "scattered": "not said in one place",
+    "nowhere": "no message of yours",
+    "turned": "turns around what you said",
+    "number": "a number that you did not say there: {}",
+    "count": "another number than you said for {}",
+    "name": "a name that you did not say there: {}",
+    "asked": "asked, not said",
+    "requested": "asked for, not said",
+    "wordless": "there is no word in it",
+    "deleted": "you deleted it",
+    "address": "has an address in it",
+    "order": "tells what to do",
+    "identity": "says who you are",
+    "others": "may be somebody else's words",
+    "game": "said in a game or as an example",
+    "worked_on": "may be a text to work on",
+    "pasted": "may be pasted",
+    "both": "you said both",
+    "apart": "puts together what you said apart",
+    "request": "said as a request",
+    "of_others": "may be about somebody else",
+    "signs": "not quite your signs",
+    "passing": "may hold only for now",
+    "unsure": "you were not sure",
+    "wish": "may be a wish of the moment",
+    "not_you": "may not be about you",
+    "loose": "not quite your words",
+    "uncertain": "not certain",
+    "replaces": "would replace what is noted",
+    "of_profile": "it is about who you are",
+    "with_address": "it has an address in it",
+    "own_line": "what it corrects is your own line",
+    "procedure": "a procedure, in the model's words",
+}
+
+
+def refusal(why: str, what: str = "") -> str:
+    """The words for a reason (`memory.entry.Why`) and what it names."""
+    return _REFUSALS[why].format(what)

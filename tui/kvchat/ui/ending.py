@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.paths import PathError, Paths, folder
 from kvchat.sanitize import one_line
-from kvchat.text.unsaved import rescued_sentence
+from kvchat.text.problems import rescued_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

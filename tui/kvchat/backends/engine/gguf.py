@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvchat.text.engine_problems import EngineProblem
-from kvchat.text.problem import ProblemError
+from kvchat.text.problems import EngineProblem, ProblemError
 
 MAGIC = b"GGUF"
 WINDOW = 256 * 1024

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from kvchat.text.engine_problems import EngineProblem, exit_in_words
-from kvchat.text.problem import ProblemError
+from kvchat.text.problems import EngineProblem, ProblemError, exit_in_words
 
 LINES = 500
 TAIL = 20

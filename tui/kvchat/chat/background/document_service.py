@@ -24,7 +24,7 @@ from kvchat.chat.events import DocumentsChanged, IndexingProgressed
 from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.store import StoreError
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.documents.collection import Collection, Passage, Progress, Report, Status

@@ -34,9 +34,9 @@ from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.memory import refusal
 from kvchat.text.notes import note_sentence
-from kvchat.text.refusals import refusal
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests

@@ -24,7 +24,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -31,8 +31,8 @@ from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import StoreError
-from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import size
+from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 GB = 1_000_000_000

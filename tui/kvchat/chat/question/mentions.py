@@ -21,7 +21,7 @@ from kvchat.prompt.context import FILE, IMAGE, PASSAGE, ContextBlock
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node
 from kvchat.sanitize import one_line
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Written

@@ -26,7 +26,7 @@ from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.prompt.drafts import PASTE, chips_of, label_of
 from kvchat.prompt.message import Node
 from kvchat.store import StoreError
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService

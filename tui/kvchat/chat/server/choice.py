@@ -22,7 +22,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Phase, found_here
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import LAST_SERVER, Servers
-from kvchat.text.chat_problems import ChatProblem
+from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.backends.discovery import Found

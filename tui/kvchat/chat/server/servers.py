@@ -180,7 +180,7 @@ class Servers(ConversationObserver):
         was sent or stored."""
         if not has_images(node.wire for node in path):
             return
-        from kvchat.text.images import no_images
+        from kvchat.text.messages import no_images
 
         info = await self.reach(conversation.id)
         model = self.model_of(conversation, info)

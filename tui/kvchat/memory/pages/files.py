@@ -24,7 +24,7 @@ from kvchat.memory.entry import PROFILE
 from kvchat.paths import reason, sync_folder
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 LARGEST = 1 << 20
 """Bytes of a page."""

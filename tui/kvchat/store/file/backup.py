@@ -16,7 +16,7 @@ from pathlib import Path
 from kvchat.store.errors import StoreError, told
 from kvchat.store.file.database import connect
 from kvchat.store.file.schema import APPLICATION_ID
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 FOLDER = "backups"
 KEEP_DAYS = 7

@@ -18,7 +18,7 @@ from typing import Any
 from kvchat.store.errors import StoreUnavailable, told
 from kvchat.store.presence import process_id as owner
 from kvchat.store.presence.locks import FolderInUse, WriteLock, has_wal_reset_fix
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 BUSY_SECONDS = 5.0
 """How long SQLite waits for another program's lock."""

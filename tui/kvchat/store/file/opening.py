@@ -16,7 +16,7 @@ from kvchat.store.file import quarantine, schema, wal
 from kvchat.store.file.backup import back_up
 from kvchat.store.file.database import Database, connect, has_fts, prepare
 from kvchat.store.presence.locks import FolderInUse, WriteLock
-from kvchat.text.store_problems import Damage, StoreProblem
+from kvchat.text.problems import Damage, StoreProblem
 
 NAME = "kvchat.db"
 _PAGE_SIZE = 4096

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kvchat.store.file.backup import backups
 from kvchat.store.file.database import has_content
-from kvchat.text.store_problems import backup_words, finished, log_damaged, log_moved, moved_aside, saved_words
+from kvchat.text.problems import backup_words, finished, log_damaged, log_moved, moved_aside, saved_words
 
 FOLDER = "quarantine"
 COMPANIONS = ("", "-wal", "-shm", "-journal")

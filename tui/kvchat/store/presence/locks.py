@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kvchat.store.errors import StoreUnavailable
-from kvchat.text.store_problems import StoreProblem
+from kvchat.text.problems import StoreProblem
 
 WAIT_SECONDS = 30.0
 """How long to wait for another kvchat to finish a write."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
-from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import count, counted
-from kvchat.text.kept import KEPT, KEPT_HERE, RELEASED, kept_short
-from kvchat.text.trunks import changed_words
+from kvchat.text.options import changed_words
+from kvchat.text.problems import ChatProblem
+from kvchat.text.snapshots import KEPT, KEPT_HERE, RELEASED, kept_short
 from kvchat.ui.controllers.workspace import Tagged, Workspace, in_worker
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.text.thinking import THINKING, thinking_words
+from kvchat.text.options import THINKING, thinking_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.themes import AUTOMATIC
 

@@ -19,9 +19,9 @@ from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
-from kvchat.text.chat_problems import ChatProblem
 from kvchat.text.format import count, counted, short_count
 from kvchat.text.prices import in_brief
+from kvchat.text.problems import ChatProblem
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer

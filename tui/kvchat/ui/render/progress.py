@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import NOISE
-from kvchat.text import waiting
+from kvchat.text import messages
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
@@ -20,7 +20,7 @@ CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wa
 _LABEL = "prefill "
 WATCHED = 3
 """Cells of the bar that what has to be prefilled has at least."""
-WAITING = {**waiting.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
+WAITING = {**messages.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
 """What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
 """Phases in which nobody looks whether the server lives."""

@@ -46,8 +46,8 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import UNKNOWN, count, counted, duration, percent, short_day
-from kvchat.text.kept import kept_words, room_words
-from kvchat.text.prompt_warnings import warning_sentence
+from kvchat.text.options import warning_sentence
+from kvchat.text.snapshots import kept_words, room_words
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal

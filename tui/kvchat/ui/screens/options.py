@@ -28,8 +28,8 @@ from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
+from kvchat.text.options import reserved_words
 from kvchat.text.prices import FREE, change_price
-from kvchat.text.reserved import reserved_words
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList

@@ -18,7 +18,7 @@ from kvchat.chat.background.extraction import QueueRow
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import age, counted, moment
-from kvchat.text.jobs import job_reason
+from kvchat.text.memory import job_reason
 from kvchat.ui.screens.rows import highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
 from kvchat.ui.widgets.header_text import model_name

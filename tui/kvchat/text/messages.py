@@ -1,0 +1,86 @@
+"""Messages on their way to a model, in words: what holds one in the queue or keeps it from being sent, what is waited
+for while its answer does not come, and what is sent to go on with a cut one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvchat.prompt.queued import HoldKind
+from kvchat.sanitize import one_line
+from kvchat.text.format import count, duration
+from kvchat.text.place import here
+
+if TYPE_CHECKING:
+    from kvchat.cache.accounting import PromptProgress
+
+_HOLDS: dict[HoldKind, str] = {
+    HoldKind.STOPPED: "answer stopped",
+    HoldKind.FAILED: "answer failed",
+    HoldKind.LENGTH: "answer cut at max tokens",
+    HoldKind.CONTEXT_FULL: "window full",
+    HoldKind.INTERRUPTED: "answer interrupted",
+    HoldKind.EMPTY: "answer was empty",
+    HoldKind.TOO_LONG: "too long for the window",
+    HoldKind.NEEDS_YES: "needs your yes",
+    HoldKind.NOT_SENT: "not sent",
+    HoldKind.EARLIER: "kept from earlier",
+}
+
+
+def held_reason(kind: HoldKind) -> str:
+    """What holds a queue, in a few words: `answer stopped`."""
+    return _HOLDS[kind]
+
+
+def held_words(kind: HoldKind, send: str) -> str:
+    """`Queue held: answer stopped · Enter sends · ↑ edits`. `send`: the key that sends."""
+    return f"Queue held: {_HOLDS[kind]} · {send} sends · ↑ edits"
+
+
+def no_images(model: str, sees: bool | None, *, earlier: bool) -> str:
+    """Why messages with images are not sent to a model. `sees`: what its server says of it. `earlier`: the images are
+    in messages before the one that is sent."""
+    name = one_line(model.replace("\\", "/").rpartition("/")[2], 60) or "this model"
+    if sees is None:
+        return (f"Nothing was sent: the server does not say whether {name} can see images. If it can, set vision to "
+                "\"yes\" in the server's settings.")
+    choose = here("Choose a model that can (/model)", "Name a model that can (-m)")
+    what = "this conversation has an image, and " if earlier else ""
+    end = "start a new conversation" if earlier else here("remove the image", "leave the image out")
+    return f"Nothing was sent: {what}{name} cannot see images. {choose}, or {end}."
+
+
+WAITING = {
+    "queued": "waiting for the server",
+    "loading": "the model is loading",
+    "prefill": "prefilling, no word of how far",
+    "silent": "the answer pauses",
+    "closing": "the request before is being closed",
+    "lane": "waiting for another answer on this server",
+    "connecting": "connecting",
+    "cancelled": "the server is finishing the cancelled batch",
+    "gone": "server offline, sends when it returns",
+}
+"""By the phase of `Waiting`."""
+
+
+def waiting_sentence(phase: str, seconds: float) -> str:
+    """`Waiting for the server, 12 s.`"""
+    words = WAITING.get(phase, WAITING["queued"])
+    return f"{words[0].upper()}{words[1:]}, {duration(seconds)}."
+
+
+def prefill_sentence(progress: PromptProgress) -> str:
+    """`Prefilling: 40 percent of 1,240 tokens.`"""
+    total = max(1, progress.total)
+    return f"Prefilling: {min(100, progress.processed * 100 // total)} percent of {count(total)} tokens."
+
+
+GO_ON = "Continue."
+"""What a server is asked that cannot go on with an answer itself."""
+
+
+def asked_to_go_on(title: str, message: str) -> str:
+    """That a server of the kind `title` was sent a message instead."""
+    return f"This kind of server ({title}) cannot continue an answer: “{message}” was sent as a message."

@@ -1,0 +1,283 @@
+"""What kvchat refuses or what fails in it: the conversation service, the store and the index, the built-in engine. What
+a server did is in `text.faults`.
+
+The rule: a kind of problem is a member of an enumeration, whose value is the sentence with its arguments by name. An
+error is raised with both, and nobody compares words.
+"""
+
+from __future__ import annotations
+
+import signal
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kvchat.text.format import counted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ProblemError(Exception):
+    """A kind of problem and its arguments; `str` is the sentence: what happened, where, and what to do."""
+
+    def __init__(self, problem: StrEnum, /, **arguments: object) -> None:
+        super().__init__(problem.name)
+        self.problem = problem
+        self.arguments = arguments
+
+    @property
+    def sentence(self) -> str:
+        return self.problem.value.format_map(self.arguments)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+_UNVERIFIED = "The backup {path} could not be verified and was removed"
+
+
+class StoreProblem(StrEnum):
+    """`where`, `path`: a file or folder. `error`: what SQLite said."""
+
+    # a conversation, a message, an import
+    UNKNOWN = 'No conversation "{id}". IDs look like 4097b73d (kvchat list).'
+    AMBIGUOUS = 'Several conversations begin with "{id}". Give more digits of the id.'
+    IN_TRASH = "This conversation is in the trash, so nothing was sent."
+    DELETED = "This conversation was deleted for good, so nothing of it was stored."
+    REPLY_DIFFERS = "The reply that this was to follow has not ended, or ended otherwise than it was known."
+    GONE_ON = "Another kvchat has gone on from here."
+    NOT_QUEUED = "This message is not in the queue any more: another window sent it, or took it out."
+    NO_IMPORT = "There is no import {id} that could be undone."
+    NO_IMPORTS = "There is no import that could be undone."
+    BAD_NAME = "{path} cannot be indexed: its name is not valid text. Rename it."
+    # the file
+    OLD_SQLITE = "kvchat needs SQLite {oldest} or newer; this Python has {version}. Use a newer Python."
+    NO_FILE = "{path} is not a file. Move it away, then start kvchat again."
+    NEWER = ("{path} was written by a newer kvchat (version {version} of its format; this one knows {known}). Use the "
+             "newer kvchat. Nothing was changed.")
+    CLOSED = "The store is closed. Start kvchat again."
+    REPLACED = ("{path} was moved, deleted or replaced while kvchat was using it. Put it back, or export what is on "
+                "the screen; then start kvchat again.")
+    HELD = ("Another kvchat has been writing for {seconds:.0f} seconds ({path} is locked). Close it, or wait until it "
+            "is done.")
+    FOLDER_HELD = ("Another kvchat has been writing in {folder} for {seconds:.0f} seconds. Close it, or wait until it "
+                   "is done.")
+    UNUSABLE = "{where} cannot be used: {reason}. Check its permissions and the free space of its disk."
+    DAMAGED = ("{where} is damaged ({error}). Start kvchat again: the file is moved aside and every message that can "
+               "be read is saved.")
+    LOCKED = "{where} is locked by another program. Close that program, or wait until it is done."
+    DISK_FULL = "There is no room for {where}: its disk is full. Free some space, then try again."
+    READ_ONLY = "{where} is read-only. Give yourself write permission on the file and its folder."
+    FAILING = ("{where} cannot be read or written ({error}). Check its disk, its folder's permissions and the free "
+               "space.")
+    NOT_WHOLE = ("The conversation is no longer whole in {where} ({error}): another kvchat may have emptied the trash. "
+                 "Open the conversation again.")
+    REFUSED = "{where} refused an operation ({error})."
+    UNVERIFIED = f"{_UNVERIFIED}."
+    UNVERIFIED_FOR = f"{_UNVERIFIED} ({{error}})."
+    BESIDE_OTHERS = ("{path} {damage}, and another kvchat is using it. Close every kvchat, then start it again: what "
+                     "can be read will be saved.")
+    # the search index
+    INDEX_BUSY = "The search index is in use by another kvchat; try again."
+    INDEX_UNUSABLE = "The search index cannot be used; until it can, it is held in memory."
+    NO_INDEX = "{path} is not a search index of kvchat. Move it away."
+    NEWER_INDEX = "{path} is the search index of a newer kvchat."
+    INDEX_DAMAGED = "{path} is damaged ({error})."
+    INDEX_REPLACED = "{path} was deleted or replaced."
+    INDEX_NO_FILE = "{path} is not a file. Move it away."
+
+
+class Damage(StrEnum):
+    """What is wrong with a database, as what follows its name."""
+
+    DELETED = "was deleted"
+    EMPTY = "was empty"
+    HEADER = "was not a database (its header is damaged)"
+    SCHEMA = "was damaged (its schema cannot be read)"
+    TABLES = "was damaged (tables are missing)"
+    FOREIGN = "was not a database of kvchat"
+    FOUND = "was damaged ({error})"
+    LOG = "has lost a part of its log: what was said last may be missing"
+
+
+def moved_aside(database: Path, damage: str, place: Path, saved: str, offer: str) -> str:
+    """That a database was put into `place`, what was `saved` of it, and the way back."""
+    return f"{database} {damage}. It was moved to {place}. {saved} {offer}"
+
+
+def saved_words(messages: int, conversations: int, lost: int) -> str:
+    """What could be read of a damaged database; `lost`: rows that could not."""
+    if not messages and not conversations:
+        return "Nothing could be read from it; a new database was begun."
+    rest = f"at least {lost} rows could not be read" if lost else "as many as could be found"
+    return f"{messages} messages in {conversations} conversations were saved into a new database, {rest}."
+
+
+def log_moved(database: Path, place: Path, offer: str) -> str:
+    return (f"{database} is gone, but its log was there: it was moved to {place} and a new database was begun. {offer}")
+
+
+def log_damaged(database: Path, offer: str) -> str:
+    return (f"kvchat ended without closing {database}, and the end of its log is damaged: what was said last before "
+            f"that is missing. {offer}")
+
+
+def finished(database: Path, place: Path, offer: str) -> str:
+    """That a database which an earlier run has saved is in use now."""
+    return f"{database} was damaged. It was moved to {place}, and what could be read is in a new database. {offer}"
+
+
+def backup_words(newest: Path | None, database: Path) -> str:
+    """The way back."""
+    if newest is None:
+        return "There is no backup."
+    return f"The newest backup is {newest}: to go back to it, end kvchat and copy it to {database}."
+
+
+def recovered_words(answers: int) -> str:
+    """That answers were running when their kvchat ended."""
+    return ("kvchat ended during an answer; its text so far is kept." if answers == 1 else
+            f"kvchat ended during {answers} answers; their text so far is kept.")
+
+
+def rescued_sentence(conversations: int, path: Path | None, reason: str) -> str:
+    """Where the conversations are that could not be saved. `path` None: nowhere, for this `reason`."""
+    many = counted(conversations, "conversation")
+    if path is None:
+        return f"{many} could not be saved anywhere: {reason}"
+    return f"{many} could not be saved; {'it is' if conversations == 1 else 'they are'} in {path}."
+
+
+class ChatProblem(StrEnum):
+    """Why the conversation service refuses an act."""
+
+    TOLD = "{sentence}"
+    """By another part of kvchat."""
+    # sending
+    RUNNING = "An answer is still running here. Stop it (Esc), or wait for it."
+    UNDECIDED = "Choose one of the answers first."
+    HOW_MANY = "Ask for 2 to {most} answers, not {number}."
+    HOW_MANY_MODELS = "Name 2 to {most} models."
+    UNKNOWN_MODEL = "This server has no model {model}."
+    ANSWERED_ELSEWHERE = "Another window is answering here. Wait for it, or stop it there."
+    COMPACTING = "This conversation is being compacted. Stop that first (Esc), or wait for it."
+    NOT_SENT = "The message was not sent."
+    IN_TRASH = StoreProblem.IN_TRASH.value
+    HELD = "The queue is held."
+    TOO_LONG = ("Too long: the prompt has {tokens:,} tokens, the server's window holds {window:,}. Shorten the "
+                "question, begin a new conversation, or give the server a larger window.")
+    ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
+    OUTSIDE = "{paths} is outside the working folder and the collections. Nothing was sent."
+    ALL_OUTSIDE = "{paths} are outside the working folder and the collections. Nothing was sent."
+    # going on with an answer
+    NO_ANSWER = "That is a question. Select the answer to continue."
+    CALLED_TOOL = "The model called a tool here, and kvchat has none: there is no text to continue."
+    STILL_COMING = "This answer is still coming."
+    WINDOW_FULL = "The context window is full. Compact the conversation, then ask again."
+    COMPLETE = "This answer is complete. To hear more, ask for it."
+    # what goes with a message
+    NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
+    UNCHANGED = "{file} stands in this conversation already and has not changed since."
+    BASE_GONE = "The file that “{file}” is about is not in this branch, and has changed again; attach it anew."
+    # conversations
+    EMPTY = "This conversation is empty; there is nothing to tag."
+    NO_PERSONA = "There is no persona {name}. They are TOML files in {folder}."
+    NO_PERSONA_BUT = "There is no persona {name}; did you mean {near}?"
+    BROKEN_PERSONA = "There is no persona {name}: {problem}."
+    PERSONA_FILE = "{name} is a file, {name}.toml in {folder}: change it there."
+    NO_PROFILE = "The persona {persona} asks for the profile {profile}, which the settings do not have."
+    NO_PROFILE_BUT = ("The persona {persona} asks for the profile {profile}, which the settings do not have; did you "
+                      "mean {near}?")
+    NO_MODEL = "The persona {persona} asks for the model {model}, which {url} does not have. It has: {models}."
+    ENGINE_HAS_NO_MODEL = NO_MODEL.replace("{url}", "the built-in engine")
+    # kept states
+    KEEP_INCOGNITO = "An incognito conversation writes nothing: its state cannot be kept."
+    KEEP_EMPTY = "This conversation is empty; there is nothing to keep."
+    KEEP_NO_ANSWER = "There is no answer here yet. Keep the conversation when it has one."
+    KEEP_OFF = "States are not saved: the setting engine.snapshots is off."
+    KEEP_NO_ROOM = "No room: kept states may take {room}. Raise cache.kept_gb."
+    KEEP_NO_ROOM_BUT = "No room: kept states may take {room}. Release “{title}” ({frees}) or raise cache.kept_gb."
+    # trunks
+    NO_TRUNKS = "An incognito run has no trunks."
+    TRUNK_SYNTAX = "To make a trunk: /trunk add NAME PATH"
+    TRUNK_TOO_LONG = ("These files have {tokens:,} tokens, the server's window holds {window:,}. Name fewer files, or "
+                      "give the server a larger window.")
+    TRUNK_ABOUT_TOO_LONG = TRUNK_TOO_LONG.replace("{tokens", "about {tokens")
+    # the server
+    EXAMINING = "The server is being examined already."
+    ANSWERING = "An answer is running on this server. Ask again when it has ended."
+    EXAMINATION_ENDED = "The examination was ended by a question that went first. Ask again later."
+    # compaction
+    NO_OLDER_TURNS = ("There is nothing to compact yet: a summary takes the place of the older turns, and the last one "
+                      "stays.")
+    NO_ROOM = ("The first turn alone fills the window, so there is no room to summarise it. Begin a new conversation, "
+               "or give the server a larger window.")
+    COMPACTING_ELSEWHERE = "Another conversation is being compacted. Wait until that is done."
+    NO_SUMMARY = "No summary came, so nothing was changed. {why}"
+    STILL_THINKING = ("No summary came (the model was still thinking when it had to end), so nothing was changed. "
+                      "Another try may do better.")
+    EMPTY_SUMMARY = "No summary came (the answer held no text), so nothing was changed. Another try may do better."
+    LONG_SUMMARY = ("The summary has {tokens:,} tokens, and the turns it is to replace have {replaced:,}. That makes "
+                    "no room, so nothing was changed.")
+    # memory and documents
+    MEMORY_OFF = "Memory is off for this conversation. Switch it on first: /memory on."
+    NOTHING_NEW = "There is nothing new in this conversation: all of it was gone through already."
+    NO_MEMORY = "There is no memory in an incognito run."
+    NO_DOCUMENTS = "There are no documents in an incognito run."
+    NOT_INDEXED = "It could not be indexed ({error})."
+    NO_INDEX_WRITTEN = "The search index cannot be written; its folder is read-only or full."
+
+
+_DAMAGED = "{path} is a damaged GGUF file: "
+
+
+class EngineProblem(StrEnum):
+    """`path`: of a model file. `error`, `reason`: the system's words."""
+
+    # the engine
+    NOT_INSTALLED = "The embedded engine is not installed. Install it with: pip install 'kvchat[embedded]'"
+    NOT_LOADABLE = "The embedded engine cannot be loaded here: {error}"
+    STOPPED = "The engine was stopped while it was starting."
+    NO_PROCESS = "The engine's process cannot be started: {reason}."
+    NO_FOLDER = "The folder for saved conversations {path} cannot be made: {reason}."
+    UNKNOWN_ARCHITECTURE = ("The engine does not know the architecture '{architecture}' of {path}: use another model, "
+                            "or a newer engine (pip install -U xllamacpp).")
+    INCOMPLETE = "{path} is damaged or not completely downloaded: download it again."
+    NO_MEMORY = "There is not enough memory for {path}: use a smaller model or a smaller context."
+    BROKE_DOWN = "The engine broke down while it loaded {path} ({exit})."
+    NOT_LOADED = "The engine could not load {path}: {error}."
+    SILENT = "The engine could not load {path}: it ended without a word."
+    ENDED = "The engine ended unexpectedly ({exit})."
+    KILLED = "The engine ended unexpectedly ({exit}; the machine may have run out of memory)."
+    RANKS = "{path} ranks texts and makes no vectors: use an embedding model."
+    # a model file
+    GONE = "There is no file {path}."
+    FOLDER = "{path} is a folder, not a GGUF model file."
+    NO_FILE = "{path} is not a file."
+    UNREADABLE = "{path} cannot be read: {reason}."
+    EMPTY = "{path} is not a GGUF model file: it is empty, not GGUF."
+    OTHER_FORMAT = "{path} is not a GGUF model file: it begins with {beginning}, not GGUF."
+    OTHER_VERSION = "{path} is a GGUF file of a version this engine does not read ({version})."
+    CUT_HEADER = _DAMAGED + "it ends in its header."
+    SHORT = _DAMAGED + "its header needs byte {needed}, the file has {size}."
+    MANY_ENTRIES = _DAMAGED + "it claims {count} header entries."
+    LONG_NAME = _DAMAGED + "a name of {length} bytes."
+    UNKNOWN_ENTRY = _DAMAGED + "an entry of the unknown type {type}."
+    UNKNOWN_LIST = _DAMAGED + "a list of the unsupported type {type}."
+    LONG_LIST = _DAMAGED + "a list of {count} strings in {size} bytes."
+
+
+def exit_in_words(code: int) -> str:
+    """An exit code as the person knows it: `exit code 1`, or the signal's name."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def ended_words(code: int) -> str:
+    """That the engine has ended by itself with this exit code."""
+    exit = exit_in_words(code)
+    return (EngineProblem.KILLED if exit == "SIGKILL" else EngineProblem.ENDED).format(exit=exit)
