@@ -31,7 +31,7 @@ MODALS = {
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
     "doctor": "DoctorScreen", "memory": "ManagerScreen", "remember": "ManagerScreen", "forget": "ManagerScreen",
     "attach": "AttachScreen", "documents": "ManagerScreen", "tag": "TagsScreen", "queue": "QueueScreen",
-    "import": "ImportScreen", "settings": "SettingsScreen", "persona": "PersonaScreen", "trunk": "TrunkScreen",
+    "import": "ImportScreen", "settings": "SettingsScreen", "persona": "BeginningScreen", "trunk": "BeginningScreen",
 }
 """The actions that open a screen, with its class."""
 

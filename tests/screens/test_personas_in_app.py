@@ -71,7 +71,7 @@ async def test_a_saved_system_prompt_is_a_persona_too(drive: Drive) -> None:
     async with drive() as app:
         await app.service.options.save_prompt(SavedPrompt("Poet", "Answer in rhymes."))
         await app.command("/persona")
-        await app.opens("PersonaScreen")
+        await app.opens("BeginningScreen")
         await app.until(lambda: "Poet" in app.text and "reviewer" in app.text)
         await app.press(*"poet")
         await app.until(lambda: "reviewer" not in app.text)

@@ -34,7 +34,7 @@ async def test_a_trunk_is_made_and_begins_a_conversation_that_is_warm(drive: Dri
         second = app.conversation.id
         (notes / "lamp.md").write_text("The lamp is out.\n")
         await app.command("/trunk")
-        await app.opens("TrunkScreen")
+        await app.opens("BeginningScreen")
         await app.until(lambda: "lamp.md" in app.text)
         await app.press("enter")
         await app.until(lambda: app.conversation.id != second)

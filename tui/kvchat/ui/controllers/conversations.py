@@ -77,10 +77,10 @@ class ConversationController:
 
     @in_worker("dialog")
     async def new_with_persona(self, name: str = "") -> None:
-        from kvchat.ui.screens.personas import PersonaScreen
+        from kvchat.ui.screens.beginnings import persona_screen
 
         if not name:
-            chosen = await self.workspace.ask(PersonaScreen(self._personas.all(), str(self._personas.folder)))
+            chosen = await self.workspace.ask(persona_screen(self._personas.all(), str(self._personas.folder)))
             if chosen is None:
                 return
             name = chosen
@@ -112,9 +112,9 @@ class ConversationController:
             await self.begin_with_trunk(name)
 
     async def _chosen_trunk(self, trunks: Trunks) -> str | None:
-        from kvchat.ui.screens.trunks import TrunkScreen
+        from kvchat.ui.screens.beginnings import trunk_screen
 
-        return await self.workspace.ask(TrunkScreen([await trunks.find(name) for name in trunks.folder.names()]))
+        return await self.workspace.ask(trunk_screen([await trunks.find(name) for name in trunks.folder.names()]))
 
     async def make_trunk(self, trunks: Trunks, name: str, paths: list[str]) -> None:
         """Make a trunk, and open a conversation that begins with it. Raises ChatError."""
