@@ -22,6 +22,7 @@ from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.background.skills import Skills
+from kvchat.chat.background.spare_time import SpareTime
 from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
@@ -109,16 +110,18 @@ class ChatService:
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
                                    self.side_requests)
-        self.summaries = Summaries(ground, shared, servers, self.warm_up, self.turns, self.jobs, self.side_requests,
-                                   self.compactor)
-        self.titles = Titles(ground, shared, servers, self.turns, self.jobs, self.memory, self.side_requests)
+        self.spare_time = spare_time = SpareTime(ground, shared, servers, self.warm_up, self.jobs, self.side_requests)
+        self.summaries = Summaries(ground, shared, servers, self.turns, self.jobs, self.side_requests, self.compactor,
+                                   spare_time)
+        self.titles = Titles(ground, shared, servers, self.turns, self.jobs, self.memory, self.side_requests,
+                             spare_time)
         once = Once(store, self.keeper)
-        self.extraction = Extraction(ground, shared, servers, tracker, self.warm_up, self.turns, once, self.jobs,
-                                     self.memory, self.side_requests, self.titles)
-        self.consolidation = Consolidation(ground, shared, servers, self.warm_up, self.jobs, self.memory,
-                                           self.extraction, self.side_requests)
-        self.skills = Skills(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
-        self.episodes = Episodes(ground, shared, servers, self.warm_up, self.jobs, self.memory, self.side_requests)
+        self.extraction = Extraction(ground, shared, servers, tracker, self.turns, once, self.jobs, self.memory,
+                                     self.side_requests, spare_time, self.titles)
+        self.consolidation = Consolidation(ground, shared, servers, self.jobs, self.memory, self.extraction,
+                                           self.side_requests, spare_time)
+        self.skills = Skills(ground, shared, self.jobs, self.memory, self.side_requests, spare_time)
+        self.episodes = Episodes(ground, shared, self.jobs, self.memory, self.side_requests, spare_time)
         self.mirror = Mirror(ground, shared)
 
     @property

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.extraction import EXTRACTION, Extraction
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
@@ -26,14 +25,14 @@ from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.memory.entry import Act
-from kvchat.prompt.message import Node, State, node
+from kvchat.prompt.message import Node, node
 from kvchat.prompt.request import Parameters
 from kvchat.store.jobs import Job, JobReason
-from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.background.side_requests import SideRequests
+    from kvchat.chat.background.spare_time import SpareTime
     from kvchat.memory.entry import Change, Entry
     from kvchat.memory.memories import Memories
 
@@ -49,16 +48,17 @@ class Consolidation:
 
     kind = CONSOLIDATION
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, warm_up: WarmUp, jobs: Jobs,
-                 memory: MemoryService, extraction: Extraction, side_requests: SideRequests) -> None:
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, jobs: Jobs,
+                 memory: MemoryService, extraction: Extraction, side_requests: SideRequests,
+                 spare_time: SpareTime) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
-        self._warm_up = warm_up
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
         self._extraction = extraction
+        self._spare_time = spare_time
         jobs.register(self)
         jobs.observers.append(self._after)
 
@@ -150,14 +150,10 @@ class Consolidation:
         parameters = Parameters(
             temperature=0.0, max_tokens=MOST_TOKENS,
             response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
-        answer, began = await self._jobs.in_lane(
-            link.lane, lambda: self._side_requests.settled(CONSOLIDATION, link, conversation, path, parameters,
-                                                            by_itself=True))
-        if answer is None:
-            return Outcome(How.CALLED_OFF if began else How.BUSY)
-        self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
-        if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, note_sentence(answer.note))
+        answer = await self._spare_time.answer(link.lane, lambda: self._side_requests.settled(
+            CONSOLIDATION, link, conversation, path, parameters, by_itself=True), "")
+        if isinstance(answer, Outcome):
+            return answer
         await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))
         return Outcome(How.DONE)
 

@@ -16,8 +16,8 @@ from kvchat.backends import kinds
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
+from kvchat.chat.background.spare_time import SpareTime
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted, MemoryBegins
@@ -35,7 +35,6 @@ from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
 from kvchat.text.memory import refusal
-from kvchat.text.notes import note_sentence
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
@@ -83,17 +82,17 @@ class Extraction:
     kind = EXTRACTION
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 warm_up: WarmUp, turns: Turns, once: Once, jobs: Jobs, memory: MemoryService,
-                 side_requests: SideRequests, titles: Titles) -> None:
+                 turns: Turns, once: Once, jobs: Jobs, memory: MemoryService, side_requests: SideRequests,
+                 spare_time: SpareTime, titles: Titles) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
-        self._warm_up = warm_up
         self._once = once
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
+        self._spare_time = spare_time
         self._titles = titles
         self._resumed = 0.0
         self._more_left = False
@@ -334,14 +333,10 @@ class Extraction:
         passage = await self._passage(path, pending, by_itself, self._titles.wanted(conversation))
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], []), UNASKED)
-        answer, began = await self._jobs.in_lane(
-            lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
-        if answer is None:
-            return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if self._conversations.looked_at and (by_itself or self._conversations.looked_at != id):
-            self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
-        if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, note_sentence(answer.note))
+        answer = await self._spare_time.answer(
+            lane, lambda: self._answer_about(link, conversation, path, passage, by_itself), "" if by_itself else id)
+        if isinstance(answer, Outcome):
+            return answer
         findings = checked(answer.text, passage)
         if passage.title:
             await self._titles.take(conversation, title_field(answer.text))

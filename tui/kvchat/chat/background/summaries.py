@@ -7,12 +7,10 @@ is of no use.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.compactor import Compactor
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.errors import ChatError
@@ -21,12 +19,12 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Node
 from kvchat.store.jobs import Job, JobReason
-from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
+    from kvchat.chat.background.spare_time import SpareTime
 
 SUMMARY = "summary"
 
@@ -36,15 +34,15 @@ class Summaries(ConversationObserver):
 
     kind = SUMMARY
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, warm_up: WarmUp, turns: Turns,
-                 jobs: Jobs, side_requests: SideRequests, compactor: Compactor) -> None:
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, turns: Turns, jobs: Jobs,
+                 side_requests: SideRequests, compactor: Compactor, spare_time: SpareTime) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
-        self._warm_up = warm_up
         self._jobs = jobs
         self._side_requests = side_requests
         self._compactor = compactor
+        self._spare_time = spare_time
         jobs.register(self)
         turns.observers.append(self)
         conversations.observers.append(self)
@@ -68,11 +66,7 @@ class Summaries(ConversationObserver):
 
     def _soon(self, id: str) -> None:
         if self._jobs.enabled:
-            self._ground.in_background(self._put(id))
-
-    async def _put(self, id: str) -> None:
-        await self._ground.keeper.call(lambda: self._ground.store.jobs.put(SUMMARY, id, time.time(), JobReason.RESTS))
-        self._jobs.changed()
+            self._ground.in_background(self._spare_time.put(SUMMARY, id, JobReason.RESTS))
 
     def _may_be_wanted(self, conversation: OpenConversation) -> bool:
         settings, link = self._ground.settings, self._servers.link(conversation.id)
@@ -84,35 +78,29 @@ class Summaries(ConversationObserver):
         return self._may_be_wanted(conversation) and self._compactor.due(conversation)
 
     async def place_of(self, job: Job) -> Place | None:
-        id = job.subject
-        link, conversation = self._servers.link(id), self._conversations.get(id)
-        if conversation is None or not self._may_be_wanted(conversation):
-            return Place(link.lane, 0.0)  # it only leaves the queue
-        if not self._side_requests.can_ask(link, conversation, 0):
-            return None
-        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
+        conversation = self._conversations.get(job.subject)
+        wanted = conversation is not None and self._may_be_wanted(conversation)
+        return self._spare_time.place(job.subject, 0) if wanted else self._spare_time.exit(job.subject)
 
     # -- doing it
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
-        conversation, link = self._conversations.get(job.subject), self._servers.link(job.subject)
+        conversation = self._conversations.get(job.subject)
         if conversation is None or not self._wanted(conversation):
             return Outcome(How.DONE)
-        if link.lane is not lane or not self._side_requests.can_ask(link, conversation, 0):
+        found = self._spare_time.found(job.subject, lane, 0)
+        if found is None:
             return Outcome(How.CALLED_OFF)
+        link, _ = found
         head = conversation.record.head
         try:
             plan, path, parameters = self._compactor.request(conversation)
         except ChatError:  # a single turn fills it
             return Outcome(How.DONE)
-        answer, began = await self._jobs.in_lane(
-            lane, lambda: self._side_requests.settled(SUMMARY, link, conversation, path, parameters))
-        if answer is None:
-            return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if self._conversations.looked_at not in ("", conversation.id):
-            self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
-        if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, note_sentence(answer.note))
+        answer = await self._spare_time.answer(
+            lane, lambda: self._side_requests.settled(SUMMARY, link, conversation, path, parameters), conversation.id)
+        if isinstance(answer, Outcome):
+            return answer
         if conversation.record.head != head:
             return Outcome(How.CALLED_OFF)
         try:

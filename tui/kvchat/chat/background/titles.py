@@ -7,7 +7,6 @@ and stays.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,13 +23,15 @@ from kvchat.prompt.message import Message, Node, Role, State, node
 from kvchat.prompt.request import Parameters
 from kvchat.store.conversations import TITLE_ASKED
 from kvchat.store.jobs import Job, JobReason
-from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.background.side_requests import SideRequests
+    from kvchat.chat.background.spare_time import SpareTime
 
 TITLE = "title"
+ROOM = 800
+"""Tokens that the instruction and its answer take, at most."""
 
 
 class Titles:
@@ -39,13 +40,14 @@ class Titles:
     kind = TITLE
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, turns: Turns, jobs: Jobs,
-                 memory: MemoryService, side_requests: SideRequests) -> None:
+                 memory: MemoryService, side_requests: SideRequests, spare_time: SpareTime) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
+        self._spare_time = spare_time
         jobs.register(self)
         turns.observers.append(self)
         conversations.observers.append(self)
@@ -92,11 +94,7 @@ class Titles:
 
     def _look_at(self, conversation: OpenConversation) -> None:
         if self._jobs.enabled and self._asks_itself(conversation):
-            self._ground.in_background(self._put(conversation.id))
-
-    async def _put(self, id: str) -> None:
-        await self._ground.keeper.call(lambda: self._ground.store.jobs.put(TITLE, id, time.time(), JobReason.RESTS))
-        self._jobs.changed()
+            self._ground.in_background(self._spare_time.put(TITLE, conversation.id, JobReason.RESTS))
 
     def _asks_itself(self, conversation: OpenConversation) -> bool:
         """Whether no extraction will ask, and a request of its own may. A model that reasons first would use up all its
@@ -107,27 +105,22 @@ class Titles:
                 and not any(node.message.reasoning for node in conversation.path()))
 
     async def place_of(self, job: Job) -> Place | None:
-        id = job.subject
-        link, conversation = self._servers.link(id), self._conversations.get(id)
-        if not self._is_open(self._conversations.record(id)):
-            return Place(link.lane, 0.0)  # it only leaves the queue
-        if conversation is None or not self._side_requests.can_ask(link, conversation):
-            return None
-        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
+        is_open = self._is_open(self._conversations.record(job.subject))
+        return self._spare_time.place(job.subject, ROOM) if is_open else self._spare_time.exit(job.subject)
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         from kvchat.memory.learning.title import cleaned  # after the first paint
 
-        conversation, link = self._conversations.get(job.subject), self._servers.link(job.subject)
+        conversation = self._conversations.get(job.subject)
         if conversation is None or not self._asks_itself(conversation):
             return Outcome(How.DONE)
-        if link.lane is not lane or not self._side_requests.can_ask(link, conversation):
+        found = self._spare_time.found(job.subject, lane, ROOM)
+        if found is None:
             return Outcome(How.CALLED_OFF)
-        answer, began = await self._jobs.in_lane(lane, lambda: self._answer(link, conversation))
-        if answer is None:
-            return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, note_sentence(answer.note))
+        link, _ = found
+        answer = await self._spare_time.answer(lane, lambda: self._answer(link, conversation), None)
+        if isinstance(answer, Outcome):
+            return answer
         await self.take(conversation, cleaned(answer.text, cut=answer.state is State.LENGTH))
         return Outcome(How.DONE)
 

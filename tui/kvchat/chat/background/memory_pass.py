@@ -1,0 +1,77 @@
+"""A kind of job that goes through a conversation behind each extraction of it.
+
+The rule: it is done in the same lane, as a suffix of the conversation's own prompt and never in another form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from kvchat.chat.background.extraction import EXTRACTION
+from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.lane import Lane
+from kvchat.chat.server.link import Link
+from kvchat.store.jobs import Job, JobReason
+
+if TYPE_CHECKING:
+    from kvchat.chat.background.memory_service import MemoryService
+    from kvchat.chat.background.spare_time import SpareTime
+
+ROOM = 1000
+"""Tokens that the instruction and its answer take, at most."""
+Work = Callable[[Lane, Link, OpenConversation], Awaitable[Outcome]]
+
+
+class MemoryPass(ConversationObserver):
+    """The jobs of this kind; their subject is a conversation."""
+
+    def __init__(self, kind: str, ground: Ground, conversations: Conversations, jobs: Jobs, memory: MemoryService,
+                 spare_time: SpareTime, *, switched_on: Callable[[], bool], due: Callable[[str], Awaitable[bool]],
+                 work: Work) -> None:
+        """`switched_on`: whether the settings want it. `due`: whether there is something to do in a conversation.
+        `work` does it; the server can be asked when it is called."""
+        self.kind = kind
+        self._ground = ground
+        self._conversations = conversations
+        self._jobs = jobs
+        self._memory = memory
+        self._spare_time = spare_time
+        self._switched_on = switched_on
+        self._due = due
+        self._work = work
+        jobs.register(self)
+        jobs.observers.append(self._after)
+        conversations.observers.append(self)
+
+    def wanted(self, id: str) -> bool:
+        """Whether it may be done for a conversation."""
+        record = self._conversations.record(id)
+        return self._switched_on() and record is not None and record.trashed is None and self._memory.is_on(id)
+
+    def _after(self, job: Job, how: How) -> None:
+        if job.kind == EXTRACTION and how is How.DONE and self.wanted(job.subject):
+            self._ground.in_background(self.put_if_due(job.subject))
+
+    async def put_if_due(self, id: str) -> None:
+        if await self._due(id):
+            await self._spare_time.put(self.kind, id, JobReason.NEW_MEMORIES)
+
+    async def deleting(self, id: str) -> None:
+        await self._jobs.drop(self.kind, id)
+
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
+
+    async def place_of(self, job: Job) -> Place | None:
+        return self._spare_time.place(job.subject, ROOM) if self.wanted(job.subject) else (
+            self._spare_time.exit(job.subject))
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        if not self.wanted(job.subject):
+            return Outcome(How.DONE)
+        found = self._spare_time.found(job.subject, lane, ROOM)
+        return await self._work(lane, *found) if found is not None else Outcome(How.CALLED_OFF)
