@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationsChanged, EventBus, JobsChanged, Noticed, ServiceEvent
@@ -231,3 +234,17 @@ def test_listeners_hear_in_their_order_until_they_leave() -> None:
     leave()
     bus.tell(JobsChanged())
     assert heard == ["first", "second", "second"]
+
+
+async def test_what_stays_is_told_on_the_loop_without_a_look_at_the_disk(ground: Ground) -> None:
+    asked: list[int] = []
+
+    def trunks() -> dict[str, tuple[str, str]]:
+        asked.append(threading.get_ident())
+        return {"t1": ("book", "aa")}
+
+    claims = KeptClaims(ground, trunks)
+    assert not claims.stays("t1") and not asked
+    paths = await asyncio.to_thread(claims.paths)
+    assert paths == {"t1": ("aa",)} and claims.stays("t1") and claims.title("t1") == "book"
+    assert len(asked) == 1 and threading.get_ident() not in asked

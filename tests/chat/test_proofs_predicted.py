@@ -57,7 +57,7 @@ async def test_a_save_between_turns_costs_the_next_one_nothing(
             if turn and abs((figures.predicted_cached or 0) - (figures.cached_tokens or 0)) > NOISE:
                 wrong.append((turn, figures.predicted_cached, figures.cached_tokens, figures.cause))
             assert figures.cause is None or "foreign" not in str(figures.cause), figures
-            await service.routes.ended()
+            await service.saver.ended()
             saved += bool(service.servers.links.snapshots.known(here))
         assert not wrong, wrong
         assert saved >= TURNS // 2

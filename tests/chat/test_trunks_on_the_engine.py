@@ -88,7 +88,7 @@ async def test_twenty_thousand_tokens_are_prefilled_once(tmp_path: Path, tiny: P
         spent = service.store.warmups(conversation=trunk.id).tokens
         assert spent <= done.tokens + 2 * part, "what was saved is not evaluated again"
         again = await found.prefill(trunk)
-        (path,) = [path for id, path in service.kept.paths().items() if id == trunk.id]
+        (path,) = [path for id, path in service.claims.paths().items() if id == trunk.id]
         assert len(path) == 1 and list(await service.servers.links.snapshots.kept()) == [trunk.id], (
             "no other state takes its place")
         assert again == done and service.store.warmups(conversation=trunk.id).tokens == spent
@@ -116,7 +116,7 @@ async def test_what_changed_is_told_and_the_old_conversations_keep_theirs(
         assert (await found.begin("book"))[0].id != conversation.id
         assert not service.servers.links.snapshots.known(trunk.id), "the state of the old one is gone"
         await found.remove("book")
-        assert found.folder.names() == [] and service.kept.paths() == {}
+        assert found.folder.names() == [] and service.claims.paths() == {}
 
 
 async def test_more_than_the_window_holds_is_refused(tmp_path: Path, tiny: Path, book: Path) -> None:

@@ -218,7 +218,7 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         assert await run.type("/tag work -home") == "Tags: work.\n"
         assert await run.type("/favourite") == "Favourite: first in the list.\n"
         assert "Lamps, 1 turn" in await run.type("/list") and "favourite, open now, tagged work" in run.said
-        run.service.routes.why_not = lambda id: None
+        run.service.saver.why_not = lambda id: None
         assert await run.type("/keep") == "Kept, saved while the server is idle.\n"
         assert "favourite, kept, open now" in await run.type("/list")
         assert await run.type("/keep") == await run.type("/keep off") == "No longer kept.\n"

@@ -15,7 +15,7 @@ async def app(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:
     """Two conversations, the last one open, on a server whose states could be saved."""
     server.on_chat(tokens("Hello"))
     async with drive(size=(100, 40)) as app:
-        app.service.routes.why_not = lambda id: None  # type: ignore[method-assign]
+        app.service.saver.why_not = lambda id: None  # type: ignore[method-assign]
         await app.begin("lamp")
         await app.begin("fog")
         yield app

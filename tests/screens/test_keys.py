@@ -158,7 +158,7 @@ async def _(app: Driven, do: Do) -> None:
 @case("keep")
 async def _(app: Driven, do: Do) -> None:
     await app.begin("hello")
-    app.service.routes.why_not = lambda id: None
+    app.service.saver.why_not = lambda id: None
     for words, kept in (("Kept · saved", True), ("No longer kept", False)):
         await do()
         await app.until(lambda words=words: app.noticed(words))

@@ -27,8 +27,10 @@ from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.branches import Branches
+from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.compactor import Compactor
@@ -85,7 +87,9 @@ class ChatService:
         self.servers = servers = Servers(ground, shared, snapshots=snapshots, lanes=lanes, one_server=one_server)
         self.new_conversations = NewConversations(ground, shared, servers)
         self.tracker = tracker = CacheTracker(ground, shared, servers)
-        self.routes = Routes(ground, shared, servers, tracker)
+        self.claims = claims = KeptClaims(ground, self._trunk_states)
+        self.saver = StateSaver(ground, shared, servers, tracker, claims)
+        self.routes = Routes(ground, tracker, self.saver, claims)
         self.options = Options(ground, shared, tracker)
         self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
 
@@ -99,12 +103,12 @@ class ChatService:
         self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, self._special_tokens.plain)
         self._trunk_folder = trunks
 
-        self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
+        self.warm_up = WarmUp(ground, shared, servers, tracker, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(ground, shared)
         self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue)
-        self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes,
+        self.turns = Turns(ground, shared, servers, tracker, self.saver, self.warm_up, self.questions, self.sizes,
                            self.queue, self.requests)
-        self.kept = KeptStates(ground, shared, servers, tracker, self.routes, self.warm_up, self._trunk_states)
+        self.kept = KeptStates(ground, shared, servers, tracker, claims, self.saver, self.warm_up)
         self.turns.observers.append(self.kept)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
@@ -185,8 +189,9 @@ class ChatService:
         """None in a run that keeps nothing."""
         from kvchat.chat.trunks import Trunks
 
-        return Trunks(self._trunk_folder, self.ground, self.servers, self.tracker, self.routes, self.warm_up,
-                      self.new_conversations, self._special_tokens, self.jobs) if self._trunk_folder else None
+        return Trunks(self._trunk_folder, self.ground, self.servers, self.tracker, self.saver, self.routes,
+                      self.warm_up, self.new_conversations, self._special_tokens,
+                      self.jobs) if self._trunk_folder else None
 
     def _trunk_states(self) -> Mapping[str, tuple[str, str]]:
         if self._trunk_folder is None or not self._trunk_folder.is_dir():
@@ -238,7 +243,7 @@ class ChatService:
 
     async def _rest(self) -> None:
         """End what is done beside the conversations, and wait until what the last answers left is known."""
-        tasks = self.warm_up.rest() | self.routes.rest() | self.kept.rest()
+        tasks = self.warm_up.rest() | self.saver.rest() | self.kept.rest()
         await self.servers.rest()
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)

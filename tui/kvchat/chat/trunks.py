@@ -18,6 +18,7 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.errors import ChatError
@@ -61,13 +62,14 @@ class Trunks:
 
     kind = "trunk"
 
-    def __init__(self, folder: Path, ground: Ground, servers: Servers, tracker: CacheTracker, routes: Routes,
-                 warm_up: WarmUp, new_conversations: NewConversations, special_tokens: SpecialTokens,
-                 jobs: Jobs) -> None:
+    def __init__(self, folder: Path, ground: Ground, servers: Servers, tracker: CacheTracker, saver: StateSaver,
+                 routes: Routes, warm_up: WarmUp, new_conversations: NewConversations,
+                 special_tokens: SpecialTokens, jobs: Jobs) -> None:
         self.folder = TrunkFolder(folder)
         self._ground = ground
         self._servers = servers
         self._tracker = tracker
+        self._saver = saver
         self._routes = routes
         self._warm_up = warm_up
         self._new_conversations = new_conversations
@@ -142,7 +144,7 @@ class Trunks:
     async def _parts(self, link: Link, backend: Backend, cache: ServerCache, trunk: Trunk, path: Sequence[Node],
                      prefix: Tokens) -> Prefilled:
         """Prefill `prefix`, which `path` renders to; after each part its state is saved."""
-        size, saves = len(prefix), self._routes.saves_on(cache)
+        size, saves = len(prefix), self._saver.snapshots(cache) is not None
         step = max(PART, -(-size // MOST_PARTS)) if saves else size
         done = self._routes.saved_tokens(cache, path) if saves else 0
         for end in [*range(step, size, step), size]:
@@ -157,7 +159,7 @@ class Trunks:
                 break
             done = end
             if saves:
-                await link.lane.in_spare_time(self._routes.save_owned(link, cache, trunk.id, path))
+                await link.lane.in_spare_time(self._saver.save_owned(link, cache, trunk.id, path))
         return Prefilled(size, done, saves and self._routes.saved_tokens(cache, path) >= size)
 
     async def _untracked(self, link: Link, backend: Backend, trunk: Trunk) -> Prefilled:

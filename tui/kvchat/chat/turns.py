@@ -21,8 +21,8 @@ from kvchat.cache.causes.cause import Statement
 from kvchat.chat.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
 from kvchat.chat.answer_request import AnswerRequests, Asking
 from kvchat.chat.answer_run import AnswerRun
-from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import TrackedTurn
+from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
@@ -72,13 +72,13 @@ class Turns:
     """Questions and running answers."""
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes,
+                 saver: StateSaver, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes,
                  queue: MessageQueue, requests: AnswerRequests) -> None:
         self.conversations = conversations
         self._ground = ground
         self._servers = servers
         self._tracker = tracker
-        self._routes = routes
+        self._saver = saver
         self._warm_up = warm_up
         self._questions = questions
         self._sizes = sizes
@@ -441,7 +441,7 @@ class Turns:
         for answer, answer_run in zip(answers, asking.runs, strict=True):
             await self._settle(conversation, answer, answer_run)
         if self._tracker.left(conversation, tracked, answers):
-            self._routes.save_soon()
+            self._saver.save_soon()
         return answers
 
     async def _settle(self, conversation: OpenConversation, answer: Node, answer_run: AnswerRun) -> None:

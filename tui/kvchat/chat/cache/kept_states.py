@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from kvchat.backends.dialect import Backend, BackendError
-from kvchat.cache.accounting import NOISE
+from kvchat.backends.dialect import BackendError
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.kept import Kept, KeptRoom, KeptState
-from kvchat.cache.llamacpp.cache_config import Rewind
-from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.routes import Routes, digests
-from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.cache.snapshots import SlotContent, Snapshots
+from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent
+from kvchat.chat.events import ConversationChanged, ConversationsChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
@@ -35,62 +32,38 @@ from kvchat.text.format import size
 from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
-GB = 1_000_000_000
-SPARE_S = 2.0
-"""Saving kept states in front of a request takes no longer than this."""
-SPARE_TOKENS = 64
-"""So many may be prefilled for it."""
-
 log = logging.getLogger(__name__)
 
 
 class KeptStates(ConversationObserver):
-    """Keeps and releases them, saves them, and tells the shelf of snapshots which ones they are."""
+    """Keeps and releases them, and saves them."""
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, warm_up: WarmUp, trunks: Callable[[], Mapping[str, tuple[str, str]]]) -> None:
-        """`trunks`: by their ids, the name of each and the digest of its one message; asked in threads. Their states
-        stay too."""
-        self._trunks = trunks
+                 claims: KeptClaims, saver: StateSaver, warm_up: WarmUp) -> None:
         self._ground = ground
         self._store = ground.store
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
-        self._routes = routes
+        self._claims = claims
+        self._saver = saver
         self._warm_up = warm_up
         self._links = servers.links
         self._saving: dict[str, asyncio.Task[None]] = {}
         """By conversation."""
-        self._known: Mapping[str, Kept] | None = None
-        """None: it is to be read."""
-        self._paths: Mapping[str, Sequence[str]] = {}
-        self._links.snapshots.claim(self)
-        routes.claims = self
-        routes.overwriting, routes.keeps = self._spare, lambda id: id in self.all() or id in trunks()
         conversations.observers.append(self)
         servers.observers.append(self)
-        ground.events.subscribe(self._heard)
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
     def all(self) -> Mapping[str, Kept]:
         """What is kept, by conversation, the oldest first."""
-        if self._known is None:
-            try:
-                self._known = {kept.conversation: kept for kept in self._store.kept.all()}
-            except StoreError:
-                return {}
-        return self._known
-
-    def _heard(self, event: ServiceEvent) -> None:
-        if isinstance(event, ConversationsChanged):
-            self._known = None
+        return self._claims.all()
 
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
-        self._known = None  # the trash may have been emptied
-        rows, paths, found = self.all(), self.paths(), list[KeptState]()
+        self._claims.look_again()  # the trash may have been emptied
+        rows, paths, found = self.all(), await asyncio.to_thread(self._claims.paths), list[KeptState]()
         saved = await self._links.snapshots.kept()
         for link in self._links:
             saved = {**saved, **await link.connector.snapshots.kept()}
@@ -103,7 +76,7 @@ class KeptStates(ConversationObserver):
                 snapshot.tokens if snapshot else None, snapshot.size if snapshot else None,
                 snapshot is None or usable is None or snapshot in usable,
                 snapshot is not None and len(snapshot.path) == len(path)))
-        return KeptRoom(tuple(found), self.most_bytes())
+        return KeptRoom(tuple(found), self._claims.most_bytes())
 
     async def keep(self, id: str, node: str = "") -> None:
         """Keep the state of a conversation, as it goes on; or that up to the turn of the message `node`, unless that is
@@ -113,7 +86,7 @@ class KeptStates(ConversationObserver):
             raise ChatError(ChatProblem.KEEP_INCOGNITO)
         if conversation.record.turns == 0:
             raise ChatError(ChatProblem.KEEP_EMPTY)
-        if why := self._routes.why_not(id):
+        if why := self._saver.why_not(id):
             off = isinstance(why, Statement) and why.kind == SnapshotProblem.NOT_KEPT
             raise ChatError(ChatProblem.KEEP_OFF) if off else ChatError.of(snapshot_sentence(why))
         node = _end_of_turn(conversation, node) if node else ""
@@ -167,34 +140,9 @@ class KeptStates(ConversationObserver):
         """Those of the server of a conversation."""
         return self._servers.link(id).connector.snapshots
 
-    def _saved_already(self, held: SlotContent) -> bool:
-        return self._snapshots(held.conversation).saved(held) is not None
-
     def _changed(self, id: str) -> None:
         self._ground.events.tell(ConversationsChanged())
         self._ground.events.tell(ConversationChanged(id))
-
-    # -- as the claims on the shelf, whose thread asks -----------------------------------------------------------------
-
-    def paths(self) -> Mapping[str, Sequence[str]]:
-        """By conversation, and trunk: the digests of the messages whose state stays, root first; the last known ones
-        where the store cannot be read."""
-        try:
-            self._paths = self._store.kept.paths()
-        except StoreError:
-            pass
-        return {**self._paths, **{id: (digest,) for id, (_, digest) in self._trunks().items()}}
-
-    def most_bytes(self) -> int:
-        return GB * self._ground.settings.cache.kept_gb
-
-    def title(self, conversation: str) -> str:
-        try:
-            record = self._store.known(conversation)
-        except StoreError:
-            record = None
-        name, _ = self._trunks().get(conversation, ("", ""))
-        return record.title if record is not None else name
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -269,14 +217,14 @@ class KeptStates(ConversationObserver):
             return True
         backend = await connector.ready()
         cache = await self._tracker.cache_of(backend)
-        await self._routes.ready(backend)
-        if cache is None or self._routes.why_not(id):
+        await self._saver.ready(backend)
+        if cache is None or self._saver.why_not(id):
             return True
         await cache.settled()
         prefix = await cache.prompts.prefix(self._tracker.turn_after(conversation, path))
         if not prefix:
             return True
-        held = self._held(cache, id, path, prefix)
+        held = self._saver.whole(cache, id, path, prefix)
         if held is None:
             owns = any(state is not None and state.owner == id for state in cache.simulator.best.slots)
             if not prefills and (kept.node or not owns):
@@ -285,10 +233,10 @@ class KeptStates(ConversationObserver):
                 return False
             if not await link.lane.in_spare_time(self._warm_up.prefill_now(backend, cache, id, path, prefix)):
                 return False
-            held = self._held(cache, id, path, prefix)
+            held = self._saver.whole(cache, id, path, prefix)
         if held is None or self._snapshots(id).saved(held):
             return True
-        done = await link.lane.in_spare_time(self._routes.save_in(link, held))
+        done = await link.lane.in_spare_time(self._saver.save_in(link, held))
         if done:
             self._changed(id)
             looked_at = self._conversations.looked_at
@@ -296,58 +244,14 @@ class KeptStates(ConversationObserver):
                 self._warm_up.soon(looked_at)  # another branch has the slot now
         return done
 
-    def _held(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens) -> SlotContent | None:
-        """The slot that holds just this branch of a conversation, of which every prompt begins with `prefix`, in a form
-        from which it can go on after it was restored."""
-        simulator, branch = cache.simulator.best, digests(path)
-        found = simulator.predict(prefix)
-        state = simulator.slots[found.slot]
-        if found.source != "slot" or len(prefix) - 1 - found.cached > NOISE or state is None or state.owner != id or (
-                cache.heads.get(id) != branch):
-            return None
-        if simulator.shape.rewind is Rewind.WINDOW and len(state.tokens) < len(prefix):
-            return None  # a file has the window alone: the server goes on from a checkpoint, made by a prefill
-        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch, state.tokens)
-
-    async def _spare(self, backend: Backend, cache: ServerCache, id: str) -> None:
-        """Save the kept states of other conversations than `id` that its request may overwrite."""
-        link = self._links.with_cache(cache)
-        if link is None or self._routes.snapshots(cache) is None:
-            return
-        others = [held for held in self._routes.contents(cache) if held.conversation != id]
-        kept = self.all() if others else {}
-        for held in others:
-            if held.conversation in kept and not kept[held.conversation].node and not self._saved_already(held):
-                try:
-                    async with asyncio.timeout(SPARE_S):
-                        await self._save_now(link, backend, cache, held.conversation)
-                except TimeoutError:
-                    return
-
-    async def _save_now(self, link: Link, backend: Backend, cache: ServerCache, id: str) -> None:
-        """Save what a slot holds of a conversation where little is missing of its settled form. Whoever calls has the
-        lane."""
-        conversation = self._conversations.load(id)
-        path = conversation.path()
-        prefix = cache.prompts.known_prefix(self._tracker.turn_after(conversation, path))
-        if not prefix or digests(path) != cache.heads.get(id):
-            return
-        if self._held(cache, id, path, prefix) is None:
-            found = cache.simulator.best.predict(prefix)
-            if found.source != "slot" or len(prefix) - found.cached > SPARE_TOKENS:
-                return
-            await self._warm_up.prefill_now(backend, cache, id, path, prefix)
-        if (held := self._held(cache, id, path, prefix)) is not None:
-            await self._routes.save_in(link, held)
-
     async def _save_head(self, link: Link, id: str) -> bool:
         """Save what a slot holds of a conversation before another branch of it is prefilled there; whether that came
         to its end."""
         cache = link.cache
-        held = next((held for held in self._routes.contents(cache) if held.conversation == id), None) if cache else None
+        held = next((held for held in self._saver.contents(cache) if held.conversation == id), None) if cache else None
         if held is None or self._snapshots(id).saved(held):
             return True
-        return await link.lane.in_spare_time(self._routes.save_in(link, held))
+        return await link.lane.in_spare_time(self._saver.save_in(link, held))
 
 
 def _end_of_turn(conversation: OpenConversation, node: str) -> str:

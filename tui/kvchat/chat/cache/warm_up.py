@@ -24,6 +24,7 @@ from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.cache_probe import probe, unused
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import WarmthChanged
@@ -47,11 +48,12 @@ class WarmUp(ConversationObserver):
     """Prefills ahead of the person."""
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, questions: QuestionBuilder) -> None:
+                 saver: StateSaver, routes: Routes, questions: QuestionBuilder) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
+        self._saver = saver
         self._routes = routes
         self._questions = questions
         self.enabled = False
@@ -62,6 +64,7 @@ class WarmUp(ConversationObserver):
         self._told_at = 0.0
         conversations.observers.append(self)
         servers.observers.append(self)
+        saver.settle_by(self.prefill_now)
 
     def opened(self, id: str, before: str) -> None:
         """A conversation that is looked at is warmed up when it is rested on."""
@@ -138,7 +141,7 @@ class WarmUp(ConversationObserver):
         if not path or path[-1].state is State.STREAMING:
             return
         turn = self._tracker.turn_after(conversation, path)
-        await self._routes.ready(backend)
+        await self._saver.ready(backend)
         prefix = await cache.prompts.prefix(turn, await self._questions.begun(conversation))
         self._ground.events.tell(WarmthChanged())
         if not prefix:
@@ -201,7 +204,7 @@ class WarmUp(ConversationObserver):
                       chosen: Option, *, whole: bool = True) -> None:
         """The request of a warm-up; it runs in the lane. A cancel ends it; what was read stays in the cache. `whole`:
         `prefix` is all that `path` renders to. Raises BackendError."""
-        await self._routes.overwriting(backend, cache, id)
+        await self._saver.spare(backend, cache, id)
         await self._routes.prepare(backend, cache, chosen, id, path, idle=True)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())

@@ -1,0 +1,277 @@
+"""Saving what the slots of servers hold of our conversations.
+
+The rule: saving happens while nobody waits, or where a request that is waited for would cost another conversation much
+more: what it overwrites is saved first, if the person keeps it or to prefill it once more took longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from kvchat.backends.dialect import Backend
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.cache.llamacpp.cache_config import Rewind
+from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.cache.llamacpp.planner import WORTH, Option
+from kvchat.cache.speed import SpeedFit
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.cache.kept_claims import KeptClaims
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.snapshots import NO_SERVER, Problem, SlotContent, Snapshots, Touch
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.events import Noticed
+from kvchat.chat.ground import Ground
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node
+from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+
+IDLE_S = 60.0
+"""How long nothing is asked before the conversation used last is saved."""
+FAST = SpeedFit(1 / 4000)
+"""A server's speed before it was measured: rather too fast, so that a snapshot is only restored where it pays."""
+WORTH_SAVING = 256
+"""Tokens that were prefilled since the last save."""
+SAVE_S = 2.0
+"""A save in front of a request that takes longer than this is given up."""
+WORTH_WAITING = 4
+"""A person waits for a save that is so many times quicker than to prefill what is lost without it."""
+SPARE_S = 2.0
+"""Saving kept states in front of a request takes no longer than this."""
+SPARE_TOKENS = 64
+"""So many may be prefilled for it."""
+
+Settle = Callable[[Backend, ServerCache, str, Sequence[Node], Tokens], Awaitable[None]]
+"""Has a slot hold just a branch of a conversation (`chat.cache.warm_up.WarmUp.prefill_now`)."""
+
+
+class StateSaver(ConversationObserver):
+    """Saves the states of conversations, and removes them with these."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 claims: KeptClaims) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._links = servers.links
+        self._tracker = tracker
+        self._claims = claims
+        self._settle: Settle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._saved: dict[str, int] = {}
+        """Tokens in the last snapshot of a conversation."""
+        self._memories: dict[str, Memory] = {}
+        """By the name of a snapshot of this run: how far back its state can go."""
+        self._links.snapshots.claim(claims)
+        self._links.snapshots.held = self._at_quit
+        self._links.snapshots.notice = self._notice
+        conversations.observers.append(self)
+
+    def settle_by(self, settle: Settle) -> None:
+        """Have the little that a slot lacks of a kept conversation prefilled by this, before it is saved."""
+        self._settle = settle
+
+    def _notice(self, problem: Statement | str) -> None:
+        self._ground.events.tell(Noticed(snapshot_sentence(problem), "warning"))
+
+    async def ready(self, backend: Backend) -> None:
+        """Have the snapshots of a server at hand: once, it is asked whether it saves slots."""
+        link = self._links.of(backend)
+        snapshots = await link.connector.with_snapshots(backend, self._claims)
+        snapshots.notice, snapshots.touched = self._notice, partial(self._touched, link)
+
+    def snapshots(self, cache: ServerCache) -> Snapshots | None:
+        """The snapshots of the server that has this cache; None where none can be used now: while it works for somebody
+        else, no state can be proved."""
+        link = self._links.with_cache(cache)
+        if link is None or cache.busy or link.connector.snapshots.why_not:
+            return None
+        return link.connector.snapshots
+
+    def why_not(self, id: str) -> Problem | None:
+        """Why the states of a conversation cannot be saved; None where they can, or its server is not known yet."""
+        link = self._servers.link(id)
+        snapshots = link.connector.snapshots if link.info is not None else self._links.snapshots
+        if link.info is None:
+            return snapshots.why_not if snapshots.why_not != NO_SERVER else None
+        other = snapshots.why_not and not link.connector.runs_engine
+        return said(SnapshotProblem.OTHER_SERVER) if other else snapshots.why_not
+
+    async def deleting(self, id: str) -> None:
+        """The snapshots of a conversation go with it; those of one that is kept when it is gone for good."""
+        if not self._claims.stays(id):
+            await self._links.forget([id])
+
+    def _touched(self, link: Link, slot: int, what: Touch) -> None:
+        """A slot was saved or restored: play on the cache of its server what that did to it."""
+        cache = link.cache
+        if cache is None:
+            return
+        if what is Touch.EMPTIED:
+            cache.simulator.cleared(slot)
+        elif what is Touch.RESTORED:
+            cache.simulator.put_back(slot)
+        cache.probed(slot)
+
+    # -- what slots hold
+
+    def _at_quit(self) -> list[SlotContent]:
+        """What the engine's slots hold of our conversations, for saving."""
+        engine = self._links.engine
+        cache, info = (engine.cache, engine.info) if engine is not None else (None, None)
+        if cache is None:
+            return [SlotContent(slot, "", "") for slot in range((info and info.slots) or 1)]
+        return self.contents(cache)
+
+    def contents(self, cache: ServerCache) -> list[SlotContent]:
+        """What the slots hold of our conversations."""
+        found = (self.content(cache, slot) for slot in range(len(cache.simulator.best.slots)))
+        return [held for held in found if held is not None]
+
+    def content(self, cache: ServerCache, slot: int) -> SlotContent | None:
+        """What a slot holds of one of our conversations; None where it holds something else, or it is not known of
+        which branch."""
+        state = cache.simulator.best.slots[slot]
+        path = cache.heads.get(state.owner, ()) if state is not None else ()
+        if state is None or not path or state.tip not in ("", path[-1]) or not self._is_listed(state.owner):
+            return None
+        return SlotContent(slot, state.owner, path[-1], len(state.tokens), path, state.tokens)
+
+    def _is_listed(self, id: str) -> bool:
+        """Whether the conversation exists, outside the trash."""
+        return self._conversations.listed(id) is not None
+
+    def whole(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens) -> SlotContent | None:
+        """The slot that holds just this branch of a conversation, of which every prompt begins with `prefix`, in a form
+        from which it can go on after it was restored."""
+        simulator, branch = cache.simulator.best, digests(path)
+        found = simulator.predict(prefix)
+        state = simulator.slots[found.slot]
+        if found.source != "slot" or len(prefix) - 1 - found.cached > NOISE or state is None or state.owner != id or (
+                cache.heads.get(id) != branch):
+            return None
+        if simulator.shape.rewind is Rewind.WINDOW and len(state.tokens) < len(prefix):
+            return None  # a file has the window alone: the server goes on from a checkpoint, made by a prefill
+        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch, state.tokens)
+
+    # -- before a request overwrites a slot
+
+    async def spare(self, backend: Backend, cache: ServerCache, id: str) -> None:
+        """Save the kept states of other conversations than `id` that its request may overwrite. Whoever calls has the
+        lane."""
+        link = self._links.with_cache(cache)
+        if link is None or self.snapshots(cache) is None:
+            return
+        others = [held for held in self.contents(cache) if held.conversation != id]
+        kept = self._claims.all() if others else {}
+        for held in others:
+            goes_on = held.conversation in kept and not kept[held.conversation].node
+            if goes_on and not link.connector.snapshots.saved(held):
+                try:
+                    async with asyncio.timeout(SPARE_S):
+                        await self._save_settled(link, backend, cache, held.conversation)
+                except TimeoutError:
+                    return
+
+    async def _save_settled(self, link: Link, backend: Backend, cache: ServerCache, id: str) -> None:
+        """Save what a slot holds of a conversation where little is missing of its settled form. Whoever calls has the
+        lane."""
+        conversation = self._conversations.load(id)
+        path = conversation.path()
+        prefix = cache.prompts.known_prefix(self._tracker.turn_after(conversation, path))
+        if not prefix or digests(path) != cache.heads.get(id):
+            return
+        if self.whole(cache, id, path, prefix) is None:
+            found = cache.simulator.best.predict(prefix)
+            if self._settle is None or found.source != "slot" or len(prefix) - found.cached > SPARE_TOKENS:
+                return
+            await self._settle(backend, cache, id, path, prefix)
+        if (held := self.whole(cache, id, path, prefix)) is not None:
+            await self.save_in(link, held)
+
+    async def give_way(self, backend: Backend, cache: ServerCache, option: Option, idle: bool) -> None:
+        """Save the state that gives way to a request, where that is less work than to prefill it once more."""
+        snapshots = self.snapshots(cache)
+        held = self.content(cache, option.takes) if option.takes is not None else None
+        if snapshots is None or held is None or snapshots.saved(held):
+            return
+        cost = self.as_tokens(cache, 2 * snapshots.seconds_for(held.tokens))
+        if option.lost > max(WORTH, cost * (1 if idle else WORTH_WAITING)):
+            try:
+                async with asyncio.timeout(None if idle else SAVE_S):
+                    await self._save(backend, snapshots, held)
+            except TimeoutError:
+                pass
+
+    def as_tokens(self, cache: ServerCache, seconds: float) -> int:
+        """How many tokens the server prefills in that time."""
+        return int(seconds / (self._tracker.speed_at(cache.server.place, cache.server.model) or FAST).alpha)
+
+    # -- in spare time
+
+    def save_soon(self) -> None:
+        """Save the conversations used last, when nothing has been asked for a while."""
+        if self._saving is not None:
+            self._saving.cancel()
+        self._saving = None
+        if any(not link.connector.snapshots.why_not for link in self._links):
+            self._saving = asyncio.create_task(self._save_when_idle())
+
+    async def ended(self) -> None:
+        """Return when nothing is saved, or is to be."""
+        if self._saving is not None:
+            await asyncio.wait({self._saving})
+
+    def rest(self) -> set[asyncio.Task[None]]:
+        """Save no more; the task that is ended by that."""
+        if self._saving is not None:
+            self._saving.cancel()
+        return {self._saving} if self._saving is not None else set()
+
+    async def _save_when_idle(self) -> None:
+        await asyncio.sleep(IDLE_S)
+        for link in self._links:
+            cache = link.cache
+            for held in self.contents(cache) if cache is not None and self.snapshots(cache) is not None else ():
+                if held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
+                    await link.lane.in_spare_time(self.save_in(link, held))
+
+    # -- saving
+
+    async def save_owned(self, link: Link, cache: ServerCache, owner: str, path: Sequence[Node]) -> None:
+        """Save the slot that holds what was prefilled last for `owner`, as the state of `path` or of its beginning.
+        Runs in the lane."""
+        for slot, state in enumerate(cache.simulator.best.slots):
+            if state is not None and state.owner == owner:
+                whole = digests(path)
+                await self.save_in(link, SlotContent(slot, owner, whole[-1], len(state.tokens), whole, state.tokens))
+
+    async def save_in(self, link: Link, held: SlotContent) -> None:
+        backend = await link.connector.ready()
+        await self._save(backend, link.connector.snapshots, held)
+
+    async def _save(self, backend: Backend, snapshots: Snapshots, held: SlotContent) -> None:
+        saved = await snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens, path=held.path,
+                                     ids=held.ids)
+        if saved is not None:
+            self._saved[held.conversation] = saved.snapshot.tokens
+            cache = self._links.of(backend).cache
+            state = cache.simulator.best.slots[held.slot] if cache is not None else None
+            if state is not None and saved.ms:
+                self._memories[saved.snapshot.name] = state.memory
+
+    def put_back(self, id: str, tokens: int) -> None:
+        """A conversation was put back from a snapshot with so many tokens: it is saved when it has more."""
+        self._saved[id] = tokens
+
+    def memory_of(self, snapshot: str) -> Memory:
+        """How far back the state in a snapshot of this name can go, as far as it is known."""
+        return self._memories.get(snapshot, Memory())
+
+
+def digests(path: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(node.digest.hex() for node in path)
