@@ -12,10 +12,10 @@ import pytest
 
 from engine_fixture import small_model
 from kvchat.cache.causes.cause import Cause
-from kvchat.chat.alternatives import Wanted
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.chat.turns.alternatives import Wanted
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-LATER = ("httpx", "sqlite3", "kvchat.store", "kvchat.chat.service", "kvchat.chat.turns", "kvchat.chat.events",
+LATER = ("httpx", "sqlite3", "kvchat.store", "kvchat.chat.service", "kvchat.chat.turns.turns", "kvchat.chat.events",
          "kvchat.backends.dialect", "kvchat.documents", "kvchat.memory")
 
 

@@ -16,7 +16,6 @@ from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.causes.cut import dropped_text
-from kvchat.chat.answer_run import AnswerRun, carried_out, previous_figures
 from kvchat.chat.branches import Branches
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
@@ -28,7 +27,8 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head
-from kvchat.chat.turns import Turns
+from kvchat.chat.turns.answer_run import AnswerRun, carried_out, previous_figures
+from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compaction import (
     BYTES_PER_TOKEN,

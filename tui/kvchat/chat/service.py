@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.chat.answer_request import AnswerRequests
 from kvchat.chat.background.consolidation import Consolidation
 from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.background.episodes import Episodes
@@ -44,9 +43,10 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
-from kvchat.chat.queue import MessageQueue
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.turns import Turns
+from kvchat.chat.turns.answer_request import AnswerRequests
+from kvchat.chat.turns.queue import MessageQueue
+from kvchat.chat.turns.turns import Turns
 from kvchat.chat.unsaved import Rescued
 from kvchat.config import Settings
 from kvchat.config.layers import running

@@ -26,7 +26,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.turns import Turns
+from kvchat.chat.turns.turns import Turns
 from kvchat.memory.entry import Status
 from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, Cell, Ledger, due
 from kvchat.prompt.conversation import Conversation

@@ -16,7 +16,6 @@ from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent,
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
 from kvchat.cache.warmth import Heat
-from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
@@ -26,6 +25,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
+from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node
 from kvchat.prompt.request import Parameters, wires_of

@@ -18,7 +18,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.turns import Turns
+from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.message import Node
 from kvchat.store.jobs import Job, JobReason
 

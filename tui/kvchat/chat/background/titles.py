@@ -17,7 +17,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.turns import Turns
+from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.conversation import Conversation, title_of
 from kvchat.prompt.message import Message, Node, Role, State, node
 from kvchat.prompt.request import Parameters

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat
-from kvchat.chat.alternatives import Wanted
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.tracker import CacheTracker
@@ -19,6 +18,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.server.servers import Servers
+from kvchat.chat.turns.alternatives import Wanted
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import Node, Role, system_message, tag_of

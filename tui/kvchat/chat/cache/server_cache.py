@@ -20,10 +20,10 @@ from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.slot_observer import LOOK_S, SlotObserver
 from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
+from kvchat.chat.turns.answer_run import previous_figures
 from kvchat.prompt.message import Node, Role, State
 
 READ_S = 0.5

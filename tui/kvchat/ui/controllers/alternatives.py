@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kvchat.chat.alternatives import Wanted, wanted_in
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
+from kvchat.chat.turns.alternatives import Wanted, wanted_in
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:

@@ -124,7 +124,7 @@ class CompactionController:
         if live.first_token_at is not None:
             self._transcript.set_live(summary_row(live))
         else:
-            from kvchat.chat.answer_run import previous_figures
+            from kvchat.chat.turns.answer_run import previous_figures
 
             speed = self._tracker.prefill_speed(running.conversation)
             self._transcript.set_live(

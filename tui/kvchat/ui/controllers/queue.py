@@ -8,8 +8,8 @@ from kvchat.text.messages import held_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.queue import Queued
     from kvchat.chat.service import ChatService
+    from kvchat.chat.turns.queue import Queued
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.queue_lines import QueueLines

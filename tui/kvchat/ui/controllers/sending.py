@@ -29,13 +29,13 @@ from kvchat.ui.widgets.composer.widget import Composer
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from kvchat.chat.alternatives import Wanted
     from kvchat.chat.compactor import CompactionPrice
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.question.retrieval import RetrievalResult
-    from kvchat.chat.queue import Queued
     from kvchat.chat.service import ChatService
+    from kvchat.chat.turns.alternatives import Wanted
+    from kvchat.chat.turns.queue import Queued
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.server import ServerController

@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
-from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
+from kvchat.chat.turns.answer_run import previous_figures
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line

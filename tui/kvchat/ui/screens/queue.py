@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.events import EventBus, QueueChanged, ServiceEvent
-from kvchat.chat.queue import MessageQueue, Queued
+from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.sanitize import one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal

@@ -18,9 +18,6 @@ from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
-from kvchat.chat.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
-from kvchat.chat.answer_request import AnswerRequests, Asking
-from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
@@ -42,9 +39,12 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
-from kvchat.chat.queue import MessageQueue, Queued
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
+from kvchat.chat.turns.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
+from kvchat.chat.turns.answer_request import AnswerRequests, Asking
+from kvchat.chat.turns.answer_run import AnswerRun
+from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id

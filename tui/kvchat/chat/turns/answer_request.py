@@ -22,7 +22,6 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.cache.causes.cause import said
-from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
@@ -30,11 +29,12 @@ from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.queue import MessageQueue
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
+from kvchat.chat.turns.answer_run import AnswerRun
+from kvchat.chat.turns.queue import MessageQueue
 from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS

@@ -1,0 +1,1 @@
+"""Turns: what is asked, how it goes out and comes back, what waits behind it."""
