@@ -16,7 +16,7 @@ from kvchat.backends.payload import parsed
 from kvchat.backends.stream import MIB, Decoder, Payload
 from kvchat.cache.accounting import TurnFigures, measured_speed, totals
 from kvchat.cache.speed import fit, samples_of
-from kvchat.chat.live import LiveAnswer
+from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from kvchat.ui.view_models import live_row

@@ -11,8 +11,8 @@ import pytest
 
 from engine_fixture import running_server
 from import_samples import SAMPLES, answer, chatgpt_conversation, claude_conversation, question
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings

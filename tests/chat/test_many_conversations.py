@@ -10,8 +10,8 @@ from engine_fixture import running_server
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.shared_prefixes import SharedPrefixes
-from kvchat.chat.conversations import KEPT
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.conversations import KEPT
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed

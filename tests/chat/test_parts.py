@@ -13,17 +13,17 @@ import pytest
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.kept_claims import KeptClaims
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.conversations.shared import Head
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationsChanged, EventBus, JobsChanged, Noticed, ServiceEvent
 from kvchat.chat.exports import Exports
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import Context, QuestionBuilder
 from kvchat.chat.server.consent import Consent, has_agreed
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.shared import Head
 from kvchat.config import Settings
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation

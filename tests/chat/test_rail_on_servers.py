@@ -19,7 +19,7 @@ from engine_fixture import small_model
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.rail import Where
 from kvchat.chat.cache.extents import ends_of
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role

@@ -12,7 +12,7 @@ import pytest
 
 from engine_fixture import small_model
 from kvchat.cache.causes.cause import Cause
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.turns.alternatives import Wanted

@@ -15,7 +15,7 @@ from engine_fixture import running_server, small_model
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed

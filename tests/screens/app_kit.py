@@ -13,8 +13,8 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import ServiceEvent
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed

@@ -14,7 +14,7 @@ import pytest
 from corpus import corpus
 from kvchat.backends.dialect import Waiting
 from kvchat.cache.accounting import PromptProgress
-from kvchat.chat.live import LiveAnswer
+from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.ui.terminal.desktop import AGAIN_S, Desktop, Prefilled, Progress, is_reached, notification, shows_progress
 from kvchat.ui.view_models import prefilled
 from terminal_output import Terminal

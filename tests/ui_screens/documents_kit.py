@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from screens_kit import NOW, T, conversation
 
 from kvchat.chat.background.document_service import DocumentService
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, EventBus, IndexingProgressed, ServiceEvent
-from kvchat.chat.live import OpenConversation
 from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status, doc_of, place_of, ref_of
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import PASSAGE, ContextBlock

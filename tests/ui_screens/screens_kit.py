@@ -19,9 +19,9 @@ import cache_samples
 from cache_samples import figures as figures
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import CacheReport
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
-from kvchat.chat.live import OpenConversation
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree

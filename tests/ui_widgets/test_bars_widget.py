@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from kvchat.backends.dialect import HostClass, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.chat.live import LiveAnswer
+from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter, model_name
 from kvchat.ui.widgets.pieces import plain, width_of
 from kvchat.ui.widgets.status_text import Live

@@ -15,7 +15,7 @@ import httpx
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Cause, Statement
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import Node, Role

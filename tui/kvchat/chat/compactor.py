@@ -16,17 +16,17 @@ from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.causes.cut import dropped_text
-from kvchat.chat.branches import Branches
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.branches import Branches
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
+from kvchat.chat.conversations.shared import Head
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed, WarmthChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.shared import Head
 from kvchat.chat.turns.answer_run import AnswerRun, carried_out, previous_figures
 from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.branching import awaited

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kvchat.cache.speed import SpeedFit
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree

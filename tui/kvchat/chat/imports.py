@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kvchat.cache.causes.cause import said
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.memory.ledger import mark

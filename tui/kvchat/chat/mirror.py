@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kvchat.chat.background.worker import Worker
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ConversationsChanged, Noticed, ServiceEvent
 from kvchat.chat.ground import QUIT_S, Ground
 from kvchat.prompt.conversation import Conversation

@@ -25,7 +25,6 @@ from kvchat.chat.background.spare_time import SpareTime
 from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
-from kvchat.chat.branches import Branches
 from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.routes import Routes
@@ -33,12 +32,14 @@ from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.compactor import Compactor
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.branches import Branches
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.new_conversations import NewConversations
+from kvchat.chat.conversations.options import Options
+from kvchat.chat.conversations.unsaved import Rescued
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import QUIT_S, Clock, Ground, Once, system_clock
 from kvchat.chat.mirror import Mirror
-from kvchat.chat.new_conversations import NewConversations
-from kvchat.chat.options import Options
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
@@ -47,7 +48,6 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_request import AnswerRequests
 from kvchat.chat.turns.queue import MessageQueue
 from kvchat.chat.turns.turns import Turns
-from kvchat.chat.unsaved import Rescued
 from kvchat.config import Settings
 from kvchat.config.layers import running
 from kvchat.store import Store, StoreError

@@ -21,10 +21,10 @@ from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
+from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.conversations.new_conversations import NewConversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
-from kvchat.chat.new_conversations import NewConversations
 from kvchat.chat.question.sources import SpecialTokens
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link

@@ -17,8 +17,8 @@ from kvchat.cli.session import CommandError, Session, UsageError, print_notices
 from kvchat.config import ConfigError, Settings
 
 if TYPE_CHECKING:
+    from kvchat.chat.conversations.unsaved import Rescued
     from kvchat.chat.service import ChatService
-    from kvchat.chat.unsaved import Rescued
     from kvchat.config.layers import Layers
 
 

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat.aliases import with_old_names
 from kvchat.cache.causes.cause import Statement
+from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
-from kvchat.chat.live import OpenConversation
-from kvchat.chat.personas import Personas
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS

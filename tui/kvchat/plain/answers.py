@@ -17,7 +17,7 @@ from kvchat.text.messages import prefill_sentence, waiting_sentence
 from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
-    from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.service import ChatService
 
 STATE_S = 3.0

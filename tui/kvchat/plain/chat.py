@@ -35,7 +35,7 @@ from kvchat.text.problems import ChatProblem
 from kvchat.text.servers import fallback_words, leaving_lines
 
 if TYPE_CHECKING:
-    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
 
 FORKED = "↳ "

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
-from kvchat.chat.personas import Personas
 from kvchat.config.personas import Snippet, filled
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.prompt.citations import name_of, sources

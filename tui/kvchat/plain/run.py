@@ -19,8 +19,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat import __version__
+from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
-from kvchat.chat.personas import Personas
 from kvchat.config.personas import Snippet
 from kvchat.paths import Paths
 from kvchat.plain.answers import STATE_S, Answers

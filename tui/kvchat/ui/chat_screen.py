@@ -107,7 +107,7 @@ class ChatScreen(Screen[None]):
 
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
-        from kvchat.chat.personas import Personas
+        from kvchat.chat.conversations.personas import Personas
         from kvchat.ui.controllers.alternatives import AlternativesController
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController

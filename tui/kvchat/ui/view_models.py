@@ -26,7 +26,7 @@ from kvchat.ui.widgets.header_text import model_name
 from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
 if TYPE_CHECKING:
-    from kvchat.chat.live import LiveAnswer, OpenConversation
+    from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
     from kvchat.ui.terminal.desktop import Prefilled
 
 YOU = "You"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kvchat.chat.background.worker import Worker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed
 from kvchat.chat.ground import Ground

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome
 from kvchat.chat.background.memory_pass import MemoryPass
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.memory import ledger

@@ -18,11 +18,11 @@ from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted, MemoryBegins
 from kvchat.chat.ground import Ground, Once
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers

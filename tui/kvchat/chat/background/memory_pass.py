@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.extraction import EXTRACTION
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.store.jobs import Job, JobReason

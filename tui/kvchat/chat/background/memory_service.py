@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kvchat.backends.dialect import HostClass
 from kvchat.chat.background.worker import Worker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError

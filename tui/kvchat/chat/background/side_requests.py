@@ -19,10 +19,10 @@ from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_run import AnswerRun

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.compactor import Compactor
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.turns import Turns

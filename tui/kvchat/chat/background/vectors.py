@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
 from kvchat.chat.ground import Ground

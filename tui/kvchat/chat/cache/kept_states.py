@@ -19,11 +19,11 @@ from kvchat.chat.cache.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, State

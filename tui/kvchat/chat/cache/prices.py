@@ -11,9 +11,9 @@ from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes

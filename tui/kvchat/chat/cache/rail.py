@@ -17,10 +17,10 @@ from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node
 

@@ -17,7 +17,7 @@ from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, instructions_of

@@ -22,7 +22,7 @@ from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.snapshots import NO_SERVER, Problem, SlotContent, Snapshots, Touch
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link

@@ -37,10 +37,10 @@ from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.server_notes import Notebook, Recollection
 from kvchat.chat.cache.slot_observer import LOOK_S
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.images import has_images

@@ -26,10 +26,10 @@ from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers

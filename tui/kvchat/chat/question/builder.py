@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, ServerInfo
 from kvchat.cache.token_estimate import TokenEstimate, learnt
 from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import TooLongError
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.prompt.message import Node
 

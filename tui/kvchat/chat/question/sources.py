@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError, ServerInfo
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import Context
 from kvchat.chat.question.mentions import with_files

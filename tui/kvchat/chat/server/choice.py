@@ -15,7 +15,7 @@ from kvchat.backends.payload import Model
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
 from kvchat.chat.ground import Ground

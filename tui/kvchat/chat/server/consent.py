@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.causes.cause import Statement, said
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link, is_on_this_machine, normal
 from kvchat.prompt.message import NoteKind, Role

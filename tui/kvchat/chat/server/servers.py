@@ -15,11 +15,11 @@ from typing import Protocol
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
-from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import FallbackChosen, ServerChanged
 from kvchat.chat.ground import QUIT_S, Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.connection import Connection
 from kvchat.chat.server.consent import Consent, not_agreed
 from kvchat.chat.server.fallback import ServerFallback

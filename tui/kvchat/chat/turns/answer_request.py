@@ -25,10 +25,10 @@ from kvchat.cache.causes.cause import said
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import DEFAULT, Link

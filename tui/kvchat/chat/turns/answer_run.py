@@ -25,7 +25,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.cache.causes.cause import said
-from kvchat.chat.live import LiveAnswer
+from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled
 from kvchat.text.faults import Fault
 

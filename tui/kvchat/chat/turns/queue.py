@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import QueueChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.stored import decoded, encoded, folder_of, waiting
 from kvchat.prompt.drafts import decoded as decoded_draft

@@ -22,7 +22,9 @@ from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
+from kvchat.chat.conversations.shared import Head, on_newest
 from kvchat.chat.errors import ChatError, GivenUp, HeldError, NotInQueue, TooLongError
 from kvchat.chat.events import (
     AnswerEnded,
@@ -33,14 +35,12 @@ from kvchat.chat.events import (
     QuestionRefused,
 )
 from kvchat.chat.ground import QUIT_S, Ground
-from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.shared import Head, on_newest
 from kvchat.chat.turns.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
 from kvchat.chat.turns.answer_request import AnswerRequests, Asking
 from kvchat.chat.turns.answer_run import AnswerRun

@@ -22,7 +22,7 @@ from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
     from kvchat.chat.compactor import ReadySummary, RunningCompaction
-    from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.widgets.statusline import StatusLine

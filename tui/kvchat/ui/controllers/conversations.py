@@ -15,7 +15,7 @@ from kvchat.text.snapshots import KEPT, KEPT_HERE, RELEASED, kept_short
 from kvchat.ui.controllers.workspace import Tagged, Workspace, in_worker
 
 if TYPE_CHECKING:
-    from kvchat.chat.personas import Personas
+    from kvchat.chat.conversations.personas import Personas
     from kvchat.chat.service import ChatService
     from kvchat.chat.trunks import Trunks
     from kvchat.ui.controllers.context import ContextController

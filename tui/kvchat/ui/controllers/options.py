@@ -10,7 +10,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.themes import AUTOMATIC
 
 if TYPE_CHECKING:
-    from kvchat.chat.personas import Personas
+    from kvchat.chat.conversations.personas import Personas
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions, Decision
     from kvchat.ui.widgets.composer.widget import Composer

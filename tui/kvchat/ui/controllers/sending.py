@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from kvchat.chat.compactor import CompactionPrice
+    from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.events import QuestionRefused
-    from kvchat.chat.live import OpenConversation
     from kvchat.chat.question.retrieval import RetrievalResult
     from kvchat.chat.service import ChatService
     from kvchat.chat.turns.alternatives import Wanted

@@ -15,8 +15,8 @@ from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.header_text import HeaderState
 
 if TYPE_CHECKING:
+    from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
-    from kvchat.chat.live import LiveAnswer
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation

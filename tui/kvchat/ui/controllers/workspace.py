@@ -15,7 +15,7 @@ from kvchat.sanitize import clean
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.chat_screen import ChatScreen

@@ -32,7 +32,7 @@ from kvchat.ui.widgets.header_text import model_name
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 if TYPE_CHECKING:
-    from kvchat.chat.live import LiveAnswer, OpenConversation
+    from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
     from kvchat.chat.service import ChatService
 
 NARROWEST = 34

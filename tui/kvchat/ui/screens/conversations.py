@@ -44,7 +44,7 @@ from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 
 if TYPE_CHECKING:
-    from kvchat.chat.conversations import Conversations
+    from kvchat.chat.conversations.conversations import Conversations
 
 Picked = tuple[Literal["open", "rename", "delete", "menu"], str] | tuple[Literal["new"], None]
 

@@ -23,7 +23,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
-from kvchat.chat.unsaved import file_name
+from kvchat.chat.conversations.unsaved import file_name
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted

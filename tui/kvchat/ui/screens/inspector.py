@@ -21,9 +21,9 @@ from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.kept import KEPT_MARK, KeptRoom
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
-from kvchat.chat.live import OpenConversation
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
     REUSE_UNKNOWN,

@@ -36,7 +36,7 @@ from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import BAD, MUTED, STRONG, WASTED, content, shown
 
 if TYPE_CHECKING:
-    from kvchat.chat.personas import Personas
+    from kvchat.chat.conversations.personas import Personas
 
 @dataclass(frozen=True, slots=True)
 class Field:

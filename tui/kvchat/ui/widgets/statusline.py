@@ -25,7 +25,7 @@ from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, fit, width_of
 from kvchat.ui.widgets.status_text import Live
 
 if TYPE_CHECKING:
-    from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.conversations.live import LiveAnswer
 
 LEFT_CELLS = 32
 """Cells of the header that the model and its place keep where it also says what is searched."""

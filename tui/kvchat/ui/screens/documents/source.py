@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kvchat.chat.background.document_service import DocumentService
-    from kvchat.chat.conversations import Conversations
+    from kvchat.chat.conversations.conversations import Conversations
     from kvchat.chat.question.retrieval import Retrieval
 
 AT_ONCE = 25

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kvchat.chat.background.extraction import Extraction
     from kvchat.chat.background.jobs import Jobs
     from kvchat.chat.background.memory_service import MemoryService
-    from kvchat.chat.conversations import Conversations
+    from kvchat.chat.conversations.conversations import Conversations
 
 EXTRACTION = "extraction"
 """The kind of the jobs that go through a conversation."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kvchat.chat.conversations.options import Options
 from kvchat.chat.errors import ChatError
-from kvchat.chat.options import Options
 from kvchat.config.personas import Persona, load_personas
 from kvchat.config.problem import Problem
 from kvchat.config.unknown import nearest

@@ -11,10 +11,10 @@ import asyncio
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.llamacpp.planner import worth_a_salt
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.config.personas import NOBODY, Persona

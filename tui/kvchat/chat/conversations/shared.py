@@ -18,6 +18,7 @@ from enum import Enum, auto
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, GivenUp, NotInQueue
 from kvchat.chat.events import (
     ConversationChanged,
@@ -26,7 +27,6 @@ from kvchat.chat.events import (
     ServiceEvent,
     WrittenElsewhere,
 )
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
@@ -44,7 +44,7 @@ from kvchat.store import (
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
-    from kvchat.chat.conversations import Conversations
+    from kvchat.chat.conversations.conversations import Conversations
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.conversations.shared import Head, on_newest
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
 from kvchat.chat.question.mentions import counted_in
-from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, under_system, without_turn
 from kvchat.prompt.drafts import draft_of
 from kvchat.prompt.message import Role, new_id, system_message, tag_of

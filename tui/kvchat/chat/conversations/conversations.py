@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.conversations.shared import Head, SharedConversations
+from kvchat.chat.conversations.unsaved import Unsaved
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent, StorageChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.live import OpenConversation
-from kvchat.chat.shared import Head, SharedConversations
-from kvchat.chat.unsaved import Unsaved
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, SearchHit
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, listed, tagged

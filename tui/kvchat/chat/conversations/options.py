@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations import Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import SavedPrompt
