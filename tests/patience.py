@@ -16,7 +16,7 @@ SECONDS = {
     "kvchat.chat.cache.server_cache": {"LOOK_S": 10.0, "READ_S": 10.0},
     "kvchat.chat.cache.slot_observer": {"LOOK_S": 10.0},
     "kvchat.chat.cache.routes": {"DETOUR_S": 40.0, "PLAN_S": 20.0},
-    "kvchat.chat.cache.state_saver": {"SPARE_S": 40.0},
+    "kvchat.chat.cache.states.state_saver": {"SPARE_S": 40.0},
     "kvchat.chat.background.memory_service": {"RECALL_S": 10.0, "FIRST_RECALL_S": 60.0},
 }
 

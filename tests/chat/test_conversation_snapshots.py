@@ -17,7 +17,7 @@ from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.snapshots import Refused, Restored, SlotContent, Snapshots, Touch
+from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, Snapshots, Touch
 from kvchat.text.snapshots import GIVEN_UP, snapshot_sentence
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")

@@ -12,7 +12,7 @@ import pytest
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.cache.kept_claims import KeptClaims
+from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.shared import Head

@@ -19,7 +19,7 @@ from service_play import Play, shape_of, text
 
 from engine_fixture import small_model
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.chat.cache import snapshots
+from kvchat.chat.cache.states import snapshots
 from kvchat.chat.events import Noticed
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed

@@ -13,7 +13,7 @@ import pytest
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.engine import gguf, options, process
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.chat.cache.snapshots import Snapshots
+from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.chat.cache.turn_journal import Journal
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question

@@ -27,7 +27,7 @@ from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.backends.identify import connect
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.snapshots import Refused, Restored, Snapshots
+from kvchat.chat.cache.states.snapshots import Refused, Restored, Snapshots
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine

@@ -15,7 +15,7 @@ from kvchat.backends.dialect import Backend, ChatTurn, Reported, StreamEvent
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Engine
 from kvchat.backends.identify import connect
-from kvchat.chat.cache.snapshots import Refused, Restored, SlotContent, Snapshots
+from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, Snapshots
 from kvchat.chat.server.connection import Connector
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message

@@ -25,10 +25,10 @@ from kvchat.chat.background.spare_time import SpareTime
 from kvchat.chat.background.summaries import Summaries
 from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
-from kvchat.chat.cache.kept_claims import KeptClaims
-from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.routes import Routes
-from kvchat.chat.cache.state_saver import StateSaver
+from kvchat.chat.cache.states.kept_claims import KeptClaims
+from kvchat.chat.cache.states.kept_states import KeptStates
+from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.compactor import Compactor

@@ -18,7 +18,7 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.state_saver import StateSaver
+from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation

@@ -14,8 +14,8 @@ from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
-from kvchat.chat.cache.kept_states import KeptStates
 from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.states.kept_states import KeptStates
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.ground import Ground

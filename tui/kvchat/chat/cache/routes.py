@@ -14,10 +14,10 @@ from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.snapshots import Refused
-from kvchat.chat.cache.state_saver import StateSaver, digests
+from kvchat.chat.cache.states.kept_claims import KeptClaims
+from kvchat.chat.cache.states.snapshots import Refused
+from kvchat.chat.cache.states.state_saver import StateSaver, digests
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.ground import Ground
 from kvchat.prompt.message import Node

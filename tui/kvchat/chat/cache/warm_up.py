@@ -24,7 +24,7 @@ from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.cache_probe import probe, unused
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.state_saver import StateSaver
+from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation

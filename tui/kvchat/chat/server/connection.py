@@ -24,7 +24,7 @@ from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.chat.cache.snapshots import Snapshots
+from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.text.faults import Fault
 from kvchat.text.servers import Reaching, unusable_words

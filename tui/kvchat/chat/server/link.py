@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
-from kvchat.chat.cache.snapshots import Snapshots
+from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Connector
 from kvchat.chat.server.lane import Lane

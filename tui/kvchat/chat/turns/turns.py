@@ -19,7 +19,7 @@ from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.chat.cache.server_cache import TrackedTurn
-from kvchat.chat.cache.state_saver import StateSaver
+from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.conversations import Conversations

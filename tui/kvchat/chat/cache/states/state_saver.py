@@ -18,9 +18,9 @@ from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.planner import WORTH, Option
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.kept_claims import KeptClaims
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.snapshots import NO_SERVER, Problem, SlotContent, Snapshots, Touch
+from kvchat.chat.cache.states.kept_claims import KeptClaims
+from kvchat.chat.cache.states.snapshots import NO_SERVER, Problem, SlotContent, Snapshots, Touch
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import Noticed

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from kvchat.backends.dialect import BackendError
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.kept import Kept, KeptRoom, KeptState
-from kvchat.chat.cache.kept_claims import KeptClaims
-from kvchat.chat.cache.snapshots import SlotContent, Snapshots
-from kvchat.chat.cache.state_saver import StateSaver
+from kvchat.chat.cache.states.kept_claims import KeptClaims
+from kvchat.chat.cache.states.snapshots import SlotContent, Snapshots
+from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations

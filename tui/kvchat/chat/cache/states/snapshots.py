@@ -27,7 +27,7 @@ from kvchat.backends.transport import unskippable
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.cache.state_proof import RESTORE_S, Return, StateProof
+from kvchat.chat.cache.states.state_proof import RESTORE_S, Return, StateProof
 from kvchat.paths import PathError, reason
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 

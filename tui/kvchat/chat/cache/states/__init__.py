@@ -1,0 +1,1 @@
+"""Saved states: what slots hold, on the disk."""
