@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvchat.documents.collection import Collection, Options, Progress, Report
-from kvchat.documents.index_run import UNWRITABLE, index_collection
+from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 
 
 async def indexed(index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None],
                   anew: bool = False) -> Report:
-    """As `kvchat.documents.process.indexed`; cancelled, it ends at the next file."""
+    """As `kvchat.documents.indexing.process.indexed`; cancelled, it ends at the next file."""
     loop, ended = asyncio.get_running_loop(), threading.Event()
 
     def work() -> Report:

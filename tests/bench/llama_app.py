@@ -99,7 +99,7 @@ def own_folders() -> Iterator[Path]:
                                 "KVCHAT_CONFIG": f"{made}/config.toml", "TEXTUAL_ANIMATIONS": "none"}),
         patch("kvchat.backends.kinds.ports", lambda: ()),
         patch("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1),
-        patch("kvchat.documents.process.indexed", indexing_here.indexed),
+        patch("kvchat.documents.indexing.process.indexed", indexing_here.indexed),
     ):
         folder = Path(made)
         for name, text in HANDBOOK.items():

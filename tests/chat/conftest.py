@@ -74,4 +74,4 @@ def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 def indexing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents are indexed in this process, but for the tests of the tiers."""
     if not any(request.node.get_closest_marker(tier) for tier in ("engine", "process")):
-        monkeypatch.setattr("kvchat.documents.process.indexed", indexing_here.indexed)
+        monkeypatch.setattr("kvchat.documents.indexing.process.indexed", indexing_here.indexed)

@@ -20,7 +20,7 @@ from retrieval_kit import documents_service, written
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.documents.collection import Options
-from kvchat.documents.index_run import index_collection
+from kvchat.documents.indexing.index_run import index_collection
 from kvchat.documents.library import Library
 from kvchat.prompt.citations import CITE, cited, is_there, number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock

@@ -23,9 +23,9 @@ from kvchat.cli import main
 from kvchat.cli.documents import FIRST, progress_words, snippet, until
 from kvchat.cli.memory import UsageError, instant
 from kvchat.cli.plain_output import cells
-from kvchat.documents import index_run
 from kvchat.documents.collection import Passage, Progress
-from kvchat.documents.index_lock import alone
+from kvchat.documents.indexing import index_run
+from kvchat.documents.indexing.index_lock import alone
 from kvchat.paths import Paths
 from toyserver import ToyServer
 

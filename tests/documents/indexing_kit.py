@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kvchat.documents.collection import Collection, Options, Report, Skipped
-from kvchat.documents.index_run import index_collection
+from kvchat.documents.indexing.index_run import index_collection
 from kvchat.documents.scanning import Found, scan
 from kvchat.index.index import Index
 

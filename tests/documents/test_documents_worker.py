@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, collection, indexed, made
 
-from kvchat.documents import process
 from kvchat.documents.collection import Progress, Report, Skipped
-from kvchat.documents.index_lock import alone
-from kvchat.documents.index_run import ELSEWHERE, STOPPED, UNWRITABLE, is_stale
-from kvchat.documents.worker import job, understood
+from kvchat.documents.indexing import process
+from kvchat.documents.indexing.index_lock import alone
+from kvchat.documents.indexing.index_run import ELSEWHERE, STOPPED, UNWRITABLE, is_stale
+from kvchat.documents.indexing.worker import job, understood
 from kvchat.index.index import Index
 
 KILLS = 20

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, collection, indexed, made, reasons, stopping_after, texts
 
-from kvchat.documents import index_run, loading
+from kvchat.documents import loading
 from kvchat.documents.collection import Options, Progress
-from kvchat.documents.file_versions import Stamp, stamp_of
-from kvchat.documents.index_lock import alone
-from kvchat.documents.index_run import ELSEWHERE, FORGOTTEN, index_collection, is_stale, status_of
+from kvchat.documents.indexing import index_run
+from kvchat.documents.indexing.file_versions import Stamp, stamp_of
+from kvchat.documents.indexing.index_lock import alone
+from kvchat.documents.indexing.index_run import ELSEWHERE, FORGOTTEN, index_collection, is_stale, status_of
 from kvchat.documents.library import Library
 from kvchat.documents.reading.sandbox import Readers
 from kvchat.index.index import Index
@@ -299,7 +300,7 @@ def test_a_file_that_became_a_link_since_it_was_found_is_not_followed(index: Ind
 
 def test_files_that_need_an_extra_are_read_once_it_is_there(
         index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvchat.documents import file_versions
+    from kvchat.documents.indexing import file_versions
     from kvchat.documents.reading.pdf import MISSING
 
     stamp = Stamp(5, 7, 0, "ab", MISSING)

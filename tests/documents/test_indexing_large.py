@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from indexing_kit import collection, indexed, made, texts
 
-from kvchat.documents import index_run
-from kvchat.documents.index_run import status_of
+from kvchat.documents.indexing import index_run
+from kvchat.documents.indexing.index_run import status_of
 from kvchat.index import content, index_file
 from kvchat.index.index import Index
 from kvchat.store.presence.locks import try_lock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvchat.documents.collection import Collection, Options
-from kvchat.documents.index_run import index_collection
+from kvchat.documents.indexing.index_run import index_collection
 from kvchat.documents.library import Library
 from kvchat.documents.retriever import found as chosen
 from kvchat.index.index import Index

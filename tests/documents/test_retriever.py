@@ -9,7 +9,7 @@ import pytest
 from indexing_kit import made
 
 from kvchat.documents.collection import Collection, Passage, tokens_of
-from kvchat.documents.index_run import index_collection
+from kvchat.documents.indexing.index_run import index_collection
 from kvchat.documents.library import Library
 from kvchat.documents.retriever import found
 from kvchat.store import Store

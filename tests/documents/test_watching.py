@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from indexing_kit import made
 
-from kvchat.documents import watching
-from kvchat.documents.watching import changes
+from kvchat.documents.indexing import watching
+from kvchat.documents.indexing.watching import changes
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +147,6 @@ async def test_whoever_stops_listening_ends_the_watch(tmp_path: Path, monkeypatc
 def test_the_library_is_not_loaded_before_it_is_used() -> None:
     import subprocess
 
-    code = ("import sys, kvchat.documents.watching, kvchat.documents.process, kvchat.documents.index_run; "
+    code = ("import sys, kvchat.documents.indexing.watching, kvchat.documents.indexing.process, kvchat.documents.indexing.index_run; "
             "print([name for name in ('watchfiles', 'pathspec', 'pypdf', 'httpx', 'textual') if name in sys.modules])")
     assert subprocess.run((sys.executable, "-c", code), capture_output=True, text=True).stdout == "[]\n"

@@ -15,7 +15,7 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.documents.attachments import attached
 from kvchat.documents.collection import ref_of
-from kvchat.documents.file_versions import Stamp
+from kvchat.documents.indexing.file_versions import Stamp
 from kvchat.documents.source_state import file_lines, place_in, source_state
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock

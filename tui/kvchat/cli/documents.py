@@ -306,7 +306,7 @@ class _GoneThrough:
 
 def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThrough:
     """Index what is new in a collection, or all of it `anew`. Raises DocumentError."""
-    from kvchat.documents.index_run import index_collection
+    from kvchat.documents.indexing.index_run import index_collection
 
     library = desk.library
     if library.index.path is None:

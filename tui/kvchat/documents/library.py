@@ -26,7 +26,7 @@ from kvchat.documents.collection import (
     unused,
 )
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.index_lock import is_held, revoke
+from kvchat.documents.indexing.index_lock import is_held, revoke
 from kvchat.documents.mentions import Mention, collections, is_of_disk, on_disk, within
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
@@ -127,7 +127,7 @@ class Library:
 
     def status(self, name: str) -> Status:
         """What is in the index of a collection. Raises DocumentError."""
-        from kvchat.documents.index_run import status_of
+        from kvchat.documents.indexing.index_run import status_of
 
         return status_of(self.index, self.get(name))
 
@@ -137,7 +137,7 @@ class Library:
 
     def is_stale(self, name: str) -> bool:
         """Whether files of a collection have changed since they were indexed."""
-        from kvchat.documents.index_run import is_stale
+        from kvchat.documents.indexing.index_run import is_stale
 
         return is_stale(self.index, self.get(name), self.options)
 

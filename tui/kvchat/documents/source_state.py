@@ -135,7 +135,7 @@ def _text_of(path: Path) -> str | None:
 
 def _is_as_indexed(library: Library, path: Path, place: Place, block: ContextBlock) -> bool:
     """Whether the index has this very text of the file as it is: for formats whose text is not the file's own lines."""
-    from kvchat.documents.file_versions import stamp_of
+    from kvchat.documents.indexing.file_versions import stamp_of
 
     doc = block.ref.rpartition("#")[0]
     stamp = stamp_of(library.index.docs(doc).get(doc)) if place.collection else None

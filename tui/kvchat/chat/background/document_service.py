@@ -229,7 +229,7 @@ class DocumentService:
             self._index(name, again)
 
     async def _carried_out(self, name: str, anew: bool, told: Callable[[Progress], None]) -> Report:
-        from kvchat.documents.process import indexed
+        from kvchat.documents.indexing.process import indexed
 
         collection, options, path = await self.with_library(
             lambda library: (library.get(name), library.options, library.index.path))
@@ -307,7 +307,7 @@ class DocumentService:
 
     async def _told_of_changes(self, roots: Mapping[str, Path]) -> None:
         """Ends where the system does not tell."""
-        from kvchat.documents.watching import changes
+        from kvchat.documents.indexing.watching import changes
 
         async for name in changes(roots):
             self._index(name)

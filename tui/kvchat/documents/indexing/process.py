@@ -16,11 +16,11 @@ from pathlib import Path
 
 from kvchat import paths
 from kvchat.documents.collection import Collection, Options, Progress, Report
-from kvchat.documents.worker import job, understood
+from kvchat.documents.indexing.worker import job, understood
 from kvchat.sanitize import one_line
 from kvchat.text.problems import exit_in_words
 
-COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.worker")
+COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.indexing.worker")
 PATIENCE = 1.0
 _SOME = 65536
 _LONG = 1_000_000

@@ -1,6 +1,6 @@
 """The indexing process: it indexes one collection at low priority, for as long as whoever started it listens.
 
-Run as `python -m kvchat.documents.worker`. It reads one line of JSON from stdin, the job; writes a line of JSON to
+Run as `python -m kvchat.documents.indexing.worker`. It reads one line of JSON from stdin, the job; writes a line of JSON to
 stdout for every step and at last the report; and ends when stdin does, or at SIGTERM: after the file it is at, but
 within `PATIENCE` seconds. The rule: it may be killed at any moment, and loses no more than what it did in the last one.
 """
@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from kvchat.backends.engine.child import private_stdout
 from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped
-from kvchat.documents.index_run import UNWRITABLE, index_collection
+from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 
 PATIENCE = 1.5

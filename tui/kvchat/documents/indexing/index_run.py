@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped, Status, doc_of
 from kvchat.documents.errors import DocumentError, UnreadableError
-from kvchat.documents.file_versions import Stamp, reason_of, stamp_of
-from kvchat.documents.index_lock import alone
+from kvchat.documents.indexing.file_versions import Stamp, reason_of, stamp_of
+from kvchat.documents.indexing.index_lock import alone
 from kvchat.documents.loading import Loaded, VanishedError, loaded
 from kvchat.documents.scanning import Found, Root, scan, trouble_of
 from kvchat.index.index import Chunk, Document, Index, IndexBusyError, exactly

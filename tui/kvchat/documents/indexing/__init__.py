@@ -1,0 +1,1 @@
+"""How the files of a collection get into the index."""
