@@ -69,7 +69,8 @@ def fill(folder: Path, conversations: int) -> None:
 
     from kvchat.prompt.conversation import Conversation
     from kvchat.prompt.message import Message, Role, new_id, node, system_message
-    from kvchat.store import Store, index
+    from kvchat.store import Store
+    from kvchat.store.fulltext import index
     from kvchat.store.rows import CONVERSATION_FIELDS, NODE_FIELDS, columns, conversation_row, row_of
 
     def insert(table: str, *names: str) -> str:

@@ -11,9 +11,10 @@ import pytest
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node
-from kvchat.store import Store, index
+from kvchat.store import Store
 from kvchat.store.file import database, opening
-from kvchat.store.query import SNIPPET, parsed
+from kvchat.store.fulltext import index
+from kvchat.store.fulltext.query import SNIPPET, parsed
 from whole_rows import add_nodes, put_row
 
 NASTY = ["C++", "don't OR", "x:y", '"', '"unbalanced', "NEAR(a b)", "a AND", "NOT", "OR OR", "*", "col:*", "-minus",

@@ -27,7 +27,7 @@ from kvchat.index.tokenizer import content_words
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.store import Store, StoreError
-from kvchat.store.query import folded
+from kvchat.store.fulltext.query import folded
 from kvchat.text.format import UNKNOWN, count, counted, day_time, duration, size
 
 COLLECTIONS = (Column("name"), Column("files", right=True), Column("chunks", right=True), Column("indexed"),

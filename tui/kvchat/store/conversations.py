@@ -16,9 +16,10 @@ from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
-from kvchat.store import index, tips
+from kvchat.store import tips
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
 from kvchat.store.file.database import Database
+from kvchat.store.fulltext import index
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import (
     CONVERSATION_FIELDS,

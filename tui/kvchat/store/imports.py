@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
-from kvchat.store import index, tips
+from kvchat.store import tips
 from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
+from kvchat.store.fulltext import index
 from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
 from kvchat.text.problems import StoreProblem
 

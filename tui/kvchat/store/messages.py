@@ -15,10 +15,11 @@ from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Node, NoteKind, State, chained, settled
 from kvchat.prompt.wire import whole_characters
-from kvchat.store import index, tips
+from kvchat.store import tips
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
+from kvchat.store.fulltext import index
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of

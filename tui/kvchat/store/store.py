@@ -25,13 +25,13 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
+from kvchat.store.fulltext.search import Search
 from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.kept import KeptRows
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
 from kvchat.store.queue import Queue
-from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 from kvchat.text.problems import recovered_words
 

@@ -10,11 +10,11 @@ import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from kvchat.store import index
 from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file import quarantine, schema, wal
 from kvchat.store.file.backup import back_up
 from kvchat.store.file.database import Database, connect, has_fts, prepare
+from kvchat.store.fulltext import index
 from kvchat.store.presence.locks import FolderInUse, WriteLock
 from kvchat.text.problems import Damage, StoreProblem
 

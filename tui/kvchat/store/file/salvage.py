@@ -19,11 +19,11 @@ from pathlib import Path
 from kvchat.prompt import message as messages
 from kvchat.prompt.conversation import NEW_TITLE, title_of
 from kvchat.prompt.message import Role
-from kvchat.store import index
 from kvchat.store.conversations import collect
 from kvchat.store.file import schema, wal
 from kvchat.store.file.database import connect, has_fts
 from kvchat.store.file.schema import MAGIC
+from kvchat.store.fulltext import index
 from kvchat.store.rows import (
     CONVERSATION_FIELDS,
     ENTRY_FIELDS,

@@ -15,8 +15,8 @@ from kvchat.prompt.tags import meant
 from kvchat.store.conversations import MEMBERS
 from kvchat.store.errors import is_damage, result_code
 from kvchat.store.file.database import Database
-from kvchat.store.index import searchable
-from kvchat.store.query import Query, Word, beginning, parsed
+from kvchat.store.fulltext.index import searchable
+from kvchat.store.fulltext.query import Query, Word, beginning, parsed
 from kvchat.store.rows import to_json
 
 TITLE = "title"

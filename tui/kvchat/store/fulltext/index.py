@@ -11,7 +11,7 @@ import sqlite3
 from typing import Any
 
 from kvchat.prompt.context import IMAGE, NOTE, TIME
-from kvchat.store.query import indexed
+from kvchat.store.fulltext.query import indexed
 from kvchat.store.rows import blocks_of
 
 VERSION = "1"

@@ -1,0 +1,1 @@
+"""Searching messages: the full-text index, and the words that are looked for."""
