@@ -20,7 +20,7 @@ import pytest
 
 from kvchat.backends.engine.gguf import read_header
 from kvchat.backends.engine.models import default_model
-from kvchat.backends.engine.options import SERVER_DEFAULT, EngineOptions
+from kvchat.backends.engine.options import EngineOptions
 
 COMMAND = (sys.executable, "-P", "-m", "kvchat.backends.engine.child")
 
@@ -42,7 +42,7 @@ def small_model() -> Path:
 
 @contextmanager
 def running_server(
-    slots: int = 1, context: int = 4096, model: Path | None = None, cache_ram: int = SERVER_DEFAULT,
+    slots: int = 1, context: int = 4096, model: Path | None = None, cache_ram: int = -2,
     snapshots: Path | None = None, *, api_key: str | None = None, batch_size: int = 512,
 ) -> Iterator[RunningServer]:
     """A server with `context` tokens per slot; `cache_ram` in MiB (0 off, -2 the server's default)."""

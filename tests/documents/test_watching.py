@@ -147,6 +147,6 @@ async def test_whoever_stops_listening_ends_the_watch(tmp_path: Path, monkeypatc
 def test_the_library_is_not_loaded_before_it_is_used() -> None:
     import subprocess
 
-    code = ("import sys, kvchat.documents.indexing.watching, kvchat.documents.indexing.process, kvchat.documents.indexing.index_run; "
+    code = ("import sys; from kvchat.documents.indexing import index_run, process, watching; "
             "print([name for name in ('watchfiles', 'pathspec', 'pypdf', 'httpx', 'textual') if name in sys.modules])")
     assert subprocess.run((sys.executable, "-c", code), capture_output=True, text=True).stdout == "[]\n"

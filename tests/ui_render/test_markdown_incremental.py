@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_kit import render_markdown
 
-from kvchat.ui.render.markdown import MarkdownDocument, render_markdown
+from kvchat.ui.render.markdown import MarkdownDocument
 from kvchat.ui.render.rows import copied, text_of
 
 _LINES = st.sampled_from([

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from markdown_kit import render_markdown
 from rich.cells import cell_len
 
 from corpus import corpus
-from kvchat.ui.render.markdown import MarkdownDocument, code_blocks, render_markdown
+from kvchat.ui.render.markdown import MarkdownDocument, code_blocks
 from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import _ONE_CELL, breaks
 from kvchat.ui.widgets.transcript.styles import STYLES

@@ -18,7 +18,6 @@ DEFAULT_CONTEXT = 8192
 DEFAULT_CACHE_RAM = 8192
 MOST_THREADS = 8
 """More threads than this wait for memory, not for each other."""
-SERVER_DEFAULT = -2
 OWN_POOLING, MEAN_POOLING = -1, 1
 """The engine's numbers for what the model was made for, and for the mean."""
 

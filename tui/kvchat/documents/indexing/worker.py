@@ -1,8 +1,9 @@
 """The indexing process: it indexes one collection at low priority, for as long as whoever started it listens.
 
-Run as `python -m kvchat.documents.indexing.worker`. It reads one line of JSON from stdin, the job; writes a line of JSON to
-stdout for every step and at last the report; and ends when stdin does, or at SIGTERM: after the file it is at, but
-within `PATIENCE` seconds. The rule: it may be killed at any moment, and loses no more than what it did in the last one.
+Run as `python -m kvchat.documents.indexing.worker`. It reads one line of JSON from stdin, the job; writes a line of
+JSON to stdout for every step and at last the report; and ends when stdin does, or at SIGTERM: after the file it is at,
+but within `PATIENCE` seconds. The rule: it may be killed at any moment, and loses no more than what it did in the last
+one.
 """
 
 from __future__ import annotations

@@ -28,13 +28,6 @@ _PIPE_LINE = re.compile(r" {0,3}\|")
 _LISTS = ("bullet_list_open", "ordered_list_open")
 
 
-def render_markdown(text: str, width: int) -> list[Row]:
-    """The rows of a whole Markdown text at `width` cells."""
-    document = MarkdownDocument(width)
-    document.update(text, final=True)
-    return document.rows
-
-
 def code_blocks(text: str) -> list[CodeBlock]:
     """The code blocks of a Markdown text, in the order of their numbers."""
     document = MarkdownDocument(80)
