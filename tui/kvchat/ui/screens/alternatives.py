@@ -258,7 +258,7 @@ class AlternativesScreen(Modal[str]):
 
     def _take(self, at: int) -> None:
         live = self._columns[at].live
-        self.finish(live.node if live is not None else None)
+        self._end(live.node if live is not None else None)
 
     def _stop(self) -> None:
         if not self._ending:
@@ -268,6 +268,11 @@ class AlternativesScreen(Modal[str]):
     def action_close(self) -> None:
         """Esc: stop all, and when nothing runs any more leave with the usual one."""
         if self._is_over:
-            self.finish(None)
+            self._end(None)
         else:
             self._stop()
+
+    def _end(self, node: str | None) -> None:
+        """Close; what the others cost is not shown any more."""
+        self.workers.cancel_group(self, "prices")
+        self.finish(node)
