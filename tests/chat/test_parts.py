@@ -245,6 +245,8 @@ async def test_what_stays_is_told_on_the_loop_without_a_look_at_the_disk(ground:
 
     claims = KeptClaims(ground, trunks)
     assert not claims.stays("t1") and not asked
-    paths = await asyncio.to_thread(claims.paths)
-    assert paths == {"t1": ("aa",)} and claims.stays("t1") and claims.title("t1") == "book"
-    assert len(asked) == 1 and threading.get_ident() not in asked
+    await claims.ready()
+    await claims.ready()
+    assert claims.stays("t1") and claims.title("t1") == "book" and len(asked) == 1
+    assert await asyncio.to_thread(claims.paths) == {"t1": ("aa",)}
+    assert len(asked) == 2 and threading.get_ident() not in asked

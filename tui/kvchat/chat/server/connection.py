@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after 
     from kvchat.backends.engine.models import ModelFile
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
-    from kvchat.backends.engine.snapshots import Claims
 
 UNUSABLE = frozenset({"needs a key", "answers"})
 """What is found and cannot be talked to: a server that is locked, and something that does not say what it is."""
@@ -124,8 +123,8 @@ class Connector:
         """Of the server in use; of one that is not the built-in engine they are of use after `with_snapshots`."""
         return self._engine_snapshots if self._engine is not None else self._server_snapshots
 
-    async def with_snapshots(self, backend: Backend, claims: Claims) -> Snapshots:
-        """The same, with what is to be asked of the server and read from the disk; what `claims` names stays."""
+    async def with_snapshots(self, backend: Backend) -> Snapshots:
+        """The same, with what is to be asked of the server and read from the disk."""
         info, folder = backend.info, self._server_folder
         if self._engine is None and self._saves_for is not info:
             self._saves_for = info
@@ -136,7 +135,6 @@ class Connector:
 
                 self._server_snapshots = made = Snapshots(None, shelf=shelf_of(
                     folder, info.place, self.server.snapshot_folder if self.base_url else ""))
-                made.claim(claims)
                 await made.use_server(backend)
         return self.snapshots
 

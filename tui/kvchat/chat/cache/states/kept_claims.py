@@ -6,6 +6,7 @@ from there is told.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from kvchat.cache.kept import Kept
@@ -27,8 +28,8 @@ class KeptClaims:
         self._known: Mapping[str, Kept] | None = None
         """None: it is to be read."""
         self._paths: Mapping[str, Sequence[str]] = {}
-        self._trunks: Mapping[str, tuple[str, str]] = {}
-        """As they were when the shelf asked last: it does before it tells of a snapshot."""
+        self._trunks: Mapping[str, tuple[str, str]] | None = None
+        """As they were when the shelf asked last. None: nobody has asked yet."""
         ground.events.subscribe(self._heard)
 
     def all(self) -> Mapping[str, Kept]:
@@ -42,7 +43,12 @@ class KeptClaims:
 
     def stays(self, id: str) -> bool:
         """Whether the state of a conversation is kept, or `id` is a trunk's."""
-        return id in self.all() or id in self._trunks
+        return id in self.all() or id in (self._trunks or ())
+
+    async def ready(self) -> None:
+        """Have looked at the trunks once."""
+        if self._trunks is None:
+            self._trunks = await asyncio.to_thread(self._ask_trunks)
 
     def look_again(self) -> None:
         """Something else is kept, or the trash was emptied."""
@@ -61,8 +67,8 @@ class KeptClaims:
             self._paths = self._store.kept.paths()
         except StoreError:
             pass
-        self._trunks = self._ask_trunks()
-        return {**self._paths, **{id: (digest,) for id, (_, digest) in self._trunks.items()}}
+        self._trunks = trunks = self._ask_trunks()
+        return {**self._paths, **{id: (digest,) for id, (_, digest) in trunks.items()}}
 
     def most_bytes(self) -> int:
         return GB * self._ground.settings.cache.kept_gb
@@ -72,5 +78,5 @@ class KeptClaims:
             record = self._store.known(conversation)
         except StoreError:
             record = None
-        name, _ = self._trunks.get(conversation, ("", ""))
+        name, _ = (self._trunks or {}).get(conversation, ("", ""))
         return record.title if record is not None else name

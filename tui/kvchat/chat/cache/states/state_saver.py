@@ -81,8 +81,10 @@ class StateSaver(ConversationObserver):
     async def ready(self, backend: Backend) -> None:
         """Have the snapshots of a server at hand: once, it is asked whether it saves slots."""
         link = self._links.of(backend)
-        snapshots = await link.connector.with_snapshots(backend, self._claims)
+        snapshots = await link.connector.with_snapshots(backend)
         snapshots.notice, snapshots.touched = self._notice, partial(self._touched, link)
+        snapshots.claim(self._claims)
+        await self._claims.ready()
 
     def snapshots(self, cache: ServerCache) -> Snapshots | None:
         """The snapshots of the server that has this cache; None where none can be used now: while it works for somebody
