@@ -20,7 +20,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.builder import Context, QuestionBuilder
 from kvchat.chat.server.consent import Consent, has_agreed
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.shared import Head
+from kvchat.chat.shared import Head, UnderWay
 from kvchat.config import Settings
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
@@ -106,11 +106,11 @@ async def test_who_keeps_a_conversation_busy_is_asked_and_stopped(conversations:
     conversations.occupations.append(busy)
     assert conversations.streaming() == {one.id}
     with pytest.raises(ChatError, match="busy"):
-        await conversations.for_act(one.id, Head.ANY)
+        await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
     await conversations.delete(one.id)
     assert not conversations.streaming(), "what runs in it is stopped before it is put into the trash"
     with pytest.raises(ChatError, match="trash"):
-        await conversations.for_act(one.id, Head.ANY)
+        await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
 
 
 async def test_the_head_before_an_act_is_given_once(conversations: Conversations) -> None:

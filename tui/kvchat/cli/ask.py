@@ -486,8 +486,6 @@ async def _sent(service: ChatService, id: str, stop: asyncio.Task[Literal[True]]
         if not said:
             print(WAITS, file=sys.stderr, flush=True)
             said = True
-        if stop.done():
-            service.conversations.give_up(id)
 
     forget = service.events.subscribe(waits)
     stop.add_done_callback(lambda _: service.conversations.give_up(id))
