@@ -87,7 +87,7 @@ class PlainMode:
     async def _open(self, first: First) -> None:
         conversations = self._service.conversations
         if first.persona:
-            await self.chat.begin(self._personas.find(first.persona).below(self._layers().options))
+            await self.commands.carry_out("persona", first.persona)
         elif first.trunk:
             await self.chat.begin_with_trunk(first.trunk)
         elif first.conversation:
