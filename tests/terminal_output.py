@@ -133,6 +133,18 @@ class Terminal:
         except TimeoutError:
             raise AssertionError(f"{sequence!r} was not written {times} times: {self.output[-2000:]!r}") from None
 
+    async def writes_after(self, start: int, *sequences: bytes) -> int:
+        """Wait until the program has written one of these behind the first `start` bytes; how many bytes there are up
+        to the end of the first one."""
+        try:
+            async with asyncio.timeout(120):
+                while not (ends := [at + len(one) for one in sequences if (at := self.output.find(one, start)) >= 0]):
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError(f"none of {sequences!r} was written: {self.output[-2000:]!r}") from None
+        return min(ends)
+
     async def frames(self) -> None:
         """Wait for the first frame."""
         async with asyncio.timeout(120):

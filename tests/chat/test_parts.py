@@ -15,7 +15,7 @@ from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.shared import Head
+from kvchat.chat.conversations.shared import Head, UnderWay
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationsChanged, EventBus, JobsChanged, Noticed, ServiceEvent
 from kvchat.chat.exports import Exports
@@ -109,11 +109,11 @@ async def test_who_keeps_a_conversation_busy_is_asked_and_stopped(conversations:
     conversations.occupations.append(busy)
     assert conversations.streaming() == {one.id}
     with pytest.raises(ChatError, match="busy"):
-        await conversations.for_act(one.id, Head.ANY)
+        await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
     await conversations.delete(one.id)
     assert not conversations.streaming(), "what runs in it is stopped before it is put into the trash"
     with pytest.raises(ChatError, match="trash"):
-        await conversations.for_act(one.id, Head.ANY)
+        await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
 
 
 async def test_the_head_before_an_act_is_given_once(conversations: Conversations) -> None:

@@ -432,6 +432,17 @@ async def test_what_is_stopped_in_the_other_window_holds_the_queue_here(windows,
     assert other.queue.held(id) is HoldKind.STOPPED and server.posts == 2 and stored(one, id) == ["third"]
 
 
+async def test_a_stop_comes_before_the_window_waits_for_the_other_and_holds_the_queue(windows, server):
+    _, other, id, _ = windows
+    await queue_up(other, id, "third")
+    await asyncio.sleep(0)  # it looks at what the other one does
+    assert not other.conversations.awaits_reply(id)
+    async with asyncio.timeout(30):
+        await other.conversations.stop(id)
+    assert other.queue.held(id) is None, "the other window still answers, and may go on with it"
+    assert not other.queue.flows(id) and stored(other, id) == ["third"] and server.posts == 2
+
+
 async def test_what_the_other_window_takes_back_is_not_sent(windows, server):
     one, other, id, slow = windows
     await queue_up(one, id, "third", "fourth")

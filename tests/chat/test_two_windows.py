@@ -248,6 +248,36 @@ async def test_giving_up_the_wait_sends_and_stores_nothing(windows, server):
     assert server.posts == 2
 
 
+async def test_a_wait_is_given_up_before_it_begins(windows, server):
+    one, other, id = windows
+    await streaming(one, server, id, "second", Slow())
+    question = asyncio.create_task(other.turns.send(id, Question("third")))
+    await asyncio.sleep(0)
+    assert not other.conversations.awaits_reply(id)
+    await other.conversations.stop(id)
+    async with asyncio.timeout(30):
+        with pytest.raises(ChatError, match="not sent"):
+            await question
+    assert server.posts == 2
+
+
+async def test_a_wait_is_given_up_before_an_act_is_begun_anew(windows, server):
+    one, other, id = windows
+    slow, look = Slow(), other.conversations.shared.look
+
+    async def late(conversation):
+        await look(conversation)
+        if not slow.began:
+            await streaming(one, server, id, "second", slow)  # so the question cannot be stored where it was to stand
+            await other.conversations.stop(id)
+
+    other.conversations.shared.look = late
+    async with asyncio.timeout(30):
+        with pytest.raises(ChatError, match="not sent"):
+            await other.turns.send(id, Question("third"))
+    assert server.posts == 2
+
+
 async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_goes_on(windows, server):
     one, other, id = windows
     slow = Slow()
@@ -439,6 +469,27 @@ async def test_a_compaction_waits_for_the_reply_of_another_window(windows, serve
     slow.go.set()
     await compacting
     assert texts(one, id) == kept(one, id) == ["second", "Hello", "meanwhile", "half and whole"]
+
+
+async def test_a_compaction_that_was_stopped_waits_for_no_reply(windows, server):
+    one, other, id = windows
+    await say(one, id, "second")
+    summary, look, stops = Slow("It was about ", "bees."), one.conversations.shared.look, []
+    server.on_chat(summary)
+    compacting = asyncio.create_task(one.compactor.compact(id))
+    await until(one, lambda: one.compactor.running is not None and bool(one.compactor.running.live.text))
+    await streaming(other, server, id, "meanwhile", Slow())
+
+    async def late(conversation):
+        stops.append(asyncio.create_task(one.conversations.stop(id)))
+        return await look(conversation)
+
+    one.conversations.shared.look = late
+    summary.go.set()
+    async with asyncio.timeout(30):
+        assert await compacting is None
+        await asyncio.gather(*stops)
+    assert kept(one, id)[-2:] == ["meanwhile", ""]
 
 
 async def test_two_windows_do_not_share_an_empty_conversation(make, server):

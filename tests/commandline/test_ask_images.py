@@ -42,7 +42,9 @@ async def test_a_model_that_does_not_see_is_told_of_before_anything_is_sent(run,
 
 @pytest.mark.parametrize(("data", "said"), [
     (bomb(), "it has too many pixels (60,000 x 60,000); make it smaller first."),
-    (picture()[:900], "it is a broken image.")], ids=["bomb", "cut"])
+    (picture()[:900], "it is a broken image."),
+    (b"no image\n", "it is named like an image and is none."),
+    (b"", "it is named like an image and is none.")], ids=["bomb", "cut", "text", "empty"])
 async def test_what_is_no_picture_is_told_in_a_sentence(run, tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "odd.png"
     path.write_bytes(data)

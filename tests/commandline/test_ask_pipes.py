@@ -97,7 +97,7 @@ async def test_with_json_the_object_is_printed_and_the_status_tells_whether_it_f
 
 
 @pytest.mark.parametrize(("content", "sentence"), [
-    (b"{", "is not JSON (Expecting property name"),
+    (b"{", ":1:2: not valid JSON: Expecting property name"),
     (b"\xff", "is not JSON"),
     (b"[1]", "is not a JSON schema: it is not an object."),
     (b'{"type": "thing"}', "is not a JSON schema that can be checked"),

@@ -53,6 +53,15 @@ async def test_what_an_option_gives_comes_before_the_persona(run, personas):
         assert server.chats[0].json["messages"][0]["content"].startswith("Be a poet.")
 
 
+async def test_what_is_not_used_of_a_persona_is_told_and_the_question_is_sent(run, personas):
+    (personas / "german.toml").write_text('system_prompt = "You translate."\ncolour = "red"\n')
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", "--persona", "german", "hello")
+        assert len(server.chats) == 1
+    assert (done.status, done.out) == (0, "Hello\n")
+    assert done.err.startswith("kvchat: german.toml:2:1: unknown setting colour; a persona has about, system_prompt,")
+
+
 @pytest.mark.parametrize(("arguments", "status", "sentence"), [
     (("--persona", "germn", "hi"), 1, "kvchat: There is no persona germn; did you mean german?"),
     (("--persona", "there", "hi"), 1, "kvchat: The persona there asks for the profile work, which the settings do not"),

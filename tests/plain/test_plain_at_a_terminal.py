@@ -65,7 +65,6 @@ async def test_a_conversation_writes_no_escape_byte(own_folders: Path) -> None:
     assert not {byte for byte in terminal.output.decode() if "\u2500" <= byte <= "\u28ff"}
 
 
-@pytest.mark.skipif(not os.environ.get("KVCHAT_FULL"), reason="a Ctrl+C that comes while the prompt is drawn is lost")
 async def test_ctrl_c_stops_then_drops_then_leaves(own_folders: Path) -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Half", " of it", hang_after=1))
@@ -75,14 +74,32 @@ async def test_ctrl_c_stops_then_drops_then_leaves(own_folders: Path) -> None:
             await interrupts(terminal, "Stopping.")
             await terminal.writes(b"You: ", times=2)
             await types(terminal, "half typed", "half typed")
-            await interrupts(terminal, "Dropped.")
-            await terminal.writes(b"You: ", times=3)
-            await interrupts(terminal, "Ctrl+C again leaves")
-            await terminal.writes(b"You: ", times=4)
+            await interrupts(terminal, "Dropped.\r\nYou: ")
+            await interrupts(terminal, "and so do Ctrl+D and /exit.\r\nYou: ")
             terminal.process.send_signal(signal.SIGINT)
             assert await terminal.ended() == 0
     assert server.posts == 1
     assert last_text(own_folders) == "Half"
+
+
+async def test_no_ctrl_c_is_lost_whenever_it_comes(own_folders: Path) -> None:
+    """While it is looked whether more is pasted, around the answer, or while a prompt is drawn."""
+    async with ToyServer() as server:
+        server.on_chat(tokens("One", " two", " three"))
+        with at(server, "--plain") as terminal:
+            await terminal.writes(b"You: ")
+            await types(terminal, "hi\r", "to the first token.")
+            at_prompt = await terminal.writes_after(terminal.output.index(b"first token."), b"You: ")
+            for moment in range(30):
+                await terminal.send(b"hi\r")
+                read = await terminal.writes_after(at_prompt, b"hi\r\n")
+                await asyncio.sleep(moment * 0.004)
+                terminal.process.send_signal(signal.SIGINT)
+                heard = await terminal.writes_after(read, b"Dropped.", b"Stopping.", b"Ctrl+C again leaves")
+                at_prompt = await terminal.writes_after(heard, b"You: ")
+            await terminal.send(b"/exit\r")
+            assert await terminal.ended() == 0
+    assert b"Traceback" not in terminal.output
 
 
 async def test_a_paste_of_several_lines_is_one_message_and_does_not_send_itself(own_folders: Path) -> None:

@@ -79,6 +79,27 @@ async def test_ctrl_c_stops_an_answer_and_keeps_what_came() -> None:
             assert said == "1. You:\nWhat is the sea?\n2. Answer:\nThe sea is\n"
 
 
+async def test_ctrl_c_before_the_answer_begins_stops_it() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("Half", " of it", hang_after=1))
+        async with plain(server.url) as run:
+            await run.service.servers.connect()
+            run.mode.stop()  # behind Enter, when the message is not handed over yet
+            assert "Stopping.\n" in await run.type("go on")
+            assert not await run.mode.taken_press()
+            assert (await run.type("/read")).startswith("1. You:\ngo on\n")
+
+
+async def test_ctrl_c_with_nothing_to_stop_counts_at_the_prompt() -> None:
+    async with ToyServer() as server, plain(server.url) as run:
+        await run.type("Hello?")
+        run.mode.stop()
+        assert await run.mode.taken_press() and not await run.mode.taken_press()
+        run.mode.stop()
+        await run.type("/list")
+        assert await run.mode.taken_press()
+
+
 async def test_a_cut_answer_goes_on_where_it_ended() -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("The sea", finish="length"), tokens(" is wide."))

@@ -85,7 +85,7 @@ async def test_a_saved_system_prompt_is_a_persona_too(drive: Drive) -> None:
 @pytest.mark.parametrize(("name", "sentence"), [
     ("reviwer", "There is no persona reviwer; did you mean reviewer?"),
     ("lost", "The persona lost asks for the profile wrok, which the settings do not have."),
-    ("broken", "There is no persona broken: broken.toml:1:9: not valid TOML"),
+    ("broken", "The persona broken cannot be used: broken.toml:1:9: not valid TOML"),
 ])
 async def test_a_persona_that_cannot_be_is_told_and_nothing_begins(drive: Drive, name: str, sentence: str) -> None:
     async with drive() as app:

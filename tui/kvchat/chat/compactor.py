@@ -22,7 +22,7 @@ from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
-from kvchat.chat.conversations.shared import Head
+from kvchat.chat.conversations.shared import Head, UnderWay
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed, WarmthChanged
 from kvchat.chat.ground import Ground
@@ -170,9 +170,20 @@ class Compactor:
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        conversation = await self._conversations.for_act(id, Head.SETTLED)
-        if (ready := self.ready(conversation)) is not None:
-            return await self._take(conversation, ready)
+        with self._conversations.shared.under_way(id) as act:
+            conversation = await self._conversations.for_act(id, Head.SETTLED, act)
+            ready = self.ready(conversation)
+            try:
+                done = await (self._summarized(conversation, act) if ready is None
+                              else self._take(conversation, ready, act))
+            except GivenUp:
+                done = None
+        self._told(id, done)
+        return done
+
+    async def _summarized(self, conversation: OpenConversation, act: UnderWay) -> Compacted | None:
+        """Ask for a summary and go on with it. None: it was stopped. Raises GivenUp too."""
+        id = conversation.id
         if self.running is not None:
             raise ChatError(ChatProblem.COMPACTING_ELSEWHERE)
         plan = self.price(id).plan
@@ -181,20 +192,16 @@ class Compactor:
         try:
             summary = await carried_out(running.answer_run, lambda: self._servers.window(id))
             await self._note(conversation, running.path, summary)
-            done = None
-            if summary.state is not State.CANCELLED:
-                done = await self._put_in_place(conversation, self._usable(conversation, plan, summary),
-                                                summary.figures)
-        except GivenUp:
-            done = None
+            if summary.state is State.CANCELLED:
+                return None
+            return await self._put_in_place(conversation, self._usable(conversation, plan, summary), act,
+                                            summary.figures)
         finally:
             self.running = None
             self._tracked = None
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
-        self._told(id, done)
-        return done
 
     def _told(self, id: str, done: Compacted | None) -> None:
         """Tell how a compaction ended, and warm the new branch up while it is looked at."""
@@ -263,10 +270,10 @@ class Compactor:
             raise ChatError(ChatProblem.LONG_SUMMARY, tokens=length, replaced=plan.replaced)
         return ReadySummary(conversation.record.head or "", plan, summary, length)
 
-    async def _put_in_place(self, conversation: OpenConversation, summary: ReadySummary,
+    async def _put_in_place(self, conversation: OpenConversation, summary: ReadySummary, act: UnderWay,
                             spent: TurnFigures | None = None) -> Compacted:
-        """Go on with the summary. `spent`: on the request for it, while the person waited."""
-        await self._go_on(conversation, summary.plan, summary.text)
+        """Go on with the summary. `spent`: on the request for it, while the person waited. Raises GivenUp."""
+        await self._go_on(conversation, summary.plan, summary.text, act)
         after = summary.plan.after_with(summary.tokens)
         await self._conversations.update(conversation, context_used=after)
         cache = self._servers.link(conversation.id).cache
@@ -275,11 +282,11 @@ class Compactor:
             self._ground.events.tell(WarmthChanged())
         return Compacted(summary.plan.before, after, spent or TurnFigures())
 
-    async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str) -> None:
+    async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str, act: UnderWay) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
         while True:
             await self._conversations.shared.look(conversation)
-            await self._conversations.shared.settled(conversation)
+            await self._conversations.shared.settled(conversation, act)
             with self._conversations.shared.held(conversation):
                 added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
                 branch = compaction(conversation.tree, conversation.record.head or "", summary, plan.keep + added,
@@ -318,20 +325,19 @@ class Compactor:
         self._ready[conversation.id] = self._usable(conversation, plan, answer)
         self._ground.events.tell(CompactionChanged(conversation.id))
 
-    async def _take(self, conversation: OpenConversation, ready: ReadySummary) -> Compacted:
-        """Go on with a summary that is ready."""
+    async def _take(self, conversation: OpenConversation, ready: ReadySummary, act: UnderWay) -> Compacted:
+        """Go on with a summary that is ready. Raises GivenUp."""
         id, ended = conversation.id, asyncio.Event()
         self._taking[id] = ended
         try:
-            done = await self._put_in_place(conversation, ready)
+            done = await self._put_in_place(conversation, ready, act)
             del self._ready[id]
+            return done
         finally:
             del self._taking[id]
             ended.set()
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
-        self._told(id, done)
-        return done
 
     # -- while it runs the conversation is as busy as with an answer
 

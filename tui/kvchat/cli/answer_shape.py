@@ -42,6 +42,8 @@ class AnswerSchema:
             raise CommandError(f"The schema in {path} is larger than {LARGEST >> 20} MiB.")
         try:
             schema = _loaded(data.decode())
+        except json.JSONDecodeError as error:
+            raise CommandError(f"{path}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}.") from None
         except (ValueError, RecursionError) as error:
             raise CommandError(f"{path} is not JSON ({error}).") from None
         if not isinstance(schema, dict):

@@ -38,7 +38,7 @@ from kvchat.chat.turns.alternatives import Wanted
 from kvchat.cli import choosing_options
 from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer
-from kvchat.cli.session import CommandError, Session, UsageError
+from kvchat.cli.session import CommandError, Session, UsageError, print_notices
 from kvchat.config.option import Kind, UnfitError, fitted, from_text
 from kvchat.config.personas import NOBODY, Persona, filled
 from kvchat.config.settings import BY_PATH
@@ -167,7 +167,9 @@ def run(session: Session) -> int:
     async def work(service: ChatService) -> int:
         persona = NOBODY
         if args.persona:
-            found = Personas(session.places.personas, service.options).find(args.persona)
+            personas = Personas(session.places.personas, service.options)
+            found = personas.find(args.persona)
+            print_notices(personas.problems(args.persona))
             persona = found.below(session.layers().options)
         return await ask(service, args, question, schema, persona)
 
@@ -485,8 +487,6 @@ async def _sent(service: ChatService, id: str, stop: asyncio.Task[Literal[True]]
         if not said:
             print(WAITS, file=sys.stderr, flush=True)
             said = True
-        if stop.done():
-            service.conversations.give_up(id)
 
     forget = service.events.subscribe(waits)
     stop.add_done_callback(lambda _: service.conversations.give_up(id))

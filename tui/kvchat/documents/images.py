@@ -29,6 +29,9 @@ MOST_BYTES = 64 << 20
 """Of a file."""
 NEEDS_EXTRA = 'needs the extra "images" to be sent: pip install "kvchat[images]"'
 
+ENDINGS = frozenset((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif"))
+"""Of files that hold images, and no text."""
+
 Keep = Callable[[Image], None]
 """Keeps an image, so that a block can name it."""
 
@@ -40,7 +43,11 @@ def image_block(path: Path, name: str, shown: str, keep: Keep) -> ContextBlock |
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # a pipe would wait
             found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or not is_image(file.read(_HEAD)):
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            if not is_image(file.read(_HEAD)):
+                if path.suffix.lower() in ENDINGS:
+                    raise DocumentError(f"{shown} cannot be attached: it is named like an image and is none.")
                 return None
     except (OSError, ValueError):
         return None

@@ -40,6 +40,8 @@ class Answers:
         self._is_stopped = False
         self._given_up: asyncio.Event | None = None
         """Ends what is waited for before an answer; None: nothing is."""
+        self._is_pressed = False
+        """Whether Ctrl+C was pressed while there was nothing to stop."""
         self._text = self._reasoning = 0
         """Characters of the running answer that are printed."""
         self._section, self._answer = "", ""
@@ -55,6 +57,8 @@ class Answers:
         forget = self._service.events.subscribe(self._heard)
         states = asyncio.create_task(self._say_states())
         try:
+            if self.taken_press():
+                self.stop()
             await act
             if self._is_stopped:
                 await self._conversations.stop(id)
@@ -70,6 +74,8 @@ class Answers:
         """Whether `work` was waited for to its end; else the person gave that up, and it goes on by itself. `state`:
         how it stands, which is said while it takes long."""
         self._given_up = asyncio.Event()
+        if self.taken_press():
+            self._given_up.set()
         given_up = asyncio.create_task(self._given_up.wait())
         task, said = self._service.ground.in_background(work), ""
         try:
@@ -85,18 +91,23 @@ class Answers:
             given_up.cancel()
             self._given_up = None
 
-    def stop(self) -> bool:
-        """Stop what runs, and keep what came, or what is waited for; whether there is anything."""
+    def stop(self) -> None:
+        """Ctrl+C: stop what runs, and keep what came, or what is waited for. Where there is neither, what comes next is
+        stopped, unless somebody takes the press before that."""
         if self._given_up is not None:
             self._given_up.set()
-            return True
-        if not self._id:
-            return False
-        if not self._is_stopped:
-            self._is_stopped = True
-            self._speaker.say("Stopping.")
-        self._service.ground.in_background(self._conversations.stop(self._id))
-        return True
+        elif not self._id:
+            self._is_pressed = True
+        else:
+            if not self._is_stopped:
+                self._is_stopped = True
+                self._speaker.say("Stopping.")
+            self._service.ground.in_background(self._conversations.stop(self._id))
+
+    def taken_press(self) -> bool:
+        """Whether a press of Ctrl+C has stopped nothing yet. It is told once."""
+        pressed, self._is_pressed = self._is_pressed, False
+        return pressed
 
     # -- the text
 

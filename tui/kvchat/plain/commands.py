@@ -159,7 +159,9 @@ class Commands:
 
     async def _persona(self, name: str) -> None:
         if name:
-            await self._chat.begin(self._personas.find(name).below(self._layers().options))
+            persona = self._personas.find(name)
+            self._say(*self._personas.problems(name))
+            await self._chat.begin(persona.below(self._layers().options))
             return
         known = self._personas.all()
         self._say(*(f"{persona.name}{f': {one_line(persona.about, 100)}' if persona.about else ''}"

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import ModuleType
 from typing import Any, TextIO, cast
 
@@ -37,16 +38,16 @@ class Lines:
         self._stdin = cast(Any, stdin or sys.stdin)
         self._is_terminal = self._stdin.isatty() and sys.stdout.isatty()
         self._readline = _readline() if self._is_terminal else None
-        self._is_begun = False
-        """Whether a line of the message is there."""
+        self._entered: list[str] = []
+        """The lines that were entered since `begin`."""
+        self._drawn: list[bool] = []
+        """Not empty: what readline has in its line belongs to this prompt. An interrupted one leaves its text there."""
         with suppress(AttributeError, ValueError):
             self._stdin.reconfigure(errors="replace")
 
     def message(self, text: str = "") -> Typed:
         """A message or command, with `text` in it to begin with. Raises EOFError, and what a signal raises."""
-        self._is_begun = False
         line = self._line(PROMPT, text)
-        self._is_begun = True
         if line.lstrip().startswith(QUOTES):
             return self._quoted(line.lstrip()[len(QUOTES):])
         lines = [line]
@@ -58,10 +59,15 @@ class Lines:
             lines[-1] = lines[-1][:-1]
             lines.append(self._line(MORE))
 
+    def begin(self) -> None:
+        """Nothing is typed of what is read next."""
+        self._entered = []
+
     @property
     def is_written_in(self) -> bool:
-        """Whether something of a message is typed; for a signal's handler."""
-        return self._is_begun or (self._readline is not None and bool(self._readline.get_line_buffer()))
+        """Whether something is typed; for a signal's handler."""
+        return any(self._entered) or (
+            self._readline is not None and bool(self._drawn) and bool(self._readline.get_line_buffer()))
 
     def answer(self, prompt: str, text: str = "") -> str:
         """A line that answers a question; what was typed before it was asked does not. Raises as
@@ -115,12 +121,19 @@ class Lines:
             if not line:
                 raise EOFError
             return line.rstrip("\n")
-        readline = self._readline
-        readline.set_startup_hook((lambda: readline.insert_text(text)) if text else None)
+        self._drawn = [True] if text else []
+        # Functions of C. In one of Python's a signal would be handled, and readline drops what its handler raises; and
+        # one that comes with Enter must find the line.
+        self._readline.set_startup_hook(
+            partial(self._readline.insert_text, text) if text else partial(self._drawn.append, True))
         try:
-            return input(prompt)
+            self._entered.extend(map(input, (prompt,)))
+            return self._entered[-1]
+        except SystemError as error:  # it runs the handler of a further signal while what the first one raised is set
+            raise error.__cause__ or error from None
         finally:
-            readline.set_startup_hook(None)
+            self._drawn = []
+            self._readline.set_startup_hook(None)
 
     def _kept(self, typed: Typed) -> Typed:
         """The message, kept in the history of this run."""

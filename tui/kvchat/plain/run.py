@@ -7,7 +7,6 @@ own, so that a prompt that waits holds up nothing.
 from __future__ import annotations
 
 import asyncio
-import signal
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -15,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat import __version__
@@ -27,6 +25,7 @@ from kvchat.plain.answers import STATE_S, Answers
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.plain.commands import Commands
 from kvchat.plain.lines import Dropped, Lines
+from kvchat.plain.signals import ENDING, INTERRUPT, Signals
 from kvchat.plain.speaker import Output, Speaker
 from kvchat.store import StoreError
 from kvchat.text.problems import rescued_sentence
@@ -66,7 +65,7 @@ class PlainMode:
         self._personas = Personas(paths.personas, service.options)
         self._layers = layers
         self._snippets_folder = paths.snippets
-        self.commands = Commands(self.chat, self._personas, self._snippets, layers, _in_editor)
+        self.commands = Commands(self.chat, self._personas, self._snippets, layers, self._in_editor)
         self._housekeeping: asyncio.Task[None] | None = None
 
     @property
@@ -88,7 +87,7 @@ class PlainMode:
     async def _open(self, first: First) -> None:
         conversations = self._service.conversations
         if first.persona:
-            await self.chat.begin(self._personas.find(first.persona).below(self._layers().options))
+            await self.commands.carry_out("persona", first.persona)
         elif first.trunk:
             await self.chat.begin_with_trunk(first.trunk)
         elif first.conversation:
@@ -117,6 +116,20 @@ class PlainMode:
         """Ctrl+C, while something is done."""
         self._answers.stop()
 
+    async def taken_press(self) -> bool:
+        """Whether a press of Ctrl+C has stopped nothing yet: it counts at the prompt. It is told once."""
+        return self._answers.taken_press()
+
+    async def _in_editor(self, text: str, command: str) -> str:
+        from kvchat.ui.terminal.editor import EditorError, edited
+
+        try:
+            return await edited(text, command)
+        except EditorError as error:
+            raise ChatError.of(error) from None
+        finally:
+            self._answers.taken_press()  # it was the editor's
+
     async def _keep_house(self) -> None:
         await asyncio.sleep(HOUSEKEEPING_S)
         while True:
@@ -139,15 +152,6 @@ class PlainMode:
         return snippets(self._snippets_folder)[0]
 
 
-async def _in_editor(text: str, command: str) -> str:
-    from kvchat.ui.terminal.editor import EditorError, edited
-
-    try:
-        return await edited(text, command)
-    except EditorError as error:
-        raise ChatError.of(error) from None
-
-
 def run(begin: Callable[[], ChatService], output: Output, paths: Paths, layers: Callable[[], Layers], first: First,
         notices: Sequence[str]) -> str:
     """Converse until the person leaves; what went wrong, in a sentence, empty: nothing. `begin` opens the service.
@@ -157,7 +161,7 @@ def run(begin: Callable[[], ChatService], output: Output, paths: Paths, layers: 
         desk = _Desk(loop, lines)
         mode = loop.wait(_opened(begin, Speaker(output, desk.ask), paths, layers))
         desk.mode = mode
-        with desk.signals():
+        with Signals(loop.loop, {INTERRUPT: desk.interrupted, **dict.fromkeys(ENDING, desk.ended)}):
             try:
                 desk.carry_out(mode.begin(first, notices))
                 desk.converse()
@@ -201,7 +205,12 @@ class _Left(Exception):  # noqa: N818
 
 
 class _Desk:
-    """The main thread: reads lines, hands them over, and reads those that are asked for meanwhile."""
+    """The main thread: reads lines, hands them over, and reads those that are asked for meanwhile.
+
+    What Ctrl+C means is decided here, by what goes on. While a line is read it ends that: what is typed is dropped, and
+    where nothing is, a second one leaves. While something is done, that is stopped; where there is nothing to stop, it
+    counts as pressed at the next prompt.
+    """
 
     def __init__(self, loop: _Loop, lines: Lines) -> None:
         self._loop = loop.loop
@@ -210,6 +219,7 @@ class _Desk:
         self._requests: SimpleQueue[tuple[str, str, asyncio.Future[str | None]] | None] = SimpleQueue()
         """Lines that are asked for while something is done; None: that is done."""
         self._is_reading = False
+        """Whether a signal ends the reading; once, then it is over."""
         self._is_ended = False
         """Whether the system wants an end."""
         self.is_leaving = False
@@ -262,47 +272,35 @@ class _Desk:
         return await answer
 
     def _read(self, read: Callable[[], T]) -> T:
-        self._is_reading = True
+        assert self.mode is not None
+        self._lines.begin()
+        self._is_reading = True  # before the looks at what came: a signal that comes after them ends the reading
         try:
+            if self._is_ended:
+                raise _Left
+            if asyncio.run_coroutine_threadsafe(self.mode.taken_press(), self._loop).result():
+                raise KeyboardInterrupt
             return read()
         finally:
             self._is_reading = False
 
     # -- signals
 
-    def signals(self) -> _Signals:
-        return _Signals(self)
-
-    def interrupted(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl+C: at a prompt it ends the reading, else what is done is stopped."""
+    def interrupted(self) -> None:
+        """Ctrl+C."""
         if self._is_reading:
+            self._is_reading = False
             raise Dropped if self._lines.is_written_in else KeyboardInterrupt
-        if self.mode is not None and not self.is_leaving:
-            self._loop.call_soon_threadsafe(self.mode.stop)
+        self._stop()
 
-    def ended(self, number: int, frame: FrameType | None) -> None:
+    def ended(self) -> None:
         """The system wants an end: stop what runs, keep what came."""
         self._is_ended = True
         if self._is_reading:
+            self._is_reading = False
             raise _Left
+        self._stop()
+
+    def _stop(self) -> None:
         if self.mode is not None and not self.is_leaving:
             self._loop.call_soon_threadsafe(self.mode.stop)
-
-
-class _Signals:
-    """Signals that a desk hears; outside of the main thread there are none."""
-
-    def __init__(self, desk: _Desk) -> None:
-        hung_up = getattr(signal, "SIGHUP", None)
-        self._wanted: list[tuple[int, Callable[[int, FrameType | None], None]]] = [
-            (signal.SIGINT, desk.interrupted), (signal.SIGTERM, desk.ended),
-            *([(hung_up, desk.ended)] if hung_up is not None else [])]
-        self._before: list[tuple[int, Any]] = []
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = [(number, signal.signal(number, handler)) for number, handler in self._wanted]
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before:
-            signal.signal(number, handler)

@@ -183,7 +183,7 @@ class ChatProblem(StrEnum):
     EMPTY = "This conversation is empty; there is nothing to tag."
     NO_PERSONA = "There is no persona {name}. They are TOML files in {folder}."
     NO_PERSONA_BUT = "There is no persona {name}; did you mean {near}?"
-    BROKEN_PERSONA = "There is no persona {name}: {problem}."
+    BROKEN_PERSONA = "The persona {name} cannot be used: {problem}."
     PERSONA_FILE = "{name} is a file, {name}.toml in {folder}: change it there."
     NO_PROFILE = "The persona {persona} asks for the profile {profile}, which the settings do not have."
     NO_PROFILE_BUT = ("The persona {persona} asks for the profile {profile}, which the settings do not have; did you "

@@ -12,7 +12,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.shared import Head, SharedConversations
+from kvchat.chat.conversations.shared import Head, SharedConversations, UnderWay
 from kvchat.chat.conversations.unsaved import Unsaved
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent, StorageChanged
@@ -263,7 +263,7 @@ class Conversations:
             one.refuse(id)
         return self.load(id)
 
-    async def for_act(self, id: str, head: Head) -> OpenConversation:
+    async def for_act(self, id: str, head: Head, act: UnderWay) -> OpenConversation:
         """The conversation as all kvchats have made it, free for an act that needs this of its head. Raises
         ChatError."""
         conversation = self.free(id)
@@ -271,7 +271,7 @@ class Conversations:
         if conversation.record.trashed is not None:
             raise ChatError(ChatProblem.IN_TRASH)
         if head is Head.AWAITED:
-            await self.shared.settled(conversation)
+            await self.shared.settled(conversation, act)
         elif head is Head.SETTLED:
             self.shared.refuse_beside_a_reply(conversation)
         return self.free(id)

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -76,6 +76,17 @@ class Stored:
     """None: the tree is as it was."""
 
 
+@dataclass(slots=True, eq=False)
+class UnderWay:
+    """An act on a conversation, from its beginning to its end, however often it is begun anew."""
+
+    conversation: str
+    given_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set: it waits for no reply, neither now nor later."""
+    waits: bool = False
+    """Whether it waits for the reply of another kvchat just now."""
+
+
 class SharedConversations:
     """The open conversations of one kvchat against the store that it shares with others."""
 
@@ -85,8 +96,7 @@ class SharedConversations:
         self._tell = tell
         self._held: Counter[str] = Counter()
         """Conversations that an act is built on just now."""
-        self._waits: dict[str, list[asyncio.Event]] = {}
-        """The questions that wait, by their conversations; each event gives one up."""
+        self._under_way: list[UnderWay] = []
 
     def open(self, id: str) -> OpenConversation:
         """Load a conversation. Raises UnknownConversation."""
@@ -262,43 +272,53 @@ class SharedConversations:
 
     def waiting(self, id: str) -> bool:
         """Whether a question waits in this conversation for the reply of another window."""
-        return bool(self._waits.get(id))
+        return any(act.waits and act.conversation == id for act in self._under_way)
+
+    @contextmanager
+    def under_way(self, id: str) -> Iterator[UnderWay]:
+        """An act on a conversation, which may come to wait for a reply: it can be given up from now on."""
+        act = UnderWay(id)
+        self._under_way.append(act)
+        try:
+            yield act
+        finally:
+            self._under_way.remove(act)
 
     def give_up(self, id: str) -> None:
-        """Let the questions that wait in this conversation wait no longer: they are not sent."""
-        for event in self._waits.get(id, ()):
-            event.set()
+        """Let no act on this conversation wait for a reply, now or later: a question that does is not sent."""
+        for act in self._under_way:
+            if act.conversation == id:
+                act.given_up.set()
 
     def give_up_all(self) -> None:
-        """Let no question wait any longer: kvchat ends."""
-        for id in self._waits:
-            self.give_up(id)
+        """Let no act wait any longer: kvchat ends."""
+        for act in self._under_way:
+            act.given_up.set()
 
     def refuse_beside_a_reply(self, conversation: OpenConversation) -> None:
         """Raises AnsweredElsewhere while another kvchat's reply streams at the end of the branch."""
         if self.reply_elsewhere(conversation) is not None:
             raise AnsweredElsewhere(ChatProblem.ANSWERED_ELSEWHERE)
 
-    async def settled(self, conversation: OpenConversation) -> None:
+    async def settled(self, conversation: OpenConversation, act: UnderWay) -> None:
         """Return when no reply streams elsewhere at the end of the branch; when its kvchat dies, it is settled with
         what came. Raises GivenUp."""
         if self.reply_elsewhere(conversation) is None:
             return
-        id, given_up = conversation.id, asyncio.Event()
-        self._waits.setdefault(id, []).append(given_up)
-        self._tell(HeadAwaited(id))
+        act.waits = True
+        self._tell(HeadAwaited(conversation.id))
         try:
             while self.reply_elsewhere(conversation) is not None:
-                await self._ended(conversation, given_up)
-                if given_up.is_set():
+                await self._ended(conversation, act.given_up)
+                if act.given_up.is_set():
                     raise GivenUp(ChatProblem.NOT_SENT)
                 if not await self.look(conversation):
                     await asyncio.sleep(LOOK_S)
         except StoreError as error:
             raise ChatError.of(error) from None
         finally:
-            self._waits[id].remove(given_up)
-            self._tell(HeadAwaited(id))
+            act.waits = False
+            self._tell(HeadAwaited(conversation.id))
 
     async def _ended(self, conversation: OpenConversation, given_up: asyncio.Event) -> None:
         """Return when the reply at the end of the branch has ended, the window went to another branch, or the wait is
@@ -333,13 +353,14 @@ def on_newest(head: Head) -> Callable[[Act[A, P, T]], Act[A, P, T]]:
     def decorated(act: Act[A, P, T]) -> Act[A, P, T]:
         @wraps(act)
         async def tried(self: A, id: str, /, *args: P.args, **options: P.kwargs) -> T:
-            while True:
-                conversation = await self.conversations.for_act(id, head)
-                with self.conversations.shared.held(conversation):
-                    try:
-                        return await act(self, id, *args, **options)
-                    except HeadMoved:
-                        continue
+            with self.conversations.shared.under_way(id) as under_way:
+                while True:
+                    conversation = await self.conversations.for_act(id, head, under_way)
+                    with self.conversations.shared.held(conversation):
+                        try:
+                            return await act(self, id, *args, **options)
+                        except HeadMoved:
+                            continue
 
         return tried
 

@@ -90,6 +90,8 @@ class ConversationController:
         """Open a new conversation with a persona; what its first message begins with stands in the composer. Raises
         ChatError."""
         persona = self._personas.find(name).below(self.workspace.app.layers().options)
+        for problem in self._personas.problems(name):
+            self.workspace.say(problem, "warning")
         await self.open((await self._service.new_conversations.create(persona=persona)).id)
         if persona.first_message:
             self._composer.fill(persona.first_message)
