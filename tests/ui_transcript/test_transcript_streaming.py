@@ -106,3 +106,21 @@ def test_the_next_frame_waits_for_one_that_is_being_painted_but_not_for_ever() -
     assert pace.delay(101.0) == 0
     pace.painted(100.01, 0.001)
     assert pace.delay(100.0) == pytest.approx(0.01 + FRAME)
+
+
+async def test_painted_code_has_few_styles_and_the_mouse_finds_its_place_in_the_text(make_app: Any, items: Any) -> None:
+    app = make_app([items.question(1), items.streaming(1)])
+    async with app.run_test(size=SIZE):
+        code = "".join(f"value{n} = f({n}, 'a')  # note\n" for n in range(30))
+        app.transcript.stream_text("a1", f"```python\n{code}")
+        await shown(app, "value29")
+        await still(app)
+        view = app.transcript
+        painted = view.render_lines(view.size.region)
+        styles = [segment.style for strip in painted for segment in strip]
+        assert len(set(styles)) < 12 and not any(style.meta for style in styles)
+        assert max(len(list(strip)) for strip in painted) < 12
+        y = next(y for y, line in enumerate(app.lines()) if "value29" in line)
+        x = app.lines()[y].index("value29")
+        found = {app.screen.get_widget_and_offset_at(x + step, view.region.y + y)[1] for step in range(5)}
+        assert len(found) == 5 and len({place.y for place in found}) == 1
