@@ -76,7 +76,7 @@ async def test_letters_while_an_answer_streams_lay_nothing_out(drive: Drive, lay
 
 def test_text_makes_way_for_a_key_but_not_for_ever() -> None:
     pace = Pace()
-    pace.flushed(100.0, 0.0)
+    pace.painted(100.0, 0.0)
     pace.typed(100.0 + FRAME)
     assert pace.delay(100.0 + FRAME) == pytest.approx(ECHO)
     at = 100.0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 from app_kit import Drive, Driven
 
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, tokens
 
-pytestmark = pytest.mark.slow
 FRAMES = 200
 
 
@@ -28,9 +26,8 @@ def fixed(app: Driven) -> dict[str, object]:
     return {**widgets, "list": listed, "composer": composer, "keys": lines[chat.keybar.region.y], "status": marks}
 
 
-@pytest.mark.skipif(not os.environ.get("KVCHAT_FULL"),
-                    reason="under load one of 1,200 frames was once not drawn")
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (160, 40)])
+@pytest.mark.parametrize("size", [
+    (80, 24), pytest.param((120, 36), marks=pytest.mark.slow), pytest.param((160, 40), marks=pytest.mark.slow)])
 async def test_nothing_moves_while_an_answer_streams(drive: Drive, server: ToyServer, size: tuple[int, int]) -> None:
     go, seen = asyncio.Semaphore(0), 0
 

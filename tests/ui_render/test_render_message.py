@@ -153,9 +153,9 @@ def test_the_guard_makes_controls_visible_and_passes_clean_lines_on() -> None:
 def test_a_dear_flush_is_followed_by_a_long_rest() -> None:
     pace = Pace()
     assert pace.delay(100.0) == 0
-    pace.flushed(100.0, 0.001)
+    pace.painted(100.0, 0.001)
     assert abs(pace.delay(100.0) - FRAME) < 1e-9
-    pace.flushed(200.0, 0.5)
+    pace.painted(200.0, 0.5)
     assert abs(pace.delay(200.2) - (REST * 0.5 - 0.2)) < 1e-9
 
 

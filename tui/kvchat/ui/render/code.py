@@ -74,6 +74,7 @@ class OpenFence:
         self._language = language_of(self.info)
         self._label = label_row(self.info, self.fence, number, width)
         self._settled: list[Row] = []
+        self._settled_code: list[str] = []
         self.settled_lines = 0
         """Lines whose rows will not change any more."""
 
@@ -83,7 +84,7 @@ class OpenFence:
 
     def code(self, lines: Sequence[str]) -> str:
         """The code in `lines`, which come after the opening."""
-        return "\n".join(self._unindented(line) for line in lines)
+        return "\n".join([*self._settled_code, *map(self._unindented, lines[self.settled_lines:])])
 
     def rows(self, lines: Sequence[str]) -> list[Row]:
         """The panel when `lines`, the last of them unfinished, come after the opening. They may only have grown
@@ -95,6 +96,7 @@ class OpenFence:
             coloured, sync = highlighted_with_sync("\n".join(finished) + "\n", self._language)
             for number, spans in enumerate(coloured[: len(finished)]):
                 (self._settled if number < sync else tail).extend(line_rows(spans, self._width))
+            self._settled_code += finished[:sync]
             self.settled_lines += sync
         if unfinished and unfinished[0]:
             tail += line_rows([Span(unfinished[0], FILL)], self._width)

@@ -53,6 +53,12 @@ def _style(token: _TokenType) -> str:
     return CODE
 
 
+@lru_cache(maxsize=256)
+def _spans_lines(token: _TokenType) -> bool:
+    """Whether a token of this kind may go on in the next line."""
+    return _SPANS_LINES.search(str(token)) is not None
+
+
 def language_of(info: str) -> str:
     """The language in a fence's info string: its first word, in small letters."""
     word = info.strip().split(None, 1)[0] if info.strip() else ""
@@ -85,7 +91,15 @@ def highlighted_with_sync(code: str, language: str) -> tuple[list[list[Span]], i
             if number:
                 lines.append([])
             if part:
-                lines[-1].append(Span(part, style))
-        if len(parts) > 1 and not _SPANS_LINES.search(str(token)):
+                _put(lines[-1], part, style)
+        if len(parts) > 1 and not _spans_lines(token):
             sync = len(lines) - 1
     return lines, sync
+
+
+def _put(line: list[Span], text: str, style: str) -> None:
+    """Add text to a line. What looks the same is one span, however many tokens it is: each costs at every paint."""
+    if line and (line[-1].style == style or text.isspace()):
+        line[-1] = Span(line[-1].text + text, line[-1].style)
+    else:
+        line.append(Span(text, style))

@@ -64,6 +64,7 @@ class TranscriptView(ScrollView):
         self._column = Column()
         self._book = StyleBook(self)
         self._placing = False
+        self._painting = False
         self._unseen = False
         """Whether text came below the view since it stopped following."""
         self._reported = (True, 0)
@@ -221,6 +222,15 @@ class TranscriptView(ScrollView):
         for entry in self._column.entries:
             entry.strips.clear()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is painted. It does not tell where in the text it is: that would make every piece of every row a style
+        of its own, worked out and compared anew at each paint, and only the mouse asks, by `render_line`."""
+        self._painting = True
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._painting = False
+
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         place = self._column.locate(round(self.scroll_y) + y)
@@ -252,7 +262,7 @@ class TranscriptView(ScrollView):
             strip = restyled(strip, max(start, GUTTER), None if stop == -1 else stop, style)
         if self._letters and (letters := self._letters.get((entry.item.node_id, row))):
             strip = with_letters(strip, letters, self._book.style("jump"))
-        return strip.apply_offsets(0, place)
+        return strip if self._painting else strip.apply_offsets(0, place)
 
     def set_rail(self, stretches: Mapping[str, Stretch]) -> None:
         """Show where the tokens of messages are; of those that are left out it is not known."""

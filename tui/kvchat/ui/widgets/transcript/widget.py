@@ -6,10 +6,9 @@ takes a bounded share of a core, however fast the text comes and however dear it
 
 from __future__ import annotations
 
+from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, thread_time
-
-from textual.timer import Timer
 
 from kvchat.prompt.images import Thumbnail, sha256_of
 from kvchat.ui.render.message import Folds, TranscriptItem
@@ -20,6 +19,9 @@ from kvchat.ui.widgets.transcript.keys import TranscriptKeys
 
 FRAME = 1 / 15
 """Seconds between two flushes at least."""
+PAINT = 0.5
+"""Seconds for which the next flush waits for this one to be painted: what is to follow a paint is dropped with a dialog
+that is closed meanwhile."""
 REST = 3
 """After a flush, this many times the CPU it took is left to others."""
 ECHO = 1 / 30
@@ -36,7 +38,11 @@ class Pace:
         self._echoed = 0.0
         """When the last key is surely on the screen."""
 
-    def flushed(self, now: float, cost: float) -> None:
+    def flushed(self, now: float) -> None:
+        """A flush is drawn and will be painted."""
+        self._due = now + PAINT
+
+    def painted(self, now: float, cost: float) -> None:
         """A flush that took `cost` is on the screen."""
         self._due = now + max(FRAME, REST * cost)
 
@@ -68,8 +74,7 @@ class Transcript(TranscriptKeys, can_focus=True):
         self._unfold_reasoning = unfold_reasoning
         self._pending: tuple[str, str, str] | None = None
         self._pace = Pace()
-        self._flush_timer: Timer | None = None
-        self._painting = False
+        self._flush_timer: TimerHandle | None = None
         self._live: Callable[[int], Sequence[Span]] | None = None
         self._live_node: str | None = None
         """The message that has the live row."""
@@ -154,18 +159,20 @@ class Transcript(TranscriptKeys, can_focus=True):
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._flush_timer is not None or self._painting or self._pending is None:
+        """Draw what came, now or when its time has come. Whenever that may have changed, this looks anew.
+
+        The time is the loop's: Textual's own timer never rings where its time is over before it looks at the clock.
+        """
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if self._pending is None:
             return
         delay = self._pace.delay(monotonic())
         if delay > 0 and self.is_attached:
-            self._flush_timer = self.set_timer(delay, self._timed)
+            self._flush_timer = get_running_loop().call_later(delay, self.call_next, self._schedule)
         else:
             self._flush()
-
-    def _timed(self) -> None:
-        """The time has come, unless a key came meanwhile."""
-        self._flush_timer = None
-        self._schedule()
 
     def make_way(self) -> None:
         """A key has come: its echo goes before what streams in."""
@@ -173,9 +180,6 @@ class Transcript(TranscriptKeys, can_focus=True):
 
     def _flush(self) -> None:
         """Draw what came; the next flush waits until this one is painted, and then according to its cost."""
-        if self._flush_timer is not None:
-            self._flush_timer.stop()
-            self._flush_timer = None
         if self._pending is None:
             return
         (node_id, text, reasoning), self._pending = self._pending, None
@@ -186,11 +190,11 @@ class Transcript(TranscriptKeys, can_focus=True):
         entry = self._column.entries[index]
         height = entry.height
         self._changed(index, entry.stream(text, reasoning), height)
-        self._painting = self.is_attached and self.call_after_refresh(self._painted, began)
+        self._pace.flushed(monotonic())
+        self.call_after_refresh(self._painted, began)
 
     def _painted(self, began: float) -> None:
-        self._painting = False
-        self._pace.flushed(monotonic(), thread_time() - began)
+        self._pace.painted(monotonic(), thread_time() - began)
         self._schedule()
 
     def set_live(self, live: Callable[[int], Sequence[Span]] | Sequence[Span] | str | None) -> None:
@@ -218,7 +222,6 @@ class Transcript(TranscriptKeys, can_focus=True):
     def end_stream(self, item: TranscriptItem) -> None:
         """A streaming message is settled: draw its final form."""
         self._pending = None
-        self._flush()
         self._live = None
         self._place_live()
         self.update_item(item.node_id, item)
