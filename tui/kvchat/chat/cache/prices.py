@@ -25,7 +25,7 @@ from kvchat.prompt.message import Node, Role, system_message, tag_of
 from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
-"""A price waits no longer than this for the server's tokens."""
+"""A price waits no longer than this for what the last answer left in the cache, and then for the server's tokens."""
 
 
 class Prices:
@@ -87,6 +87,7 @@ class Prices:
         if options is not None:
             turn = replace(turn, template_options=options)
         now_on = path if act == "alternatives" else conversation.path()
+        await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await (cache.prompts.prompt(turn) if asks else cache.prompts.prefix(turn))
@@ -122,6 +123,7 @@ class Prices:
         if cache is None or cache.server is not link.info or not self._servers.consent.agreed_to(cache.server):
             held = min(whole, self._tracker.warmth(id).held or 0)
             return price(whole - held, speed, start=held)
+        await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await cache.prompts.prompt(self._tracker.turn_after(conversation, path))
