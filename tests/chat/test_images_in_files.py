@@ -15,6 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from import_samples import chatgpt_conversation, llama_messages, open_webui_conversation
+from import_samples import llm as llm_database
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
@@ -194,7 +195,23 @@ def oterm(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sample", [chatgpt, unpacked, open_webui, llama_ui, oterm], ids=lambda one: one.__name__)
+def llm(folder: Path) -> Path:
+    path = llm_database(folder, 2)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE attachments SET path = NULL, content = ?", (LAMP,))
+        db.execute("DELETE FROM threads")
+    return path
+
+
+def aichat(folder: Path) -> Path:
+    path = folder / "night.yaml"
+    path.write_text(f"model: x\nmessages:\n- role: user\n  content:\n  - type: text\n    text: What?\n"
+                    f"  - type: image_url\n    image_url:\n      url: {data_url(LAMP)}\n"
+                    "- role: assistant\n  content: A lamp.\ndata_urls: {}\n")
+    return path
+
+
+@pytest.mark.parametrize("sample", [chatgpt, unpacked, open_webui, llama_ui, oterm, llm, aichat], ids=lambda one: one.__name__)
 async def test_an_image_comes_with_its_message_and_a_second_import_changes_nothing(
         empty: ChatService, tmp_path: Path, sample: Callable[[Path], Path]) -> None:
     path = sample(tmp_path)
