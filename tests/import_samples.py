@@ -1,6 +1,6 @@
 """Exports of other programs, made up: as many conversations as one likes, with branches, pictures, tools and broken
-rows. One function for each format; it writes the file or files and gives back the path to import. `image`: the octets of
-the picture in each conversation, for those formats that carry them; None: a stub that is none."""
+rows. One function for each format; it writes the file or files and gives back the path to import. `image`: the octets
+of the picture in each conversation, for those formats that carry them; None: a stub that is none."""
 
 from __future__ import annotations
 
@@ -69,10 +69,14 @@ def chatgpt_conversation(c: int, turns: int = 5, asset: str = "x") -> dict[str, 
             "current_node": tip, "conversation_id": f"chatgpt-{c}"}
 
 
+def _asset(c: int) -> str:
+    return f"file-Lamp{c:06}"
+
+
 def chatgpt(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     """A zip of partitioned files, with other files in it."""
     path = folder / "chatgpt.zip"
-    rows = [chatgpt_conversation(c, asset=f"file-lamp{c}" if image is not None else "x") for c in range(count)]
+    rows = [chatgpt_conversation(c, asset=_asset(c) if image is not None else "x") for c in range(count)]
     half = (count + 1) // 2
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, some in enumerate((rows[:half], rows[half:])):
@@ -81,7 +85,7 @@ def chatgpt(folder: Path, count: int = 3, *, broken: int = 0, image: Image | Non
         archive.writestr("chat.html", "<html></html>")
         archive.writestr("file-x.png", b"\x89PNG")
         for c in range(count if image is not None else 0):
-            archive.writestr(f"file-lamp{c}-lamp.png", image(c))  # type: ignore[misc]
+            archive.writestr(f"{_asset(c)}-lamp.png", image(c))  # type: ignore[misc]
     return path
 
 
@@ -162,8 +166,9 @@ def llama_messages(c: int, turns: int = 5, image: Image | None = None) -> list[d
          "parent": f"root{c}", "timestamp": 1000 * _time(c, 0), "children": []}]
     tip = f"sys{c}"
     for n in range(turns):
+        picture = f"data:image/png;base64,{_base64(image, c)}"
         extra = [{"type": "TEXT", "name": "log.txt", "content": "Night 34."},
-                 {"type": "IMAGE", "name": "lamp.png", "base64Url": f"data:image/png;base64,{_base64(image, c)}"}] if n == 1 else []
+                 {"type": "IMAGE", "name": "lamp.png", "base64Url": picture}] if n == 1 else []
         for id, parent, role, content, more in (
                 (f"q{c}.{n}", tip, "user", question(c, n), {"extra": extra} if extra else {}),
                 (f"a{c}.{n}", f"q{c}.{n}", "assistant", answer(c, n), {"reasoningContent": "I count.", "model": "m"}),
