@@ -37,10 +37,12 @@ async def still(app: App[Any]) -> None:
 
 async def until(app: App[Any], condition: Callable[[], object], told: Callable[[], str] = str) -> None:
     """Until the condition holds, looked at whenever the app comes to rest. Fails after two minutes, with what `told`
-    gives."""
+    gives, and at once with the error that ended the app."""
     try:
         async with asyncio.timeout(120):
             while not condition():
+                if app._exception is not None:  # it shows nothing any more
+                    raise app._exception
                 await asyncio.sleep(0.005)
                 await still(app)
     except TimeoutError:

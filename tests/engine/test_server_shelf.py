@@ -76,7 +76,7 @@ def test_a_folder_at_hand_is_checked_by_digest_and_cleared(tmp_path: Path) -> No
     assert shelf.check(snapshot, KIND) is None
     with pytest.raises(SnapshotError, match="1,000 of 1,001"):
         shelf.sealed(replace(draft, size=1001))
-    (files / snapshot.file).write_bytes(state[:-1] + b"x")
+    (files / snapshot.file).write_bytes(state[:-1] + bytes([state[-1] ^ 1]))
     problem = shelf.check(snapshot, KIND)
     assert "damaged" in snapshot_sentence(problem) and not (files / snapshot.file).exists()
 
