@@ -1,8 +1,10 @@
 """Exports of other programs, made up: as many conversations as one likes, with branches, pictures, tools and broken
-rows. One function for each format; it writes the file or files and gives back the path to import."""
+rows. One function for each format; it writes the file or files and gives back the path to import. `image`: the octets
+of the picture in each conversation, for those formats that carry them; None: a stub that is none."""
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 import zipfile
@@ -10,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+Image = Callable[[int], bytes]
+STUB = "AAAA"
 BEGIN = 1_760_000_000.0
 WORDS = ("The lamp turned {n} times in night {c}. The keeper wrote the hour into the log, looked at the barometer, and "
          "called the harbour when the needle had fallen by more than two marks.\n\n```python\nturns = {n}\n```\n")
@@ -23,6 +27,10 @@ def answer(c: int, n: int, again: int = 0) -> str:
     return f"Watch {n} of night {c}{', seen again' * again}: " + WORDS.format(n=n, c=c)
 
 
+def _base64(image: Image | None, c: int) -> str:
+    return base64.b64encode(image(c)).decode() if image is not None else STUB
+
+
 def _time(c: int, n: int) -> float:
     return BEGIN + 86_400 * c + 60 * n
 
@@ -30,8 +38,8 @@ def _time(c: int, n: int) -> float:
 # -- ChatGPT ---------------------------------------------------------------------------------------------------------
 
 
-def chatgpt_conversation(c: int, turns: int = 5) -> dict[str, object]:
-    """A tree: each answer of an even watch has two versions, the second one in use."""
+def chatgpt_conversation(c: int, turns: int = 5, asset: str = "x") -> dict[str, object]:
+    """A tree: each answer of an even watch has two versions, the second one in use. `asset`: its picture."""
     mapping: dict[str, object] = {"root": {"id": "root", "message": None, "parent": None, "children": []}}
 
     def put(id: str, parent: str, role: str, content: dict[str, object], n: int, **more: object) -> str:
@@ -49,7 +57,7 @@ def chatgpt_conversation(c: int, turns: int = 5) -> dict[str, object]:
         asked: dict[str, object] = text(question(c, n))
         if n == 1:
             asked = {"content_type": "multimodal_text", "parts": [
-                {"content_type": "image_asset_pointer", "asset_pointer": "file-service://x"}, question(c, n)]}
+                {"content_type": "image_asset_pointer", "asset_pointer": f"file-service://{asset}"}, question(c, n)]}
         tip = put(f"q{c}.{n}", tip, "user", asked, 3 * n + 1)
         if n == 2:
             tip = put(f"t{c}.{n}", tip, "assistant", {"content_type": "code", "text": "search('lamp')"}, 3 * n + 2,
@@ -61,9 +69,14 @@ def chatgpt_conversation(c: int, turns: int = 5) -> dict[str, object]:
             "current_node": tip, "conversation_id": f"chatgpt-{c}"}
 
 
-def chatgpt(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def _asset(c: int) -> str:
+    return f"file-Lamp{c:06}"
+
+
+def chatgpt(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     """A zip of partitioned files, with other files in it."""
-    path, rows = folder / "chatgpt.zip", [chatgpt_conversation(c) for c in range(count)]
+    path = folder / "chatgpt.zip"
+    rows = [chatgpt_conversation(c, asset=_asset(c) if image is not None else "x") for c in range(count)]
     half = (count + 1) // 2
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, some in enumerate((rows[:half], rows[half:])):
@@ -71,6 +84,8 @@ def chatgpt(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
         archive.writestr("user.json", json.dumps({"id": "user-1", "email": "x"}))
         archive.writestr("chat.html", "<html></html>")
         archive.writestr("file-x.png", b"\x89PNG")
+        for c in range(count if image is not None else 0):
+            archive.writestr(f"{_asset(c)}-lamp.png", image(c))  # type: ignore[misc]
     return path
 
 
@@ -101,7 +116,7 @@ def claude_conversation(c: int, turns: int = 5) -> dict[str, object]:
             "updated_at": "2026-01-11T10:00:00Z", "account": {"uuid": "x"}, "chat_messages": messages}
 
 
-def claude(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def claude(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     path = folder / "claude.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("users.json", json.dumps([{"uuid": "x", "full_name": "x"}]))
@@ -112,7 +127,7 @@ def claude(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
 # -- Open WebUI ------------------------------------------------------------------------------------------------------
 
 
-def open_webui_conversation(c: int, turns: int = 5) -> dict[str, object]:
+def open_webui_conversation(c: int, turns: int = 5, image: Image | None = None) -> dict[str, object]:
     messages: dict[str, object] = {}
     tip: str | None = None
 
@@ -122,7 +137,7 @@ def open_webui_conversation(c: int, turns: int = 5) -> dict[str, object]:
         return id
 
     for n in range(turns):
-        files = [{"type": "image", "url": "data:image/png;base64,AAAA"}] if n == 1 else []
+        files = [{"type": "image", "url": f"data:image/png;base64,{_base64(image, c)}"}] if n == 1 else []
         tip = put(f"q{c}.{n}", "user", question(c, n), 3 * n, files=files)
         thought = ('<details type="reasoning" done="true" duration="2">\n<summary>Thought for 2 seconds</summary>\n'
                    "&gt; I count the rows.\n</details>\n") if n == 0 else ""
@@ -134,16 +149,16 @@ def open_webui_conversation(c: int, turns: int = 5) -> dict[str, object]:
                 "history": {"currentId": tip, "messages": messages}, "messages": []}}
 
 
-def open_webui(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def open_webui(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     path = folder / "open_webui.json"
-    path.write_text(_array([open_webui_conversation(c) for c in range(count)], broken), "utf-8")
+    path.write_text(_array([open_webui_conversation(c, image=image) for c in range(count)], broken), "utf-8")
     return path
 
 
 # -- llama.cpp -------------------------------------------------------------------------------------------------------
 
 
-def llama_messages(c: int, turns: int = 5) -> list[dict[str, object]]:
+def llama_messages(c: int, turns: int = 5, image: Image | None = None) -> list[dict[str, object]]:
     made: list[dict[str, object]] = [
         {"id": f"root{c}", "convId": f"llama-{c}", "type": "root", "role": "system", "content": "", "parent": None,
          "timestamp": 1000 * _time(c, 0), "children": []},
@@ -151,8 +166,9 @@ def llama_messages(c: int, turns: int = 5) -> list[dict[str, object]]:
          "parent": f"root{c}", "timestamp": 1000 * _time(c, 0), "children": []}]
     tip = f"sys{c}"
     for n in range(turns):
+        picture = f"data:image/png;base64,{_base64(image, c)}"
         extra = [{"type": "TEXT", "name": "log.txt", "content": "Night 34."},
-                 {"type": "IMAGE", "name": "lamp.png", "base64Url": "data:image/png;base64,AAAA"}] if n == 1 else []
+                 {"type": "IMAGE", "name": "lamp.png", "base64Url": picture}] if n == 1 else []
         for id, parent, role, content, more in (
                 (f"q{c}.{n}", tip, "user", question(c, n), {"extra": extra} if extra else {}),
                 (f"a{c}.{n}", f"q{c}.{n}", "assistant", answer(c, n), {"reasoningContent": "I count.", "model": "m"}),
@@ -163,26 +179,26 @@ def llama_messages(c: int, turns: int = 5) -> list[dict[str, object]]:
     return made
 
 
-def llama_json(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def llama_json(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     path = folder / "llama.json"
     path.write_text(_array([{"conv": {"id": f"llama-{c}", "name": f"Night {c}", "lastModified": 1000 * _time(c, 99),
-                                      "currNode": f"b{c}.4"}, "messages": llama_messages(c)}
+                                      "currNode": f"b{c}.4"}, "messages": llama_messages(c, image=image)}
                             for c in range(count)], broken), "utf-8")
     return path
 
 
-def llama_trace(c: int) -> str:
+def llama_trace(c: int, image: Image | None = None) -> str:
     lines: list[dict[str, object]] = [{"type": "session", "harness": "llama.app", "id": f"llama-{c}",
                                        "name": f"Night {c}", "currNode": f"b{c}.4"}]
-    lines += [{"type": "message", "message": one} for one in llama_messages(c)]
+    lines += [{"type": "message", "message": one} for one in llama_messages(c, image=image)]
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
-def llama_traces(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def llama_traces(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     path = folder / "llama.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for c in range(count):
-            archive.writestr(f"conv_{c}.jsonl", llama_trace(c))
+            archive.writestr(f"conv_{c}.jsonl", llama_trace(c, image))
         for number in range(broken):
             archive.writestr(f"broken_{number}.jsonl", llama_trace(count + number)[:-40])
     return path
@@ -210,7 +226,7 @@ def lm_studio_conversation(c: int, turns: int = 5) -> dict[str, object]:
             "messages": messages}
 
 
-def lm_studio(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def lm_studio(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     path = folder / "conversations"
     path.mkdir()
     for c in range(count):
@@ -223,7 +239,7 @@ def lm_studio(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
 # -- databases -------------------------------------------------------------------------------------------------------
 
 
-def oterm(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def oterm(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     """`broken`: chats in which nothing was said."""
     path = folder / "store.db"
     with closing(sqlite3.connect(path)) as db:
@@ -233,14 +249,14 @@ def oterm(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
         for c in range(count + broken):
             db.execute("INSERT INTO chat VALUES (?, ?, 'llama3.2', 'Be brief.', '')", (c + 1, f"Night {c}"))
             for n in range(5 if c < count else 0):
-                pictures = '["AAAA"]' if n == 1 else "[]"
+                pictures = json.dumps([_base64(image, c)]) if n == 1 else "[]"
                 db.executemany("INSERT INTO message(chat_id, author, text, images) VALUES (?, ?, ?, ?)", [
                     (c + 1, "user", question(c, n), pictures), (c + 1, "assistant", answer(c, n), "[]")])
         db.commit()
     return path
 
 
-def llm(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def llm(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     """Half of the conversations in the older tables, half in the tree of messages; `broken`: without a response."""
     path = folder / "logs.db"
     with closing(sqlite3.connect(path)) as db:
@@ -271,7 +287,11 @@ def llm(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
                         f"r{c}.{n}", question(c, n), "Be brief." if n == 0 else None, answer(c, n), f"c{c}",
                         f"2026-02-{c % 28 + 1:02}T09:{n:02}:00.000000"))
                     if n == 1:
-                        db.execute("INSERT INTO prompt_attachments VALUES (?, 'x', 0)", (f"r{c}.{n}",))
+                        picture = f"x{c}" if image is not None else "x"
+                        db.execute("INSERT INTO prompt_attachments VALUES (?, ?, 0)", (f"r{c}.{n}", picture))
+                        if image is not None:
+                            db.execute("INSERT INTO attachments VALUES (?, 'image/png', NULL, NULL, ?)",
+                                       (picture, image(c)))
             else:
                 tip = None
                 for n in range(5):
@@ -301,7 +321,7 @@ def aichat_session(c: int, turns: int = 5) -> str:
     return "\n".join(lines) + "\n"
 
 
-def aichat(folder: Path, count: int = 3, *, broken: int = 0) -> Path:
+def aichat(folder: Path, count: int = 3, *, broken: int = 0, image: Image | None = None) -> Path:
     path = folder / "sessions"
     path.mkdir()
     for c in range(count):

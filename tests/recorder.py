@@ -26,6 +26,26 @@ class Recorded:
     """Other requests for an answer in flight when it began."""
     ended: int | None = None
     answer: bytes = b""
+    raw: bytes = b""
+    """The body as it went over the wire."""
+
+    @property
+    def messages(self) -> bytes:
+        """The messages array as it went over the wire, without its brackets."""
+        start = self.raw.index(b'"messages":[') + len(b'"messages":[')
+        _, end = json.JSONDecoder().raw_decode(self.raw[start - 1 :].decode())
+        return self.raw[start - 1 :].decode()[1 : end - 1].encode()
+
+    @property
+    def replies(self) -> dict[int, str]:
+        """The text of each answer, as it came."""
+        found: dict[int, str] = {}
+        for line in self.answer.split(b"\n"):
+            if line.startswith(b"data: {"):
+                for choice in json.loads(line[6:]).get("choices", ()):
+                    at, text = choice["index"], choice.get("delta", {}).get("content")
+                    found[at] = found.get(at, "") + (text or "")
+        return found
 
     @property
     def is_background(self) -> bool:
@@ -78,7 +98,7 @@ class Recorder:
             length = lengths[0] if lengths else 0
             body = await reader.readexactly(length)
             if b"/chat/completions" in lines[0]:
-                request = Recorded(json.loads(body), self.tick(), len(self.in_flight()))
+                request = Recorded(json.loads(body), self.tick(), len(self.in_flight()), raw=body)
                 self.requests.append(request)
             kept = [line for line in lines[:-2] if not line.lower().startswith(b"connection:")]
             url = urlsplit(self.upstream)

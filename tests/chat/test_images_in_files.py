@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from import_samples import chatgpt_conversation, llama_messages, open_webui_conversation
+from import_samples import SAMPLES, chatgpt_conversation, llama_messages, open_webui_conversation
+from import_samples import llm as llm_database
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
@@ -194,7 +195,24 @@ def oterm(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("sample", [chatgpt, unpacked, open_webui, llama_ui, oterm], ids=lambda one: one.__name__)
+def llm(folder: Path) -> Path:
+    path = llm_database(folder, 2)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE attachments SET path = NULL, content = ?", (LAMP,))
+        db.execute("DELETE FROM threads")
+    return path
+
+
+def aichat(folder: Path) -> Path:
+    path = folder / "night.yaml"
+    path.write_text(f"model: x\nmessages:\n- role: user\n  content:\n  - type: text\n    text: What?\n"
+                    f"  - type: image_url\n    image_url:\n      url: {data_url(LAMP)}\n"
+                    "- role: assistant\n  content: A lamp.\ndata_urls: {}\n")
+    return path
+
+
+@pytest.mark.parametrize("sample", [chatgpt, unpacked, open_webui, llama_ui, oterm, llm, aichat],
+                         ids=lambda one: one.__name__)
 async def test_an_image_comes_with_its_message_and_a_second_import_changes_nothing(
         empty: ChatService, tmp_path: Path, sample: Callable[[Path], Path]) -> None:
     path = sample(tmp_path)
@@ -214,6 +232,33 @@ async def test_an_image_comes_with_its_message_and_a_second_import_changes_nothi
     assert (again.made, again.grown, again.unchanged, again.losses) == (0, 0, 1, {})
     after = empty.store.tree(empty.store.conversations()[0].id)
     assert [node.digest for node in after] == [node.digest for node in tree]
+
+
+@pytest.mark.parametrize(("name", "images"), [
+    ("chatgpt", 6), ("open_webui", 6), ("llama_ui", 6), ("llama_trace", 6), ("oterm", 6), ("llm", 3), ("claude", 0),
+    ("lm_studio", 0), ("aichat", 0)])
+async def test_what_came_in_goes_out_as_lossless_json_and_comes_back_the_same(
+        empty: ChatService, tmp_path: Path, name: str, images: int) -> None:
+    path = SAMPLES[name](tmp_path, 6, broken=2, image=lambda c: picture(text=f"night {c}"))
+    report = await empty.imports.run([path])
+    assert report.made >= 6 and sum(report.skipped.values()) >= 2
+    assert len(stored_images(empty)) == images
+    exported = tmp_path / "all.json"
+    exported.write_text("".join(empty.exports.text([one.id for one in empty.store.conversations()], "json")))
+    other = ChatService(Store.open(tmp_path / "second"), Settings())
+    try:
+        again = await other.imports.run([exported])
+        assert (again.made, again.skipped, again.losses) == (report.made, {}, {})
+        assert stored_images(other) == stored_images(empty)
+        for row in empty.store.conversations():
+            assert {node.id: (node.digest, node.wire) for node in other.store.tree(row.id)} == {
+                node.id: (node.digest, node.wire) for node in empty.store.tree(row.id)}
+    finally:
+        await other.aclose()
+
+
+def stored_images(service: ChatService) -> list[object]:
+    return sorted(service.store.database.rows("SELECT sha256, url FROM image"))
 
 
 @pytest.mark.parametrize("data", [b"no picture at all", bomb(), LAMP[:500]], ids=["none", "bomb", "cut"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,20 @@ async def test_an_image_of_another_conversation_is_kept_once(make: Maker, seeing
     for _ in range(2):
         await say(service, await begun(service), "What is this?", lamp)
     assert service.store.database.row("SELECT count(*) FROM image") == (1,)
+
+
+async def test_five_turns_with_two_images_waste_at_most_a_token_each(make: Maker, seeing: SeeingServer, lamp: Path,
+                                                                     ) -> None:
+    service = make(seeing.url)
+    id = await begun(service)
+    for text, attached in (("Begin.", ()), ("What is this?", (lamp,)), ("And why?", ()),
+                           ("And this?", (lamp.with_name("sea.png"),)), ("Which of them?", ())):
+        await say(service, id, text, *attached)
+        await asyncio.wait_for(service.warm_up.ended(), 60)
+    figures = [node.figures for node in service.conversations.load(id).path() if node.figures]
+    assert [(one.prompt_tokens, one.cached_tokens) for one in figures] == seeing.reads
+    assert [one.wasted_tokens for one in figures if one.wasted_tokens not in (0, 1)] == []
+    evaluated = [one.evaluated_tokens or 0 for one in figures]
+    assert min(evaluated[1], evaluated[3]) > 400 > 40 > max(evaluated[2], evaluated[4])
+    bodies = [[json.dumps(one) for one in messages_of(seeing, at)] for at in range(5)]
+    assert all(later[:len(earlier)] == earlier for earlier, later in pairwise(bodies))

@@ -149,3 +149,16 @@ async def test_a_price_worth_a_question_is_asked_first(drive: Drive) -> None:
             await app.press("1")
             await app.closes()
             await app.until(lambda: app.said[-1] == "One.")
+
+
+async def test_a_question_that_is_refused_comes_back_with_its_command(drive: Drive) -> None:
+    async with ToyServer(slots=2) as server:
+        server.on_chat(tokens("Well", hang_after=1))
+        async with drive(size=WIDE, server=server) as app:
+            await app.begin()
+            await app.command("First?")
+            await app.until(lambda: app.conversation.live is not None)
+            await app.command("/alternatives 2 Will it rain?")
+            await app.until(lambda: app.noticed("still running"))
+            await app.until(lambda: app.draft == "/alternatives 2 Will it rain?")
+            assert not app.service.queue.of(app.conversation.id), "it is no message of the queue"

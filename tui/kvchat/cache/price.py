@@ -94,14 +94,14 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
 
     `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
     changed token; the answer that follows is not counted. Edit: the question, on the first turn with the system
-    prompt. Regenerate, continue, alternatives: nothing but the last token. Fork: nothing. Delete: the later
-    turns, which move up. System prompt and template: everything.
+    prompt. Regenerate, continue: nothing but the last token. Fork: nothing. Delete: the later turns, which move up.
+    System prompt and template: everything. Alternatives: which of them a server still holds, figures do not tell.
     """
     last = _end(turns, len(turns) - 1)
     match act:
         case "fork":
             return Span(last or 0, last or 0)
-        case "regenerate" | "alternatives":
+        case "regenerate":
             figures = turns[turn] if 0 <= turn < len(turns) else None
             prompt = max(1, figures.asked_tokens or 1) if figures else 1
             return Span(prompt - 1, prompt)
@@ -118,7 +118,7 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
             return Span(start, start + max(0, last - here))
         case "open":
             return None if last is None else Span(last, last)
-        case "attach":
+        case "attach" | "alternatives":
             return None
         case "system" | "template" | "model":
             return None if last is None else Span(0, last)

@@ -50,7 +50,7 @@ def price_lines(price: Price, act: Act | None = None, glyph: str = "░ ") -> li
 def several_lines(requests: Sequence[int], models: Sequence[str]) -> list[str]:
     """How several answers come, by how many each request asks for, and what stays cached of them."""
     if models:
-        return ["Each model prefills the question for itself, one after the other.",
+        return ["Each model prefills the conversation for itself, one after the other.",
                 "The conversation stays with its model."]
     if len(requests) == 1:
         return [f"One prefill for all {requests[0]}, in as many slots.",

@@ -59,7 +59,7 @@ class SideRequests:
                               parameters: Parameters, emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
         record, info = conversation.record, backend.info
-        cache = await self._tracker.cache_of(backend)
+        cache = await self._tracker.cache_of(backend, self._servers.asked_model(record.id))
         if not self._servers.consent.agreed_to(info, record.id):
             return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
         if not self._servers.takes(conversation, info, path):

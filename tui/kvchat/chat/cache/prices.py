@@ -25,7 +25,7 @@ from kvchat.prompt.message import Node, Role, system_message, tag_of
 from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
-"""A price waits no longer than this for the server's tokens."""
+"""A price waits no longer than this for what the last answer left in the cache, and then for the server's tokens."""
 
 
 class Prices:
@@ -77,7 +77,7 @@ class Prices:
         options of the template."""
         estimate, link = self.estimate(id, act, node_id, text), self._servers.link(id)
         conversation = self._conversations.loaded[id]
-        path, cache = await self._path_after(conversation, act, node_id, text), link.cache
+        path, cache = await self._path_after(conversation, act, node_id, text), self._tracker.cache_for(id)
         if cache is None or path is None or cache.server is not link.info:
             return estimate
         if not self._servers.consent.agreed_to(cache.server):
@@ -86,11 +86,10 @@ class Prices:
         turn = self._tracker.turn_after(conversation, path)
         if options is not None:
             turn = replace(turn, template_options=options)
-        now_on = path if act == "alternatives" else conversation.path()
+        await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await (cache.prompts.prompt(turn) if asks else cache.prompts.prefix(turn))
-                now = await cache.prompts.prefix(self._tracker.turn_after(conversation, now_on))
         except TimeoutError:
             return estimate
         if not tokens:
@@ -101,15 +100,15 @@ class Prices:
         if act == "edit" and not text:
             return replace(price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start),
                            alternative=estimate.alternative)
-        used = next((n.figures.context_used for n in reversed(now_on) if n.figures), None)
-        if not asks and now is not None and used is not None:
-            end = max(start, end - (len(now) - used) - 1)  # the next question's own beginning is not the act's
+        history = None if asks else cache.prompts.known_history(turn)
+        if history is not None:
+            end = max(start, history)  # the next question's own beginning is not the act's
         return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
 
     async def of_several(self, id: str, wanted: Wanted, question: Question | None, node_id: str | None = None) -> Price:
         """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
         conversation, link = self._conversations.loaded[id], self._servers.link(id)
-        tree, cache, speed = conversation.tree, link.cache, self._tracker.speed_fit(id)
+        tree, cache, speed = conversation.tree, self._tracker.cache_for(id), self._tracker.speed_fit(id)
         path = tree.path(tree.turn_of(node_id)[0].id if node_id is not None else conversation.record.head)
         if question is not None:
             try:
@@ -117,11 +116,14 @@ class Prices:
             except ChatError:  # that is said when it is sent
                 return Price(None)
         whole = self._sizes.estimated(conversation, path)
-        if wanted.models:
-            return price(whole * len(wanted.models), speed)
+        own = self._servers.asked_model(id)
+        others = sum(model != own for model in wanted.models)
+        if wanted.models and others == len(wanted.models):
+            return price(whole * others, speed)
         if cache is None or cache.server is not link.info or not self._servers.consent.agreed_to(cache.server):
             held = min(whole, self._tracker.warmth(id).held or 0)
-            return price(whole - held, speed, start=held)
+            return price(whole - held + whole * others, speed, start=held)
+        await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await cache.prompts.prompt(self._tracker.turn_after(conversation, path))
@@ -134,7 +136,8 @@ class Prices:
         chosen, said = plan.chosen, cache.simulator.best.predict(tokens, plan.slot, answers=count)
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
         losing = tuple((self._conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
-        return replace(price(chosen.tokens, speed, start=len(tokens) - chosen.tokens), losing=losing)
+        held = len(tokens) - chosen.tokens
+        return replace(price(chosen.tokens + len(tokens) * others, speed, start=held), losing=losing)
 
     async def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
                           text: str) -> list[Node] | None:
@@ -170,7 +173,7 @@ class Prices:
 
     def _has_room(self, id: str) -> bool:
         """Whether the server can hold the branch that is left beside a new one."""
-        cache = self._servers.link(id).cache
+        cache = self._tracker.cache_for(id)
         shape = cache.simulator.best.shape if cache is not None else None
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 

@@ -63,7 +63,7 @@ class Rail:
             return Cached(progress.processed, Where.SLOT)
         if live is not None and live.begun is None:  # its question and the reply are on nobody's server yet
             path = path[:-2]
-        cache = self._servers.link(conversation.id).cache
+        cache = self._tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:
             return _by_size(self._tracker.warmth(conversation.id), path)
         turn = self._tracker.turn_after(conversation, path)

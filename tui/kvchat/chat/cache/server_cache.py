@@ -85,6 +85,11 @@ class ServerCache(SlotObserver):
         self._side_prompt = NO_TOKENS
         self._users = UserStarts(access)
 
+    def follows(self, model: str) -> bool:
+        """Whether a request for this model uses this cache: each model of a router has a server, and a cache, of its
+        own."""
+        return model in ("", self.server.model)
+
     # -- a turn ---------------------------------------------------------------------------------------------------
 
     async def before(self, turn: ChatTurn, path: Sequence[Node], kind: Literal["conversation", "side"] = "conversation",

@@ -75,14 +75,21 @@ class CacheTracker:
 
     # -- the cache of a server ---------------------------------------------------------------------------------------
 
-    async def cache_of(self, backend: Backend) -> ServerCache | None:
-        """The cache of this server; None where it does not let itself be tracked. Sends no text."""
+    def cache_for(self, id: str) -> ServerCache | None:
+        """The cache that a conversation's next request uses; None where none is tracked, as that of another model than
+        the one that a router has in use."""
+        cache = self._servers.link(id).cache
+        return cache if cache is not None and cache.follows(self._servers.asked_model(id)) else None
+
+    async def cache_of(self, backend: Backend, model: str = "") -> ServerCache | None:
+        """The cache of this server for requests that name this model; None where it does not let itself be tracked.
+        Sends no text."""
         link = self._servers.links.of(backend)
         async with link.meeting:
             cache = await self._cache_of(link, backend)
         if cache is not None and (note := self._ground.setting(_cancelled_key(cache.server))):
             cache.cancelled.take_over(note)
-        return cache
+        return cache if cache is not None and cache.follows(model) else None
 
     async def _cache_of(self, link: Link, backend: Backend) -> ServerCache | None:
         state = await self._state_of(link, backend) if not backend.info.replicas else None
@@ -394,7 +401,7 @@ class CacheTracker:
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return Warmth(Heat.WARM, live.progress.total if live.progress else record.context_used, 0,
                           self._ground.timestamp())
-        cache = self._servers.link(id).cache
+        cache = self.cache_for(id)
         if cache is None or not cache.prompts.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and live is None:
@@ -420,7 +427,7 @@ class CacheTracker:
         link, conversation = self._servers.link(id), self._conversations.loaded.get(id)
         if conversation is None or node_id not in conversation.tree:
             return UNKNOWN
-        cache, shared = link.cache, link.shared
+        cache, shared = self.cache_for(id), link.shared
         path = conversation.tree.path(node_id)
         if cache is None or not cache.prompts.works:
             return shared.warmth(path, self._ground.timestamp()) if shared else UNKNOWN

@@ -112,6 +112,8 @@ class WarmUp(ConversationObserver):
             return
         backend = await link.connector.ready()
         cache = await self._tracker.cache_of(backend)  # first: a server that was started anew holds nothing any more
+        if cache is not None and not cache.follows(self._servers.asked_model(id)):
+            return  # a router would load its model for it
         if not self._ground.settings.cache.warm_up:
             return
         if not self._ground.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):

@@ -119,7 +119,7 @@ class AnswerRequests:
         conversation = asking.conversation
         if not self._servers.consent.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
-        cache = await self._tracker.cache_of(backend)
+        cache = await self._tracker.cache_of(backend, asking.model or self._servers.asked_model(conversation.id))
         if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)

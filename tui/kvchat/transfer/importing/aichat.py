@@ -13,6 +13,7 @@ from kvchat.transfer.importing.thread import (
     LONGEST,
     Loss,
     NotTaken,
+    Picture,
     Reason,
     Said,
     TextFormat,
@@ -20,6 +21,7 @@ from kvchat.transfer.importing.thread import (
     dict_of,
     joined,
     list_of,
+    picture_of,
     placeholder,
     text_of,
 )
@@ -50,8 +52,10 @@ def _read(text: str, name: str) -> Thread:
         if role is None:
             thread.lost(Loss.BROKEN)
             continue
-        said = joined(*_texts(message.get("content"), thread))
-        thread.messages.append(Said(str(number), before, role, said, None, model if role is Role.ASSISTANT else ""))
+        pictures = list[Picture]()
+        said = joined(*_texts(message.get("content"), thread, pictures))
+        thread.messages.append(Said(str(number), before, role, said, None, model if role is Role.ASSISTANT else "",
+                                    pictures=tuple(pictures) if role is Role.USER else ()))
         before = str(number)
     thread.head = before
     # A session is its name; one that was begun anew under an old name is another.
@@ -60,7 +64,8 @@ def _read(text: str, name: str) -> Thread:
     return thread
 
 
-def _texts(content: object, thread: Thread) -> Iterator[str]:
+def _texts(content: object, thread: Thread, pictures: list[Picture]) -> Iterator[str]:
+    """The texts of a message's content; its images go to `pictures`."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, dict):
@@ -72,6 +77,8 @@ def _texts(content: object, thread: Thread) -> Iterator[str]:
     for part in list_of(content):
         if dict_of(part).get("type") == "text":
             yield text_of(dict_of(part).get("text"))
+        elif (picture := picture_of(dict_of(dict_of(part).get("image_url")).get("url"))) is not None:
+            pictures.append(picture)
         else:
             thread.lost(Loss.IMAGES)
             yield placeholder("image not imported")

@@ -15,6 +15,7 @@ from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
     DatabaseFormat,
     Loss,
+    Picture,
     Said,
     Thread,
     dict_of,
@@ -58,8 +59,9 @@ def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], 
         if system and before is None:
             thread.system = text_of(system)
         files = _fragments(db, row) if "prompt_fragments" in tables else []
-        attached = _attachments(db, row, thread) if "prompt_attachments" in tables else []
-        question = Said(f"{row}.q", before, Role.USER, joined(text_of(prompt), *attached), at, files=tuple(files))
+        lost, pictures = _attachments(db, row, thread) if "prompt_attachments" in tables else ([], [])
+        question = Said(f"{row}.q", before, Role.USER, joined(text_of(prompt), *lost), at, files=tuple(files),
+                        pictures=tuple(pictures))
         answer = Said(f"{row}.a", question.id, Role.ASSISTANT, text_of(response), at, text_of(model), text_of(thoughts))
         thread.messages += [question, answer]
         before = answer.id
@@ -73,10 +75,17 @@ def _fragments(db: sqlite3.Connection, row: object) -> list[tuple[str, str]]:
         ' WHERE response_id = ? ORDER BY "order"', (row,)) if content]
 
 
-def _attachments(db: sqlite3.Connection, row: object, thread: Thread) -> list[str]:
-    kinds = db.execute("SELECT type, path FROM prompt_attachments JOIN attachments ON attachments.id = attachment_id"
-                       ' WHERE response_id = ? ORDER BY "order"', (row,)).fetchall()
-    return [_left_out(text_of(kind), text_of(path), thread) for kind, path in kinds]
+def _attachments(db: sqlite3.Connection, row: object, thread: Thread) -> tuple[list[str], list[Picture]]:
+    """What stands for the attachments that are left out, and the images: those whose octets the database has."""
+    lost, pictures = list[str](), list[Picture]()
+    for kind, path, octets in db.execute(
+            "SELECT type, path, content FROM prompt_attachments JOIN attachments ON attachments.id = attachment_id"
+            ' WHERE response_id = ? ORDER BY "order"', (row,)).fetchall():
+        if text_of(kind).startswith("image/") and isinstance(octets, bytes) and octets:
+            pictures.append(Picture(text_of(path).rpartition("/")[2], octets))
+        else:
+            lost.append(_left_out(text_of(kind), text_of(path), thread))
+    return lost, pictures
 
 
 def _left_out(kind: str, path: str, thread: Thread) -> str:

@@ -58,9 +58,12 @@ class AlternativesController:
             sent = await self._again(wanted)
         if sent:
             await self._choose(id, wanted)
+        elif commanded is not None and rest and self._composer.text == rest:
+            self._composer.take()  # the question is back without its command
+            self._put_back(commanded)
 
     def _put_back(self, commanded: Question | None) -> None:
-        """What was written behind the command, which cannot be done."""
+        """What was written behind the command, which was not done, and the command."""
         if commanded is not None and not self._composer.text:
             self._composer.restore(f"/alternatives {commanded.text}", commanded.blocks, meant=commanded.meant)
 

@@ -188,16 +188,16 @@ class AlternativesScreen(Modal[str]):
             state = ("", MUTED)
         else:
             state = (f" · {STATES.get(live.ended, '')}", BAD if live.ended is State.ERROR else MUTED)
-        parts.append(state)
         if short or live is None:
-            return content(*parts)
-        tokens = live.reported.predicted_tokens
-        if tokens:
-            parts.append((f" · {counted(tokens, 'token')}", MUTED))
-        if column.price is not None and column.price.tokens is not None:
+            return content(*parts, state)
+        if column.price is not None and column.price.tokens is not None:  # first: a narrow column cuts the line
             extra = column.price.tokens
             parts.append((" · cached", CACHED) if extra <= HELD_BACK else (
                 f" · +{short_count(extra)} to prefill next", WASTED))
+        parts.append(state)
+        tokens = live.reported.predicted_tokens
+        if tokens:
+            parts.append((f" · {counted(tokens, 'token')}", MUTED))
         return content(*parts)
 
     def _tell(self) -> None:
@@ -207,7 +207,7 @@ class AlternativesScreen(Modal[str]):
         names = "".join(f" · {name}" for name in dict.fromkeys(model_name(node.model) for node in nodes) if name)
         frame.border_title = content(f"{count} answers", (names, MUTED))
         last = "keep the first whole one" if self._is_over else "stop all"
-        self.show_hints([(f"1–{count}", "choose"), ("alternatives.choose", "choose this one"),
+        self.show_hints([(f"1–{count}", "choose"), ("alternatives.choose", "this one"),
                          ("alternatives.previous alternatives.next", "another"), ("dialog.close", last)])
 
     # -- what the person does
