@@ -18,7 +18,7 @@ from service_play import Play, shape_of, text
 from engine_fixture import small_model
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.cache.accounting import NOISE
-from kvchat.chat.cache import routes
+from kvchat.chat.cache.states import state_saver
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
@@ -33,8 +33,8 @@ TURNS = 12
 @pytest.mark.parametrize("kind", ["dense", "sliding", "hybrid"])
 async def test_a_save_between_turns_costs_the_next_one_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slots: int) -> None:
-    monkeypatch.setattr(routes, "IDLE_S", 0.0)
-    monkeypatch.setattr(routes, "WORTH_SAVING", 1)
+    monkeypatch.setattr(state_saver, "IDLE_S", 0.0)
+    monkeypatch.setattr(state_saver, "WORTH_SAVING", 1)
     real = EngineOptions.shape  # the header of a tiny model does not say what it is
     monkeypatch.setattr(EngineOptions, "shape", lambda options, header: replace(
         real(options, header), rewind=shape_of(kind).rewind, window=shape_of(kind).window))

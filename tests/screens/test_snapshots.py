@@ -145,8 +145,8 @@ def stand_still(patch: pytest.MonkeyPatch, numbers: Iterator[int]) -> None:
     """Ids by number, and clocks that show always the same."""
     patch.setattr("kvchat.prompt.message.uuid",
                   SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
-    for module, now in (("kvchat.chat.turns.turns", SENT), ("kvchat.chat.turns.answer_run", FIRST_TOKEN),
-                        ("kvchat.ui.controllers.view", NOW)):
+    for module, now in (("kvchat.chat.turns.turns", SENT), ("kvchat.chat.turns.answer_request", SENT),
+                        ("kvchat.chat.turns.answer_run", FIRST_TOKEN), ("kvchat.ui.controllers.view", NOW)):
         patch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
 
 
