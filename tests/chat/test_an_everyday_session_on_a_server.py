@@ -19,10 +19,10 @@ pytest.importorskip("xllamacpp")
 from remembering_kit import pending, remembering, until
 
 from engine_fixture import running_server, small_model
-from kvchat.chat.alternatives import Wanted
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.chat.turns.alternatives import Wanted
 from kvchat.config import Settings, changed
 from kvchat.config.personas import Persona, filled
 from kvchat.memory.entry import Kind

@@ -14,10 +14,10 @@ import pytest
 from engine_fixture import small_model
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.warmth import Heat
-from kvchat.chat.alternatives import Wanted, wanted_in
-from kvchat.chat.live import OpenConversation
+from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.chat.turns.alternatives import Wanted, wanted_in
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Node
 from kvchat.prompt.request import Parameters

@@ -45,11 +45,15 @@ async def test_the_marks_follow_what_the_server_holds(drive: Drive) -> None:
         known = {first: Warmth(Heat.COLD, 0, 8120), second: Warmth(Heat.WARM, 3843, 1)}
         holds(app, known)
         await app.rest()
-        assert "● two" in app.listed and "○ one" in app.listed and " 8.1k" in app.listed
+        assert "● two" in app.listed and "○ one" in app.listed
         known[first] = Warmth(Heat.PARKED, 7000, 412)
         app.service.events.tell(WarmthChanged())
         await app.rest()
-        assert "◐ one" in app.listed and " 412" in app.listed and "8.1k" not in app.listed
+        assert "◐ one" in app.listed
+        await app.press("ctrl+s")
+        await app.opens("ConversationPicker")
+        assert any("one" in line and "◐ 412 to prefill" in line for line in app.lines)
+        assert any("two" in line and "● warm" in line for line in app.lines)
 
 
 async def test_a_cold_conversation_says_what_its_next_turn_reads_and_asks_nothing(drive: Drive) -> None:
@@ -107,7 +111,7 @@ async def test_an_edit_that_costs_is_asked_about_with_its_ways(drive: Drive, key
         await app.select(2)
         await app.press("e")
         await app.opens("ConfirmScreen")
-        assert "Edit message 2?" in app.text and "░ 8,120 tokens (~35 s)" in app.text
+        assert "Edit message 2?" in app.text and "8,120 tokens before the next answer (~35 s)" in app.text
         assert "Append a correction instead (48 tokens, ~0.2 s)" in app.text
         await app.press(key)
         await app.closes()
@@ -161,7 +165,7 @@ async def test_what_rereads_everything_is_asked_about_and_can_be_left(drive: Dri
         asked = costs(app, LARGE)
         await (app.command(how) if how.startswith("/") else app.press(how))
         await app.opens("ConfirmScreen")
-        assert asked[-1][0] == act and "░ 8,120 tokens (~35 s)" in app.prose
+        assert asked[-1][0] == act and "8,120 tokens before the next answer (~35 s)" in app.prose
         await app.press("n")
         await app.closes()
         assert app.conversation.record.model == "" and "enable_thinking" not in app.conversation.record.template_options

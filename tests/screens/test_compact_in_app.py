@@ -157,11 +157,11 @@ async def test_the_meter_warns_early_and_the_offer_comes_once_and_blocks_nothing
         assert "△" not in app.lines[0]
         server.on_chat(tokens("early", prompt=2990, cached=2799))
         await app.say("more")
-        assert "△ ctx" in app.lines[0]
+        assert "△ context" in app.lines[0]
         assert not app.noticed("/compact")
         server.on_chat(tokens("nearly", prompt=3500, cached=2990), tokens("on", prompt=3550, cached=3500))
         await app.say("and more")
-        assert "▲ ctx" in app.lines[0]
+        assert "▲ context" in app.lines[0]
         assert [notice for notice in app.notices if "/compact" in notice] == [
             "Window 85 % full · /compact sums up the older turns"]
         assert "85 % full: /compact" in app.text

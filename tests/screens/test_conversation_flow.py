@@ -479,7 +479,7 @@ async def test_a_system_prompt_that_costs_is_priced_first(drive: Drive, server: 
         before = app.conversation.instructions
         await app.command("/system Be terse.")
         await app.opens("ConfirmScreen")
-        assert re.search(r"░ (2,9|3,0)\d\d tokens", app.prose)
+        assert re.search(r"(2,9|3,0)\d\d tokens", app.prose)
         await app.press("escape")
         await app.closes()
         assert app.conversation.instructions == before

@@ -10,6 +10,7 @@ from markdown_kit import render_markdown
 from rich.cells import cell_len
 
 from corpus import corpus
+from kvchat.ui.render.code import with_key
 from kvchat.ui.render.markdown import MarkdownDocument, code_blocks
 from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import _ONE_CELL, breaks
@@ -38,10 +39,10 @@ def drawn(text: str, width: int = 40) -> list[str]:
     ("<https://e.test/x>", ["https://e.test/x"]),
     ("[https://e.test](https://e.test)", ["https://e.test"]),
     ("![a cat](https://e.test/c.png)", ["image: a cat (https://e.test/c.png)"]),
-    ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 30 + "1 copy", "▏x = 1", "", "end"]),
+    ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 32 + "copy", "▏x = 1", "", "end"]),
     ("| a | b |\n|:-:|--:|\n| one | 2 |\n| three | 10 |",
      ["  a   │   b", "──────┼────", " one  │   2", "three │  10"]),
-    ("    indented\n    code", ["▏" + " " * 32 + "1 copy", "▏indented", "▏code"]),
+    ("    indented\n    code", ["▏" + " " * 34 + "copy", "▏indented", "▏code"]),
 ])
 def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
     assert drawn(text) == lines
@@ -133,7 +134,15 @@ def test_code_blocks_are_numbered_wherever_they_stand() -> None:
     labels = [row for row in render_markdown(text, 30) if row.action]
     assert [row.action for row in labels] == ["code:1", "code:2", "code:3"]
     assert [row.text.split() for row in labels] == [
-        ["▏py", "1", "copy"], ["▏sh", "2", "copy"], ["▎", "▏", "3", "copy"]]
+        ["▏py", "copy"], ["▏sh", "copy"], ["▎", "▏", "copy"]]
+
+
+def test_a_code_block_of_a_selected_message_tells_its_key() -> None:
+    (label, *lines) = render_markdown("```py\na\n```", 40)
+    keyed = with_key(label)
+    assert keyed.text.endswith("press 1 to copy") and len(keyed.text) == len(label.text)
+    assert [with_key(row) for row in lines] == lines
+    assert with_key(narrow := render_markdown("```python\na\n```", 16)[0]) == narrow, "there is no room for it"
 
 
 def test_code_is_coloured_while_it_streams_and_when_it_is_closed() -> None:

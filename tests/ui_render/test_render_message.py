@@ -30,23 +30,23 @@ WASTE = replace(COST, new_tokens=10, cause="restarted")
 
 def test_an_answers_title_has_its_figures_at_the_right_and_its_place_among_versions() -> None:
     item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=COST, siblings=(2, 3))
-    (row,) = text_of(head_rows(item, 70, Folds()))
-    assert row.startswith("Model  2/3 ") and len(row) == 70
-    assert row.endswith("██████▒▒ 75 % cached · 0.14 s · 62.0 tok/s · 31 tok")
+    (row,) = text_of(head_rows(item, 90, Folds()))
+    assert row.startswith("Model  version 2/3 ") and len(row) == 90
+    assert row.endswith("████▒▒ 75 % cached · TTFT 0.14 s · 62.0 tok/s · 31 tokens")
     (row,) = text_of(head_rows(item, 60, Folds(), selected=True))
-    assert row.startswith("Model  2/3  ← →") and len(row) == 60
+    assert row.startswith("Model  version 2/3  ← →") and len(row) == 60
 
 
 def test_the_cause_of_wasted_tokens_stands_before_the_other_figures() -> None:
     item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=WASTE)
     (row,) = text_of(head_rows(item, 60, Folds()))
-    assert "██████░▒ 40 wasted: server restarted" in row
+    assert "████░▒ 40 wasted: server restarted" in row
 
 
 def test_a_server_that_does_not_count_cached_tokens_has_no_bar() -> None:
     item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=replace(COST, cached_tokens=None))
     (row,) = text_of(head_rows(item, 60, Folds()))
-    assert row.endswith("  0.14 s · 62.0 tok/s · 31 tok") and "cached" not in row
+    assert row.endswith("  TTFT 0.14 s · 62.0 tok/s · 31 tokens") and "cached" not in row
 
 
 def test_a_narrow_title_gives_up_the_figures_before_the_name() -> None:

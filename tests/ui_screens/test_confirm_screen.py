@@ -49,16 +49,16 @@ async def test_a_click_chooses() -> None:
 
 async def test_the_price_is_on_the_screen() -> None:
     async with showing(question()) as shown:
-        assert "Prefills ░ 8,120 tokens (~35 s)" in shown.text
+        assert "Prefills 8,120 tokens before the next answer (~35 s)." in shown.text
         assert "The old version is kept." in shown.text
         assert "esc cancel" in shown.lines[shown.lines.index(shown.line("╰"))]
 
 
 @pytest.mark.parametrize(("asked", "sentence"), [
-    (price(8120, 232.0, 3), "Prefills ░ 8,120 tokens (~35 s)"),
-    (price(8120, 232.0, 2), "Prefills ░ 8,120 tokens (24–52 s)"),
+    (price(8120, 232.0, 3), "Prefills 8,120 tokens before the next answer (~35 s)."),
+    (price(8120, 232.0, 2), "Prefills 8,120 tokens before the next answer (24–52 s)."),
     (price(None, 232.0, 3), "Prefills an unknown number of tokens: the server reports none."),
-    (price(8120, None, 0), "Prefills ░ 8,120 tokens (time not measured yet)"),
+    (price(8120, None, 0), "Prefills 8,120 tokens before the next answer (time not measured yet)."),
     (price(0, 232.0, 3), "Nothing to prefill."),
     (price(1, None, 0), "Nothing to prefill."),
 ])
@@ -87,8 +87,8 @@ def test_whose_slot_is_lost_is_said_and_alone_worth_a_question() -> None:
     asked = Price(9, losing=(("Maps", 1_200), ("", 40)))
     assert asked.worth_asking and not Price(9, losing=(("Maps", 40),)).worth_asking
     assert price_lines(asked, "alternatives")[1:] == [
-        "“Maps” loses its slot: ░ 1,200 tokens to prefill there next time.",
-        "“another conversation” loses its slot: ░ 40 tokens to prefill there next time."]
+        "“Maps” loses its slot: 1,200 tokens to prefill there next time.",
+        "“another conversation” loses its slot: 40 tokens to prefill there next time."]
     assert several_lines([3], ())[0] == "One prefill for all 3, in as many slots."
     assert several_lines([1, 1], ())[0] == "2 requests, one after the other; the question stays cached between them."
     assert several_lines([1, 1], ("one", "two"))[1] == "The conversation stays with its model."

@@ -52,7 +52,7 @@ async def test_a_model_or_a_file_is_chosen_and_headings_are_passed_over(keys: li
 
 async def test_a_file_tells_quantisation_size_window_and_source() -> None:
     async with showing(picker()) as shown:
-        assert shown.line("Qwen3").split()[2:-1] == ["Q4_K_M", "1.1", "GB", "32,768", "ctx", "LM", "Studio"]
+        assert shown.line("Qwen3").split()[2:-1] == ["Q4_K_M", "1.1", "GB", "32,768", "tokens", "LM", "Studio"]
         assert shown.line("odd").split()[2:-1] == ["4.0", "kB", "downloads"]
         assert "gemma-3  in use" in shown.cursor_line
 
@@ -122,7 +122,7 @@ async def test_servers_stand_with_what_is_known_of_them_and_their_models() -> No
     async with showing(picker(look=found)) as shown:
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
-        assert "8,192 ctx · 4 slots · 2 warm" in shown.line("llama.cpp · box:8080")
+        assert "8,192-token window · 4 slots · 2 warm" in shown.line("llama.cpp · box:8080")
         assert "Q4_K_M · 4.7 GB · loaded" in shown.line("qwen3:8b")
         assert "cloud" in shown.line("work · llm.example.com")
         assert "nomic" not in shown.text and "gemma-3  in use" in shown.cursor_line

@@ -79,13 +79,18 @@ async def test_delete_inside_the_filter_text_edits_the_text() -> None:
 
 
 async def test_a_row_tells_mark_title_turns_and_day() -> None:
-    async with showing(picker(mark={"a": "warm", "b": "parked", "c": "unknown", "d": "unknown"}.__getitem__)) as shown:
+    marks = {"a": "warm", "b": "parked", "c": "unknown", "d": "unknown"}
+    states = {"a": "warm", "b": "412 to prefill", "c": "", "d": ""}
+    async with showing(picker(mark=marks.__getitem__, state=states.__getitem__, queued={"a": "2 queued"}),
+                       size=(120, 30)) as shown:
         first = shown.line("lighthouse log")
-        assert first.index("●") < first.index("lighthouse log") < first.index("7 turns") < first.index("today 14:30")
-        assert "◐ Rust lifetimes  new answer" in shown.text
+        assert "lighthouse log  2 queued" in first
+        assert first.index("lighthouse log") < first.index("● warm") < first.index("7 turns") < first.index("today 14")
+        rust = shown.line("Rust lifetimes  new answer")
+        assert rust.index("◐ 412 to prefill") == first.index("● warm")
         assert "yesterday 14:30" in shown.line("Rust lifetimes")
         assert "empty" in shown.line("rusty bicycle") and "17 Oct 2025" in shown.line("rusty bicycle")
-        assert "· tax notes" in shown.text
+        assert "· " in shown.line("tax notes")
 
 
 TAGGED = [

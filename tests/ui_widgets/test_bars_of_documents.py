@@ -36,8 +36,8 @@ async def test_what_is_searched_stands_beside_the_meter_whose_bar_gives_way(
         header.set_documents(HANDBOOK)
         await pilot.pause()
         text = line(header)
-        assert words in text and text.rstrip().endswith("3,812/8,192") and ("▕" in text) is bar
-        assert text.startswith(" kvchat   SmolLM2-13")
+        assert words in text and "3,812/8,192" in text and ("▕" in text) is bar
+        assert text.startswith(" kvchat   SmolLM2-1")
         header.set_documents(())
         await pilot.pause()
         assert line(header) == without

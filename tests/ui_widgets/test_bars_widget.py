@@ -38,7 +38,7 @@ async def test_the_header_has_model_and_place_left_and_the_meter_right(hosting: 
         text = line(header)
         assert len(text) == width
         assert text.startswith(" kvchat   SmolLM2-135M") and "this machine" in text
-        assert text.endswith("▏  3,812/8,192 ")
+        assert text.endswith(f"▏ 3,812/8,192{' tokens' if width >= 100 else ''} ")
 
 
 async def test_at_120_columns_the_header_is_as_drawn(hosting: Hosting) -> None:
@@ -46,7 +46,7 @@ async def test_at_120_columns_the_header_is_as_drawn(hosting: Hosting) -> None:
     async with hosting(header).run_test(size=(120, 24)) as pilot:
         header.set_state(READY)
         await pilot.pause()
-        right = "ctx ▕███████▌        ▏  3,812/8,192 "
+        right = "context ▕███▊    ▏ 3,812/8,192 tokens "
         assert line(header) == " kvchat   SmolLM2-135M · llama.cpp · this machine".ljust(120 - len(right)) + right
 
 
@@ -88,7 +88,7 @@ def test_the_phases_of_the_connection(phase: str, words: str) -> None:
 def test_the_meter_has_a_fixed_width_and_warns_when_nearly_full() -> None:
     states = [HeaderState(context_used=used, context_size=8192) for used in (None, 0, 12, 3812, 8192)]
     assert len({width_of(meter(state, 120)) for state in states}) == 1
-    tones = [meter(HeaderState(context_used=used, context_size=8192), 120)[-1].tone for used in (3812, 7000, 8000)]
+    tones = [meter(HeaderState(context_used=used, context_size=8192), 120)[-2].tone for used in (3812, 7000, 8000)]
     assert tones == ["plain", "warning", "error"]
 
 
@@ -99,7 +99,7 @@ def test_the_meter_warns_early_by_a_sign_and_then_by_a_stronger_one() -> None:
 
 
 def test_an_unknown_window_is_a_dash_and_not_zero() -> None:
-    assert plain(meter(HeaderState(context_used=3812), 120)) == "ctx  3,812/–"
+    assert plain(meter(HeaderState(context_used=3812), 120)) == "context  3,812/– tokens"
     assert "–/8,192" in plain(meter(HeaderState(context_size=8192), 120))
     assert meter(HeaderState(), 120) == []
 
@@ -193,17 +193,17 @@ async def test_reading_ahead_stands_quietly_at_the_right_and_gives_way_to_an_ans
     status = StatusLine()
     async with hosting(status).run_test(size=(120, 24)) as pilot:
         status.set_turns([FINE])
-        status.set_aside("5 turns: 3 s saved in all")
+        status.set_aside("3 s saved so far")
         status.set_warm_up(True, PromptProgress(4000, 600, 1804))
         await pilot.pause()
-        assert line(status).endswith("warm-up ▕██▒▒▒       ▏ 1,204/3,400 ") and "100 %" in line(status)
+        assert line(status).endswith("warm-up ▕██▒▒▒       ▏ 1,204/3,400 ") and "cached" in line(status)
         status.set_live(Live(1, first_token=0.1, tokens=10))
         await pilot.pause()
         assert "warm-up" not in line(status)
         status.set_live(None)
         status.set_warm_up(False)
         await pilot.pause()
-        assert line(status).endswith("saved in all ")
+        assert line(status).endswith("saved so far ")
 
 
 async def test_the_figures_come_back_after_the_answer(hosting: Hosting) -> None:

@@ -42,7 +42,7 @@ def test_it_names_what_each_slot_and_the_host_cache_hold() -> None:
 
 def test_the_newest_turn_stands_first_and_a_wasted_one_says_why() -> None:
     lines = shown().splitlines()
-    turns = lines[lines.index("Last turns") + 1:]
+    turns = lines[next(at for at, line in enumerate(lines) if line.startswith("Last turns")) + 1:]
     assert [turns[0].split()[0], turns[0].split()[-2:]] == ["4", ["0.14", "s"]] and "96 %" in turns[0]
     assert turns[1].startswith("3 █") and "░" in turns[1]
     assert turns[2].strip() == "1,323 wasted: another client"

@@ -28,6 +28,7 @@ from kvchat.prompt.context import NOTE, TIME, ContextBlock
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
+from kvchat.text.cache import HEAT_NAMES, shown_heat
 from kvchat.text.format import counted, moment, percent
 from kvchat.text.options import changed_words
 from kvchat.text.prices import TITLES, price_lines
@@ -142,7 +143,7 @@ class PlainChat:
         """`3 turns, today 09:16, warm`"""
         record = self.service.conversations.find(id)
         when = moment(record.updated, self.service.clock())
-        return f"{counted(record.turns, 'turn')}, {when}, {self.service.tracker.warmth(id).heat}"
+        return f"{counted(record.turns, 'turn')}, {when}, {HEAT_NAMES[shown_heat(self.service.tracker.warmth(id))]}"
 
     def target(self) -> str | None:
         """The last message of the open branch; None before there is one."""
@@ -208,7 +209,7 @@ class PlainChat:
         """Whether the person agrees to the price of an act; a small one is not asked about."""
         price = await self.service.prices.exact(self.id, act, node, text, options)
         return not price.worth_asking or await self.speaker.agreed(title or TITLES[act],
-                                                                   price_lines(price, act, glyph=""))
+                                                                   price_lines(price, act))
 
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""

@@ -26,7 +26,7 @@ HEAT_NAMES: dict[Heat, str] = {
 }
 HEAT_WORDS: dict[Heat, str] = {
     Heat.WARM: "warm: still in the server's cache, answers start at once",
-    Heat.PARKED: "partly warm: some of it has to be prefilled, or brought back",
+    Heat.PARKED: "partly warm: some of it has to be prefilled",
     Heat.COLD: "cold: all of it has to be prefilled",
     Heat.UNKNOWN: "unknown: not sent to this server yet",
 }
@@ -41,9 +41,16 @@ FAR = 4096
 """The position at which the speed is told beside that at 0, tokens."""
 
 
+def shown_heat(warmth: Warmth) -> Heat:
+    """How warm it is for the person: what the server only has to bring back is warm, for next to nothing is prefilled.
+    """
+    back = warmth.heat is Heat.PARKED and warmth.to_prefill is not None and warmth.to_prefill <= NOISE
+    return Heat.WARM if back else warmth.heat
+
+
 def to_read(warmth: Warmth) -> int | None:
-    """Tokens that opening a parked or cold conversation would read; None for a warm one and when not known."""
-    return warmth.to_prefill if warmth.heat in (Heat.PARKED, Heat.COLD) else None
+    """Tokens that opening a conversation would prefill; None for a warm one and when not known."""
+    return warmth.to_prefill if shown_heat(warmth) in (Heat.PARKED, Heat.COLD) else None
 
 
 def prefill_number(warmth: Warmth) -> str:
@@ -70,29 +77,23 @@ def opening_words(warmth: Warmth) -> str:
 
 
 def warmth_words(warmth: Warmth, now: float) -> str:
-    """`warm · 3,843 tokens · 4 min ago`, `cold · 8,120 tokens to prefill`; `now` is seconds since the epoch."""
-    parts = [HEAT_NAMES[warmth.heat]]
-    if warmth.held:
-        parts.append(counted(warmth.held, "token"))
-    if warmth.since is not None and warmth.held:
-        parts.append(f"{age(now - warmth.since)} ago")
+    """`warm · 3,843 tokens in the cache, used 4 min ago`, `cold · 8,120 tokens to prefill`; `now` is seconds since the
+    epoch."""
+    parts = [HEAT_NAMES[shown_heat(warmth)]]
     if (tokens := to_read(warmth)) is not None:
-        amount = count(tokens) if warmth.held else counted(tokens, "token")
-        parts.append(to_prefill(f"{roughly_known(warmth)}{amount}"))
+        parts.append(to_prefill(f"{roughly_known(warmth)}{counted(tokens, 'token')}"))
+    if warmth.held:
+        used = f", used {age(now - warmth.since)} ago" if warmth.since is not None else ""
+        held = counted(warmth.held, "token") if tokens is None else count(warmth.held)
+        parts.append(f"{held} in the cache{used}")
     return " · ".join(parts)
 
 
 def held_words(state: HeldState, now: float, title: str) -> str:
-    """What a slot or the server's memory holds: `weather 2,101, idle 4 min`. `title` is the owner's, fit to show."""
-    idle = f", idle {age(now - state.since)}" if state.since is not None else ""
-    return f"{title or 'not one of ours'} {count(state.tokens)}{idle}"
-
-
-def reuse_percent(turn: TurnFigures) -> int | None:
-    """The turn's reuse in percent; 100 when nothing worth a word was read again, and only then."""
-    if turn.reuse is None:
-        return None
-    return min(round(turn.reuse * 100), 99) if notable_waste(turn) else 100
+    """What a slot or the server's memory holds: `weather · 2,101 tokens, used 4 min ago`. `title` is the owner's, fit
+    to show."""
+    used = f", used {age(now - state.since)} ago" if state.since is not None else ""
+    return f"{title or 'of another client'} · {counted(state.tokens, 'token')}{used}"
 
 
 def notable_waste(turn: TurnFigures) -> int:
@@ -116,24 +117,20 @@ def roughly(turn: TurnFigures | None) -> str:
     return "~" if turn is not None and turn.estimated else ""
 
 
-def spark_values(turns: list[TurnFigures | None]) -> list[float | None]:
-    """The turns' reuse for a sparkline: a first read had nothing to reuse and shows as 0, unknown as None."""
-    return [None if t is None else 0.0 if t.first_read and t.cached_tokens is not None else t.reuse for t in turns]
-
-
 def prediction(figures: TurnFigures | None, about: str = "") -> str:
-    """`predicted 3,764, server says 3,764`; empty without a prediction. `about`: a ~ in front of an estimate."""
+    """`predicted 3,764 cached tokens, server says 3,764`; empty without a prediction. `about`: a ~ in front of an
+    estimate."""
     if figures is None or figures.predicted_cached is None:
         return ""
     said = UNREPORTED if figures.cached_tokens is None else f"server says {count(figures.cached_tokens)}"
-    return f"predicted {about}{count(figures.predicted_cached)}, {said}"
+    return f"predicted {about}{counted(figures.predicted_cached, 'cached token')}, {said}"
 
 
 def accuracy(report: CacheReport) -> str:
-    """How often the predictions were exact: `exact 41 of 43`."""
+    """How often the predictions were exact: `exact in 41 of 43 requests`."""
     if not report.predictions:
         return "nothing predicted yet"
-    return f"exact {count(report.exact_predictions)} of {count(report.predictions)}"
+    return f"exact in {count(report.exact_predictions)} of {counted(report.predictions, 'request')}"
 
 
 def why(turn: TurnReport) -> tuple[str, str]:
@@ -200,12 +197,6 @@ def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
     return [cached, (count(evaluated - wasted), "new"), (count(wasted), "wasted")]
 
 
-def short_parts(turn: TurnFigures) -> str:
-    """`3,764 cached · 48 new`; `41 cached · 60 prefilled` where it is not known how much was new."""
-    rest = f"{turn.evaluated_tokens or 0:,} prefilled" if turn.reuse is None else f"{turn.needed_tokens or 0:,} new"
-    return f"{roughly(turn)}{turn.cached_tokens or 0:,} cached · {rest}"
-
-
 def figures_words(turn: TurnFigures | None) -> list[str]:
     """What a turn cost, in a few words each; what is not known is left out."""
     if turn is None:
@@ -246,8 +237,8 @@ def figures_sentence(turn: TurnFigures) -> str:
 
 
 def answer_words(turn: TurnFigures) -> list[str]:
-    """What stands beside an answer, most important first: `98 % cached`, `0.14 s`, `58 tok/s`, `31 tok`; of a turn
-    with wasted tokens these and their cause stand first."""
+    """What stands beside an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, `31 tokens`; of a
+    turn with wasted tokens these and their cause stand first."""
     words = []
     if notable_waste(turn):
         cause = f": {cause_name(turn.cause)}" if turn.cause else ""
@@ -256,11 +247,11 @@ def answer_words(turn: TurnFigures) -> list[str]:
         share = round(turn.hit_ratio * 100)
         words.append(f"{roughly(turn)}{min(share, 99) if turn.evaluated_tokens else share} % cached")
     if turn.ttft_ms is not None:
-        words.append(duration(turn.ttft_ms / 1000))
+        words.append(f"TTFT {duration(turn.ttft_ms / 1000)}")
     if turn.decode_speed is not None:
         words.append(speed(turn.decode_speed))
     if turn.predicted_tokens is not None:
-        words.append(f"{count(turn.predicted_tokens)} tok")
+        words.append(counted(turn.predicted_tokens, "token"))
     return words
 
 
@@ -285,12 +276,13 @@ def share_words(totals: Totals) -> list[str]:
 
 
 def speed_words(speed: SpeedFit | None) -> str:
-    """`350 tok/s at 0, 290 at 4k (average of 12 requests)`: no request need have been just as fast."""
+    """`350 tok/s at the start, 290 tok/s after 4k tokens (average of 12 requests)`: no request need have been just as
+    fast."""
     if speed is None or speed.alpha <= 0:
         return "not measured yet"
-    words = f"{speed.speed(0):,.0f} tok/s at 0"
+    words = f"{speed.speed(0):,.0f} tok/s at the start"
     if speed.alpha + speed.beta * FAR > 0:
-        words += f", {speed.speed(FAR):,.0f} at {FAR // 1024}k"
+        words += f", {speed.speed(FAR):,.0f} tok/s after {FAR // 1024}k tokens"
     return f"{words} (average of {counted(speed.samples, 'request')})"
 
 
@@ -308,6 +300,18 @@ def plan_words(plan: Plan | None) -> str:
         return "no request yet"
     others = "; ".join(f"{_WAYS[option.way]} {option.tokens:,}" for option in plan.options if option != plan.chosen)
     return f"{_WAYS[plan.chosen.way]} ({plan.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
+
+
+_SENT: dict[str, str] = {
+    "pin": "went to the slot that had most of it",
+    "detour": "had its state brought back from the host cache first",
+    "restore": "had its state brought back from the disk first",
+}
+
+
+def sent_words(plan: Plan | None) -> str:
+    """What was done so that the last request found its state, for who only wants to know that; empty: nothing."""
+    return _SENT.get(plan.chosen.way, "") if plan is not None else ""
 
 
 def misses(ledger: Ledger) -> list[str]:

@@ -33,6 +33,11 @@ def held_reason(kind: HoldKind) -> str:
     return _HOLDS[kind]
 
 
+def queued_words(messages: int) -> str:
+    """How many messages wait, in lists: `2 queued`."""
+    return f"{messages:,} queued"
+
+
 def held_words(kind: HoldKind, send: str) -> str:
     """`Queue held: answer stopped · Enter sends · ↑ edits`. `send`: the key that sends."""
     return f"Queue held: {_HOLDS[kind]} · {send} sends · ↑ edits"

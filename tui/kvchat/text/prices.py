@@ -25,7 +25,7 @@ TITLES: dict[Act, str] = {
 }
 """The question before an act that costs something."""
 
-FREE = "None of these touches the cache: nothing to prefill."
+FREE = "None of these touches the cache."
 _KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
 
 _WAYS: dict[Way, str] = {
@@ -37,10 +37,10 @@ _WAYS: dict[Way, str] = {
 }
 
 
-def price_lines(price: Price, act: Act | None = None, glyph: str = "░ ") -> list[str]:
-    """The price of an act in one or two sentences; `glyph`: in front of the tokens, as on every screen."""
-    lines = [_price_line(price, glyph)]
-    lines += [f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {glyph}{counted(tokens, 'token')} to "
+def price_lines(price: Price, act: Act | None = None) -> list[str]:
+    """The price of an act in one or two sentences."""
+    lines = [_price_line(price)]
+    lines += [f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {counted(tokens, 'token')} to "
               "prefill there next time." for title, tokens in price.losing]
     if act in _KEEPS:
         lines.append("The old version is kept.")
@@ -102,12 +102,13 @@ def compacted_words(before: int, after: int, ms: float) -> str:
     return f"Compacted: {count(before)} → {count(after)} tokens{took} · /tree has the old version"
 
 
-def _price_line(price: Price, glyph: str) -> str:
+def _price_line(price: Price) -> str:
     if price.tokens is None:
         return "Prefills an unknown number of tokens: the server reports none."
     if price.tokens <= NOISE:
         return "Nothing to prefill."
-    return f"Prefills {glyph}{counted(price.tokens, 'token')} ({about(price.seconds) or 'time not measured yet'})"
+    time = about(price.seconds) or "time not measured yet"
+    return f"Prefills {counted(price.tokens, 'token')} before the next answer ({time})."
 
 
 def change_price(price: Price | None) -> str:
@@ -115,11 +116,11 @@ def change_price(price: Price | None) -> str:
     if price is None:
         return "Unchanged: nothing to prefill."
     if price.tokens is None:
-        return "░ prefills the whole conversation, size unknown; the old version is kept"
+        return "prefills the whole conversation, size unknown; the old version is kept"
     if price.tokens <= NOISE:
         return "free: nothing to prefill yet"
     time = about(price.seconds)
-    return f"░ prefills {counted(price.tokens, 'token')}{f' ({time})' if time else ''}; the old version is kept"
+    return f"prefills {counted(price.tokens, 'token')}{f' ({time})' if time else ''}; the old version is kept"
 
 
 def cheaper(instead: Alternative) -> str:

@@ -253,10 +253,10 @@ class KvchatApp(App[int]):
             return [("letter", "go there"), ("escape", "back")]
         words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
         if place == "transcript":
-            words = {"transcript.continue": "continue", "transcript.edit": "edit", "transcript.regenerate": "again",
-                     "transcript.copy": "copy", "transcript.code": "code", "transcript.source": "source",
-                     "transcript.branches": "branches", "transcript.fork": "fork", "transcript.delete": "delete",
-                     "stop": "back"}
+            words = {"transcript.continue": "continue", "transcript.edit": "edit",
+                     "transcript.regenerate": "regenerate", "transcript.copy": "copy", "transcript.code": "copy code",
+                     "transcript.source": "source", "transcript.branches": "branches", "transcript.fork": "fork",
+                     "transcript.delete": "delete", "stop": "back"}
             words = {id: word for id, word in words.items() if id not in SOMETIMES or id in can}
         found = [(actions.first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
         return [(key, word) for key, word in found if key]

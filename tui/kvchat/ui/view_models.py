@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
     from kvchat.ui.terminal.desktop import Prefilled
 
+NONE_HELD: Mapping[str, int] = {}
 YOU = "You"
 PATIENCE = 0.3
 """Seconds without news before the row says what is waited for: a warm answer starts without a flicker."""
@@ -69,10 +70,11 @@ def _is_plain(note: Statement | str) -> bool:
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str],
-                 held: frozenset[str] = frozenset(), kept: Collection[str] = ()) -> list[SidebarRow]:
+                 held: Mapping[str, int] = NONE_HELD, kept: Collection[str] = ()) -> list[SidebarRow]:
     """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
-    `held`: of those whose queue waits for the person; `kept`: of those whose state the person keeps."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, c.id in held,
+    `held`: of those whose queue waits for the person, and its messages; `kept`: of those whose state the person
+    keeps."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, held.get(c.id, 0),
                        c.id in kept)
             for c in conversations]
 

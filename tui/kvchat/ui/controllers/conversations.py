@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.text.format import count, counted
+from kvchat.text.messages import queued_words
 from kvchat.text.options import changed_words
 from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import KEPT, KEPT_HERE, RELEASED, kept_short
@@ -162,7 +163,8 @@ class ConversationController:
         while True:
             kept = {state.kept.conversation: kept_short(state) for state in (await self._service.kept.room()).states}
             picker = ConversationPicker(
-                self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, query=query, at=at,
+                self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, state=self._view.state,
+                queued={id: queued_words(number) for id, number in self._view.held().items()}, query=query, at=at,
                 row=row, now=self.workspace.now(), kept=kept, turns=self._conversations.branch_turns)
             match await self.workspace.ask(picker):
                 case ("open", str(id)):

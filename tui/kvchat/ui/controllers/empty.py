@@ -13,7 +13,7 @@ from textual.widgets import Static
 from kvchat.prompt.citations import name_of
 from kvchat.prompt.tags import ARCHIVE
 from kvchat.sanitize import one_line
-from kvchat.text.cache import HEAT_GLYPHS, opening_words
+from kvchat.text.cache import HEAT_GLYPHS, opening_words, shown_heat
 from kvchat.text.format import age, counted
 from kvchat.text.servers import server_facts
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -67,7 +67,7 @@ class EmptyConversation:
         key, server, now = app.key_of, self._servers.info, service.clock().timestamp()
         others = [record for record in service.conversations.all() if record.turns and ARCHIVE not in record.tags]
         warmth = {record.id: service.tracker.warmth(record.id) for record in others[:RECENT]}
-        recent = [Recent(HEAT_GLYPHS[warmth[record.id].heat], record.title, opening_words(warmth[record.id]) or
+        recent = [Recent(HEAT_GLYPHS[shown_heat(warmth[record.id])], record.title, opening_words(warmth[record.id]) or
                          f"{age(now - record.updated)} ago") for record in others[:RECENT]]
         notes = self._beginning()
         if server is not None and server.embedded and "SmolLM2-135M" in server.model:
@@ -90,7 +90,7 @@ class EmptyConversation:
         warmth = self._service.tracker.warmth(conversation.id)
         named = ", ".join(one_line(file, 40) for file in files[:FILES]) + (", …" if len(files) > FILES else "")
         cost = opening_words(warmth)
-        return [f"{HEAT_GLYPHS[warmth.heat]} Begins with {counted(len(files), 'file')}: {named}"
+        return [f"{HEAT_GLYPHS[shown_heat(warmth)]} Begins with {counted(len(files), 'file')}: {named}"
                 f"{f' · {cost}' if cost else ''}"]
 
     @in_worker("welcome", exclusive=True)

@@ -9,25 +9,27 @@ import time
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
+from kvchat.cache.warmth import Heat
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
 from kvchat.chat.turns.answer_run import previous_figures
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import HEAT_NAMES, cost_words, roughly_known, to_prefill, to_read
+from kvchat.text.cache import HEAT_NAMES, cost_words, opening_words, roughly_known, shown_heat, to_prefill, to_read
 from kvchat.text.format import duration
 from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
-from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
+from kvchat.ui.widgets.sidebar_rows import Mark, mark_of
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from textual.timer import Timer
 
+    from kvchat.cache.speed import SpeedFit
     from kvchat.chat.service import ChatService
     from kvchat.prompt.message import Node
     from kvchat.ui.controllers.cache_panel import CachePanelController
@@ -75,6 +77,8 @@ class ConversationView:
         self._transcript = transcript
         self._composer = composer
         self._status = status
+        self._speed: SpeedFit | None = None
+        """The seconds that prefilling so many tokens takes on the server of the open conversation, once measured."""
         self._ticking: Timer | None = None
         self._summarising = False
         self._pictures: set[str] = set()
@@ -86,15 +90,25 @@ class ConversationView:
 
     def show_list(self) -> None:
         self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming(),
-                                            self._service.queue.held_ids(), self._service.kept.all()))
+                                            self.held(), self._service.kept.all()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 
     def mark(self, id: str) -> Mark:
         """The mark of a conversation in lists."""
+        return mark_of(self._tracker.warmth(id), id in self._conversations.streaming())
+
+    def state(self, id: str) -> str:
+        """The same in a few words."""
         if id in self._conversations.streaming():
-            return "streaming"
-        return "attention" if id in self._service.queue.held_ids() else MARKS[self._tracker.warmth(id).heat]
+            return "answering"
+        warmth = self._tracker.warmth(id)
+        return opening_words(warmth) or ("" if warmth.heat is Heat.UNKNOWN else HEAT_NAMES[shown_heat(warmth)])
+
+    def held(self) -> Mapping[str, int]:
+        """The conversations whose queue waits for the person, and its messages."""
+        queue = self._service.queue
+        return {id: len(queue.of(id)) for id in queue.held_ids()}
 
     def warmth_changed(self) -> None:
         self._sidebar.refresh_marks()
@@ -118,7 +132,7 @@ class ConversationView:
         self._show_pictures(path)
         self._show_rail()
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
-        self._status.speed = self._tracker.speed_in(path)
+        self._speed = self._tracker.speed_in(path)
         self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
         self._sending.show_refusal()
         self._queue.show()
@@ -150,15 +164,16 @@ class ConversationView:
         conversation = self.workspace.conversation
         warms_up = self._tracker.warming == conversation.id
         self._status.set_warm_up(warms_up, self._tracker.warmup_progress if warms_up else None)
-        totals, warmth = conversation.totals(self._status.speed), self._tracker.warmth(conversation.id)
+        totals, warmth = conversation.totals(self._speed), self._tracker.warmth(conversation.id)
         words = ""
         if offer := self._compaction.offer_words():
             words = offer
         elif conversation.live is None and (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
-            words = f"{HEAT_NAMES[warmth.heat]}: {to_prefill(roughly_known(warmth) + cost_words(tokens, seconds))}"
+            amount = roughly_known(warmth) + cost_words(tokens, seconds)
+            words = f"{HEAT_NAMES[shown_heat(warmth)]}: {to_prefill(amount)}"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
-            words = f"{duration(totals.seconds_saved)} saved in all"
+            words = f"{duration(totals.seconds_saved)} saved so far"
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:

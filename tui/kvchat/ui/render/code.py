@@ -17,6 +17,9 @@ from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.wrap import untabbed, wrapped
 
 FILL = "code"
+ACTION = "code:"
+"""What the action of a panel's first row begins with; the number of the block follows."""
+COPY = "copy"
 _LABEL = "code code-label"
 _EDGE = Span("▏", "code code-edge", "")
 _EDGE_AND_MARK = (_EDGE, Span("↪ ", _LABEL, ""))
@@ -32,14 +35,27 @@ class CodeBlock:
 
 
 def label_row(info: str, fence: str, number: int, width: int) -> Row:
-    """The first row of a panel: the language if one is named, and at the right the key that copies the block."""
-    key = str(number) if 0 < number < 10 else ""
-    does = " copy" if key and width >= 24 else ""
+    """The first row of a panel: the language if one is named, and at the right what a click on it does."""
+    does = COPY if width >= 24 else ""
     label = one_line(info, max(4, width - 8 - len(does)))
-    gap = max(1, width - 2 - cell_len(label) - len(key) - len(does))
+    gap = max(1, width - 2 - cell_len(label) - len(does))
     spans = (_EDGE, Span(label, _LABEL, f"{fence}{info}" if fence else ""), Span(" " * gap, _LABEL, ""),
-             Span(key, "code code-key", ""), Span(does, _LABEL, ""))
-    return Row(spans, "\n" if fence else "", FILL, f"code:{number}")
+             Span(does, _LABEL, ""))
+    return Row(spans, "\n" if fence else "", FILL, f"{ACTION}{number}")
+
+
+def with_key(row: Row) -> Row:
+    """The row of a selected message: where it is the first one of a panel it tells the key that copies the block."""
+    number = row.action.removeprefix(ACTION)
+    if number == row.action or len(number) > 1:
+        return row
+    *others, gap, does = row.spans
+    words = f"press {number} to "
+    if not does.text or len(gap.text) <= len(words):
+        return row
+    keyed = (Span(gap.text[len(words):], _LABEL, ""), Span("press ", _LABEL, ""), Span(number, "code code-key", ""),
+             Span(" to ", _LABEL, ""))
+    return replace(row, spans=(*others, *keyed, does))
 
 
 def line_rows(spans: Sequence[Span], width: int) -> list[Row]:

@@ -75,19 +75,21 @@ def as_text(items: Sequence[TranscriptItem]) -> str:
 
 VERSIONS = "versions"
 """The style of the mark of a message with other versions."""
-BAR = 8
+BAR = 6
 """Cells of the bar in an answer's title."""
+WORDY = 50
+"""Cells from which on a word stands in front of the number of the version."""
 TITLE_ROOM = 14
 """Cells of the title that figures leave alone."""
 
 
 def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Row:
-    """The title at the left with `2/3` when there are other versions; figures or time at the right."""
+    """The title at the left with `version 2/3` when there are other versions; figures or time at the right."""
     index, total = item.siblings
-    versions = f"  {index}/{total}" if total > 1 else ""
+    versions = f"  {'version ' if width >= WORDY else ''}{index}/{total}" if total > 1 else ""
     hint = "  ← →" if versions and selected else ""
     room = width - cell_len(versions + hint)
-    wanted = min(cell_len(one_line(item.title)), 24) + 2
+    wanted = min(cell_len(one_line(item.title)), 26) + 2
     right = figure_spans(item.figures, room - max(TITLE_ROOM, wanted)) if item.figures else []
     if not right and room - cell_len(item.time) >= TITLE_ROOM:
         right = [Span(one_line(item.time), "muted", "")]
@@ -100,7 +102,7 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Ro
 
 
 def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
-    """`███████▒ 98 % cached · 0.14 s · 58 tok/s`, as much of it as fits in `room` cells: what part of the prompt was
+    """`█████▒ 98 % cached · TTFT 0.14 s · 58 tok/s`, as much of it as fits in `room` cells: what part of the prompt was
     cached, new and wasted, then the figures, most important first."""
     words, bar = answer_words(figures), list[Span]()
     prompt, cached, evaluated = figures.prompt_tokens, figures.cached_tokens, figures.evaluated_tokens

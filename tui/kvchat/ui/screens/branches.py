@@ -22,14 +22,14 @@ from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
-from kvchat.text.cache import prefill_number
+from kvchat.text.cache import opening_words
 from kvchat.text.format import count, counted, moment
 from kvchat.text.notes import note_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown
-from kvchat.ui.widgets.sidebar_rows import GLYPHS, MARKS
+from kvchat.ui.widgets.sidebar_rows import GLYPHS, mark_of
 
 WIDE = 90
 """Cells of a row from which on the time stands in it too."""
@@ -149,9 +149,8 @@ class BranchTreeScreen(ListModal[Branching]):
         warmth = self._warmth(node.id)
         if warmth.heat is Heat.UNKNOWN:
             return content()
-        mark = MARKS[warmth.heat]
-        number = prefill_number(warmth)
-        return content("  ", (GLYPHS[mark], MARK_TONES[mark]), (f" {number}" if number else "", MUTED))
+        mark, cost = mark_of(warmth), opening_words(warmth)
+        return content("  ", (GLYPHS[mark], MARK_TONES[mark]), (f" {cost}" if cost else "", MUTED))
 
     def choose(self, index: int) -> None:
         self.finish(("go", self._rows[index].node.id))

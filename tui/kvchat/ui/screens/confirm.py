@@ -15,7 +15,7 @@ from textual.widgets import Static
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, content, with_glyphs
+from kvchat.ui.screens.tones import ACCENT, content
 
 R = TypeVar("R")
 Choice = tuple[str, str, R]
@@ -39,7 +39,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
         """
 
     def body(self) -> Iterable[Widget]:
-        lines = [with_glyphs(clean(line)) for line in self._lines]
+        lines = [content(clean(line)) for line in self._lines]
         if lines:
             yield Static(Content("\n").join(lines), classes="words")
         yield RowList(self._draw, classes="-fits")

@@ -39,7 +39,20 @@ from kvchat.text.format import counted, moment
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MATCH, MUTED, STRONG, USER, Part, content, joined, shown
+from kvchat.ui.screens.tones import (
+    ACCENT,
+    BAD,
+    MARK_TONES,
+    MATCH,
+    MUTED,
+    STRONG,
+    USER,
+    WARNING,
+    Part,
+    content,
+    joined,
+    shown,
+)
 from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 
@@ -49,6 +62,10 @@ if TYPE_CHECKING:
 Picked = tuple[Literal["open", "rename", "delete", "menu"], str] | tuple[Literal["new"], None]
 
 
+STATE = 18
+"""Cells for how warm a conversation is, in words."""
+
+
 class ConversationPicker(ListModal[Picked]):
     """All conversations, favourites first, then the newest; the archived while a filter is written. Result: what to do
     with the one that has this id, or ("new", None)."""
@@ -56,20 +73,24 @@ class ConversationPicker(ListModal[Picked]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
 
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
-                 mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "", at: str | None = None,
-                 row: int = 0, now: datetime | None = None, kept: Mapping[str, str] = MappingProxyType({}),
+                 mark: Callable[[str], Mark] = lambda _: "unknown", state: Callable[[str], str] = lambda _: "",
+                 queued: Mapping[str, str] = MappingProxyType({}), query: str = "", at: str | None = None, row: int = 0,
+                 now: datetime | None = None, kept: Mapping[str, str] = MappingProxyType({}),
                  turns: Callable[[Conversation], int] = lambda one: one.turns) -> None:
-        """`mark` tells the mark of the conversation with this id, `turns` how many its branch in use has. `kept`: by
-        id, what is saved of those that are kept. The cursor begins on `at` (None: the open one), else in this `row`."""
+        """`mark` tells the mark of the conversation with this id, `state` the same in a few words, `turns` how many
+        its branch in use has. By id: `queued`, how many messages wait for the person; `kept`, what is saved of those
+        that are kept. The cursor begins on `at` (None: the open one), else in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
         self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.rename", "rename"),
-                      ("list_dialog.delete", "delete"), ("list_dialog.menu", "more"), ("dialog.close", "close"))
+                      ("list_dialog.delete", "delete"), ("list_dialog.menu", "menu"), ("dialog.close", "close"))
         self._conversations = conversations = in_order(conversations)
         self._texts = [conversation.title.casefold() for conversation in conversations]
         self._tags = {tag for conversation in conversations for tag in conversation.tags}
         self._current = current
         self._ask_mark = mark
+        self._state = state
+        self._queued = queued
         self._ask_turns = turns
         self._turns: dict[str, int] = {}
         self.query_text = query
@@ -126,18 +147,22 @@ class ConversationPicker(ListModal[Picked]):
         conversation = self._conversations[self._kept[index]]
         mark = self._mark(index)
         turns = counted(self._turns_of(conversation), "turn") if conversation.turns else "empty"
-        right = content((f"{turns:>11}" if width >= 60 else "", MUTED),
-                        (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
+        warm, cells = self._state(conversation.id) if width >= 60 else "", STATE if width >= 60 else 1
+        right = content((GLYPHS[mark], MARK_TONES[mark]), (f" {warm}", MUTED)).truncate(cells, pad=True) + content(
+            (f"{turns:>10}" if width >= 84 else "", MUTED),
+            (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
         kept = self._states.get(conversation.id, "")
         star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in conversation.tags else "")
         title = star + highlighted(content(shown(conversation.title, width)), self._words)
         state = "on screen" if conversation.id == self._current else "new answer" if conversation.unread else ""
         archived = "  archived" if ARCHIVE in conversation.tags else ""
         tags = fit(in_words(conversation.tags), width // 4)
-        tail = content((f"  {state}" if state else "", ACCENT), (archived, MUTED),
+        queued = self._queued.get(conversation.id, "")
+        tail = content((f"  {queued}" if queued else "", WARNING), (f"  {state}" if state else "", ACCENT),
+                       (archived, MUTED),
                        (f"  {KEPT_MARK} {kept}" if kept else "", MUTED), (f"  {tags}" if tags else "", MUTED))
         room = max(0, width - right.cell_length - 4 - tail.cell_length)
-        left = content((GLYPHS[mark], MARK_TONES[mark]), " ") + title.truncate(room, ellipsis=True) + tail
+        left = title.truncate(room, ellipsis=True) + tail
         return joined(left, right, width)
 
     def choose(self, index: int) -> None:

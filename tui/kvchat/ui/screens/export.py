@@ -238,7 +238,8 @@ class ExportScreen(Modal[ExportRequest]):
             answer.update(content(("Write the name of a file.", BAD)))
             return
         trouble = _trouble(path)
-        answer.update(content((trouble, BAD) if trouble else (f"Goes to {one_line(str(path))}", MUTED)))
+        where = "" if str(path) == self.query_one(Input).value.strip() else f"Goes to {one_line(str(path))}"
+        answer.update(content((trouble, BAD) if trouble else (where, MUTED)))
 
     @on(Input.Submitted)
     def _entered(self) -> None:

@@ -22,30 +22,27 @@ CACHE_GLYPHS = (
     ("░", "wasted: prefilled again without need"),
 )
 RAIL = (
-    ("┃", CACHED, "cached in a slot: the next request takes these tokens as they are"),
-    ("╎", CACHED, "in the server's host cache or in a snapshot: brought back first"),
-    ("░", EVALUATED, "cached nowhere: the next request prefills them"),
+    ("┃", CACHED, "cached: the server still has these tokens, or brings them back without a prefill"),
+    ("░", EVALUATED, "not cached: the next request prefills them"),
     (" ", MUTED, "no mark: the server does not tell, or nothing of the answer has come yet"),
 )
 """The marks left of the messages."""
 FIGURES = (
-    ("hit ratio", "cached tokens / prompt tokens: how much of the prompt came from the cache"),
+    ("% cached", "cached tokens / prompt tokens: how much of the prompt came from the cache"),
     ("reuse", "cached tokens / (prompt tokens − new tokens): 100 % is the physical limit"),
     ("wasted", "evaluated tokens − new tokens: work that need not have been done"),
     ("saved", "time saved: cached tokens / measured prefill speed; a stopped turn saves nothing"),
     ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "tokens of the prompt that the server evaluates in a second"),
     ("decode", "tokens of an answer in a second"),
-    ("ctx", "tokens of the conversation / tokens that fit into the server's window"),
+    ("context", "tokens of the conversation / tokens that fit into the server's window"),
     ("~", "an estimate: this server does not count it"),
     ("predicted", "cached tokens that kvchat expected, beside what the server said"),
     ("slot", "where the server holds the state of one prompt"),
     ("host cache", "where the server keeps what left a slot: in its memory"),
     ("warm-up", "what was prefilled before you sent"),
-    ("misses", "the causes of wasted tokens"),
-    ("planner", "how the last request was sent and what it prefilled, then what other ways would have"),
-    ("speed", "prefill in tokens a second, at an empty cache and behind so many tokens: the average of requests"),
-    ("exact", "requests of which kvchat knew the cached tokens to the token before it sent them"),
+    ("wasted by", "the causes of wasted tokens"),
+    ("prediction", "requests of which kvchat knew the cached tokens to the token before it sent them"),
     ("sent with", "what kvchat put in front of your text, once: the time, memories, passages, files"),
 )
 KEYS_CELLS = 23

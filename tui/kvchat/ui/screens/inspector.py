@@ -16,7 +16,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.accounting import NOISE, Totals, TurnFigures
+from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.kept import KEPT_MARK, KeptRoom
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
@@ -33,11 +33,9 @@ from kvchat.text.cache import (
     held_words,
     misses,
     notable_waste,
-    plan_words,
     prediction,
-    reuse_percent,
+    sent_words,
     side_request_words,
-    spark_values,
     speed_words,
     token_parts,
     verdict,
@@ -53,12 +51,12 @@ from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import (
-    ACCENT,
     BAD,
     CACHED,
     EVALUATED,
     GLYPHS,
     MARK_TONES,
+    MATCH,
     MUTED,
     STRONG,
     WASTED,
@@ -67,9 +65,9 @@ from kvchat.ui.screens.tones import (
     shown,
 )
 from kvchat.ui.widgets.header_text import HOSTS, model_name
-from kvchat.ui.widgets.pieces import sparkline, split_cells
+from kvchat.ui.widgets.pieces import split_cells
 from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
-from kvchat.ui.widgets.sidebar_rows import MARKS
+from kvchat.ui.widgets.sidebar_rows import mark_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -83,6 +81,7 @@ QUESTION = 22
 GLYPH_HEADS = (("█", "cached"), ("▒", "new"), ("░", "wasted"))
 OTHER_HEADS = ("TTFT", "prefill", "decode")
 """Time to the first token, prompt tokens and answer tokens a second."""
+LAST = "last request "
 
 
 def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, int]:
@@ -158,6 +157,9 @@ def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
 def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
     figures = figures or TurnFigures()
     tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
+    if figures.wasted_tokens is not None:  # within the noise it is new, as in the bars and on every other screen
+        wasted = notable_waste(figures)
+        tokens = (figures.cached_tokens, (figures.evaluated_tokens or 0) - wasted, wasted)
     speeds = (figures.prefill_speed, figures.decode_speed)
     values = (*(count_of(figures, number) for number in tokens), _seconds(figures.ttft_ms, cells[3]),
               *map(_per_second, speeds))
@@ -176,29 +178,18 @@ def _per_second(speed: float | None) -> str:
 ROLES = {"user": "you", "assistant": "answer"}
 WIDE = 90
 """Cells of a line from which on there are columns for each kind of tokens."""
-SPARK = 20
-"""Turns in the sparkline."""
 
 
 def headline(report: CacheReport, width: int, now: float) -> list[Content]:
-    """Three lines: how warm the conversation is and its reuse by turn, the last request's prefix, the prediction."""
-    figures = report.turns[-1].figures if report.turns else None
-    mark = MARKS[report.warmth.heat]
-    percent = reuse_percent(figures) if figures else None
-    spark = sparkline(spark_values([turn.figures for turn in report.turns]), SPARK)
-    reuse = content((spark.strip(), CACHED), ("  ", ""), (f"{UNKNOWN if percent is None else percent} %", STRONG))
+    """Two lines: how warm the conversation is, and what the cache had of its last request."""
+    mark = mark_of(report.warmth)
     warm = content((MARK_GLYPHS[mark], MARK_TONES[mark]), f" {warmth_words(report.warmth, now)}")
-    label = content(("reuse by turn ", MUTED))
-    if warm.cell_length + label.cell_length + reuse.cell_length + 2 <= width:
-        reuse = label + reuse
-    lines = [joined(warm, reuse if report.turns else content(), width), _prefix(report, width)]
-    about = "" if report.exact else "~"
-    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~: estimate")))
-    return [*lines, content((said, MUTED))]
+    estimate = content() if report.exact else content(("~ estimate", MUTED))
+    return [joined(warm, estimate, width), _prefix(report, width)]
 
 
 def _prefix(report: CacheReport, width: int) -> Content:
-    """The last request as one bar: what was reused, what was read again, what was new."""
+    """The last request as one bar: what was cached, what was wasted, what was new."""
     figures = report.turns[-1].figures if report.turns else None
     if figures is None or figures.evaluated_tokens is None:
         return content(("the last request has no figures" if report.turns else "no request yet", MUTED))
@@ -206,10 +197,11 @@ def _prefix(report: CacheReport, width: int) -> Content:
     words = content((number, CACHED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
     for tokens, label in last:
         words += content((" · ", MUTED), (f"{tokens} {label}", WASTED if notable_waste(figures) else MUTED))
-    room = max(8, width - words.cell_length - 4)
+    label = LAST if width - words.cell_length - len(LAST) - 4 >= 20 else ""
+    room = max(8, width - words.cell_length - len(label) - 4)
     cached, new, wasted = cells_of(figures, figures.prompt_tokens or 0, room)
     whole = content(("▕", MUTED), ("█" * cached, CACHED), ("░" * wasted, WASTED), ("▒" * new, EVALUATED))
-    return whole.truncate(room + 1, pad=True) + content(("▏ ", MUTED)) + words
+    return content((label, MUTED)) + whole.truncate(room + 1, pad=True) + content(("▏ ", MUTED)) + words
 
 
 def tokens_scale(messages: Sequence[MessageCells]) -> int:
@@ -219,8 +211,11 @@ def tokens_scale(messages: Sequence[MessageCells]) -> int:
 
 def messages_head(width: int) -> Content:
     """The heads of the columns."""
-    heads = glyph_heads((10, 9, 11)) if width >= WIDE else []
-    return joined(content(("message", MUTED)), content().join([content(("tokens", MUTED)), *heads]), width)
+    if width >= WIDE:
+        heads = [content(("tokens", MUTED)), *glyph_heads((10, 9, 11))]
+    else:
+        heads = [*glyph_heads([len(word) + 4 for _, word in GLYPH_HEADS]), content(("   tokens", MUTED))]
+    return joined(content(("message", MUTED)), content().join(heads), width)
 
 
 def message_row(report: CacheReport, index: int, scale: int, width: int) -> Content:
@@ -285,38 +280,35 @@ def _tokens(tokens: int | None, exact: bool) -> str:
 
 
 LABEL = 13
-TOTAL_HEADS = ("reuse", "hit ratio", "cached", "wasted", "saved")
-TOTAL_CELLS = (8, 11, 11, 11, 13)
+TOTAL_HEADS = ("cached tokens", "wasted tokens", "reuse", "time saved")
+TOTAL_CELLS = (15, 15, 9, 14)
 DAY = 7
 """Cells of a day of the week."""
 TITLE = 28
 """Cells for the title of a conversation that a slot holds."""
 
 
-def totals_line(totals: Totals, width: int) -> Content:
-    """The sums over some turns, under `TOTAL_HEADS`, in `width` cells."""
+def totals_line(ledger: Ledger, width: int) -> Content:
+    """The sums over some turns, under `TOTAL_HEADS`, in `width` cells. Within the noise of a turn nothing is wasted, as
+    in the line of the turn."""
+    totals, wasted = ledger.totals, sum(tokens for _, tokens in ledger.misses.values())
     if not totals.turns:
         return content(("  no turns yet", MUTED))
     if totals.turns == totals.unknown:
         return content((f"  {counted(totals.turns, 'turn')}, {UNREPORTED}", MUTED))
-    much = totals.wasted_tokens > NOISE * totals.turns
-    values = (percent(totals.reuse), percent(totals.hit_ratio), count(totals.cached_tokens),
-              count(totals.wasted_tokens), duration(totals.seconds_saved))
-    tones = (STRONG, "", CACHED, WASTED if much else "", "")
+    values = (count(totals.cached_tokens), count(wasted), percent(totals.reuse), duration(totals.seconds_saved))
+    tones = (CACHED, WASTED if wasted else "", STRONG, "")
     line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
     unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'turn')} unknown", MUTED))
     return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
 
 
 def days_lines(days: Sequence[Day]) -> Iterable[Content]:
-    """The days of the week, a block as high as the reuse in front of each, and the percent below."""
-    names = content((f"{'  by day':<{LABEL}}", MUTED))
-    for day in days:
-        reuse, name = day.totals.reuse, short_day(day.date).split()[0]
-        block = "" if reuse is None else sparkline([reuse], 1)
-        names += content((f"{block:>{DAY - len(name) - 1}} ", CACHED)) + content((name, MUTED))
-    yield names
-    yield content(" " * LABEL + "".join(f"{percent(day.totals.reuse):>{DAY}}" for day in days))
+    """The days of the week, and the reuse of each."""
+    names = "".join(f"{short_day(day.date).split()[0]:>{DAY}}" for day in days)
+    yield content((f"{'':<{LABEL}}{names}", MUTED))
+    reuse = "".join(f"{percent(day.totals.reuse):>{DAY}}" for day in days)
+    yield content((f"{'reuse by day':<{LABEL}}", MUTED), reuse)
 
 
 def facts(report: CacheReport, servers: Servers, width: int, now: float) -> list[Content]:
@@ -325,11 +317,13 @@ def facts(report: CacheReport, servers: Servers, width: int, now: float) -> list
     for warning in report.warnings:
         lines += _told("! prompt", warning_sentence(warning), width, WASTED)
     lines += _sums(report, width)
-    lines += _told("planner", plan_words(report.plan), width)
-    lines += _told("speed", speed_words(report.speed), width)
+    if sent := sent_words(report.plan):
+        lines += _told("last request", sent, width)
+    lines += _told("prediction", accuracy(report), width)
+    lines += _told("prefill", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
     lines += _kept(report.kept, width)
-    lines += _told("its cache", report.rules or "unknown for this server", width)
+    lines += _told("cache", report.rules or "unknown for this server", width)
     for name, words in _about(servers):
         lines += _told(name, words, width)
     return lines
@@ -347,12 +341,12 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
     yield content((" " * LABEL + heads, MUTED))
     ledgers: list[tuple[str, Ledger]] = [("conversation", report.here), ("last 7 days", report.week)]
     for name, ledger in ledgers:
-        yield content((f"{name:<{LABEL}}", MUTED)) + totals_line(ledger.totals, width - LABEL)
+        yield content((f"{name:<{LABEL}}", MUTED)) + totals_line(ledger, width - LABEL)
     if report.days:
         yield from days_lines(report.days)
-    for name, ledger in (("misses", report.here), ("  7 days", report.week)):
+    for name, ledger in (("wasted by", report.here), ("  7 days", report.week)):
         told = misses(ledger)
-        yield from _told(name, "; ".join(told) if told else "none", width)
+        yield from _told(name, "; ".join(told) if told else "nothing wasted", width)
     yield from _told(
         "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width)
     if report.week.memory.count:
@@ -366,11 +360,9 @@ def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Con
     if not found:
         yield from _told("slots", "contents unknown", width)
     for state in found:
-        parked = "slot" not in state.where
-        glyph = content(("◐ ", WASTED) if parked else ("● ", CACHED))
         words = held_words(state, now, shown(state.owner, TITLE))
-        where = "host cache" if parked else one_line(state.where, LABEL - 2)
-        yield content((f"{where:<{LABEL}}", MUTED)) + glyph + content(words)
+        where = one_line(state.where, LABEL - 2) if "slot" in state.where else "host cache"
+        yield content((f"{where:<{LABEL}}", MUTED)) + content(words)
 
 
 def _kept(room: KeptRoom, width: int) -> Iterable[Content]:
@@ -389,7 +381,7 @@ def _about(servers: Servers) -> list[tuple[str, str]]:
     kind = "built-in engine" if server.embedded else one_line(server.kind, 40)
     address = "" if server.embedded else one_line(server.base_url, 80)
     where = HOSTS.get(server.host_class, one_line(server.host_class, 20))
-    build = f" · build {one_line(server.build, 40)}" if server.build else ""
+    build = f" · build {one_line(server.build, 40)}" if server.build and "unknown" not in server.build else ""
     return [
         ("server", " · ".join(filter(None, (kind, where, address)))),
         ("model", (model_name(server.model) or "unknown") + build),
@@ -417,7 +409,7 @@ class InspectorScreen(ListModal[None]):
     DEFAULT_CSS = """
     InspectorScreen {
         & #frame { height: 96%; max-height: 50; }
-        & #headline { height: 3; }
+        & #headline { height: 2; }
         & #views { height: 1; margin-top: 1; }
         & #head { height: 1; }
         & #rows { height: 1fr; min-height: 3; scrollbar-gutter: stable; }
@@ -527,7 +519,7 @@ class InspectorScreen(ListModal[None]):
         now = self._now().timestamp()
         self._put("headline", headline(report, width, now), width)
         names = content().join([
-            content(("   " if at else ""), (name, ACCENT if view == self._view else MUTED))
+            content(("   " if at else ""), (name, MATCH if view == self._view else MUTED))
             for at, (view, name) in enumerate(VIEWS.items())])
         self._put("views", [names], width)
         self._put("head", [turns_head(width) if self._view == "turns" else messages_head(width)], width)

@@ -33,7 +33,7 @@ from kvchat.text.prices import FREE, change_price
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
-from kvchat.ui.screens.tones import BAD, MUTED, STRONG, WASTED, content, shown
+from kvchat.ui.screens.tones import BAD, MUTED, STRONG, content, shown
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
@@ -340,8 +340,7 @@ class SystemPromptScreen(Modal[str]):
         line = self.query_one("#price", Static)
         changed = self._text() != self._before.strip()
         price = change_price(self._price if changed else None)
-        line.update(content((price[0], WASTED), price[1:]) if price.startswith("░")
-                    else content((price, "" if changed else MUTED)))
+        line.update(content((price, "" if changed else MUTED)))
 
     def _text(self) -> str:
         return self.query_one(TextArea).text.strip()

@@ -27,7 +27,7 @@ from textual.widgets import Input, Static
 
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.sanitize import clean, one_line
-from kvchat.text.format import count, size
+from kvchat.text.format import count, counted, size
 from kvchat.ui.actions import binding
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
@@ -206,8 +206,8 @@ class ModelPicker(ListModal[ModelChoice]):
 
 
 def _file_line(file: FoundModel, current: str) -> Line:
-    window = f"{count(file.context_length)} ctx" if file.context_length else ""
-    about = f"{one_line(file.quantisation, 10):<8}{size(file.size):>8}{window:>13}  {one_line(file.source, 14):<12}"
+    window = counted(file.context_length, "token") if file.context_length else ""
+    about = f"{one_line(file.quantisation, 10):<8}{size(file.size):>8}{window:>16}  {one_line(file.source, 14):<12}"
     return Line(one_line(file.name, 120), about, ("file", file.path), str(file.path) == current)
 
 
@@ -217,7 +217,7 @@ def _group(server: ServerChoice, current: str) -> Group:
     title = server.profile or server.title
     words = " · ".join(filter(None, (one_line(title, 40), one_line(server.title, 30) if server.profile else "",
                                      address)))
-    facts = [f"{count(server.context_size)} ctx" if server.context_size else "",
+    facts = [f"{count(server.context_size)}-token window" if server.context_size else "",
              f"{server.slots} slots" if server.slots and server.slots > 1 else "",
              f"{server.warm} warm" if server.warm else "",
              "" if server.host_class == "loopback" else HOSTS[server.host_class]]

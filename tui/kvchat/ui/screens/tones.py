@@ -6,7 +6,6 @@ The rule: a widget gets `Content`, never a bare string, and colours come from th
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from textual.content import Content
@@ -25,9 +24,11 @@ BAD = ".tone--bad"
 CACHED = ".tone--cached"
 EVALUATED = ".tone--evaluated"
 WASTED = ".tone--wasted"
+WARNING = ".tone--warning"
 USER = ".tone--user"
 
-TONE_CLASSES = frozenset(tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, CACHED, EVALUATED, WASTED, USER))
+TONE_CLASSES = frozenset(tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, CACHED, EVALUATED, WASTED, WARNING,
+                                                  USER))
 
 TONE_CSS = """
     & > .tone--muted { color: $foreground 60%; }
@@ -38,6 +39,7 @@ TONE_CSS = """
     & > .tone--cached { color: $cache-cached; }
     & > .tone--evaluated { color: $cache-evaluated; }
     & > .tone--wasted { color: $cache-wasted; }
+    & > .tone--warning { color: $text-warning; }
     & > .tone--user { color: $role-user; }
     &:ansi > .tone--muted { color: ansi_default; text-style: dim; }
     &:ansi > .tone--user { color: ansi_cyan; }
@@ -47,13 +49,14 @@ TONE_CSS = """
     &:ansi > .tone--cached { color: ansi_green; }
     &:ansi > .tone--evaluated { color: ansi_default; }
     &:ansi > .tone--wasted { color: ansi_magenta; }
+    &:ansi > .tone--warning { color: ansi_yellow; }
 """
 
 GLYPHS = {"█": CACHED, "▒": EVALUATED, "░": WASTED}
 """The three glyphs of the cache: what came from it, what was new, what need not have been evaluated."""
 
 MARK_TONES: dict[Mark, str] = {
-    "warm": CACHED, "parked": CACHED, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
+    "warm": CACHED, "parked": CACHED, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT,
 }
 
 Part = str | tuple[str, str]
@@ -62,11 +65,6 @@ Part = str | tuple[str, str]
 def content(*parts: Part) -> Content:
     """Safe parts, each a text or a (text, tone), as one `Content`."""
     return Content.assemble(*parts)
-
-
-def with_glyphs(text: str) -> Content:
-    """A sentence whose cache glyphs stand in their tones."""
-    return content(*((piece, GLYPHS[piece]) if piece in GLYPHS else piece for piece in re.split("([█▒░])", text)))
 
 
 def shown(text: str, width: int) -> str:

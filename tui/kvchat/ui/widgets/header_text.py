@@ -91,20 +91,21 @@ def documents(words: Sequence[str], room: int) -> list[Piece]:
 
 
 def meter(state: HeaderState, width: int, *, bar_shown: bool = True) -> list[Piece]:
-    """`ctx ▕███▍   ▏ 3,812/8,192`, with a sign in front when the window fills up: fixed width for a given window;
-    unknown parts are –."""
+    """`context ▕███▍   ▏ 3,812/8,192 tokens`, with a sign in front when the window fills up: fixed width for a given
+    window; unknown parts are –."""
     used, size = state.context_used, state.context_size
     if used is None and size is None:
         return []
     total = "–" if size is None else f"{size:,}"
     count = f"{'–' if used is None else format(used, ','):>{max(len(total), 6)}}/{total}"
+    tokens = Piece(" tokens" if width >= 100 else "", "quiet")
     if not size:
-        return [Piece("ctx ", "quiet"), Piece(count)]
+        return [Piece("context ", "quiet"), Piece(count), tokens]
     share = (used or 0) / size
     loud: Tone = "error" if share >= FULL else "warning" if share >= EARLY else "quiet"
     sign = Piece("▲ " if share >= NEARLY_FULL else "△ " if share >= EARLY else "  ", loud)
-    filled = Piece(bar(share, 16 if width >= 100 else 8), loud)
+    filled = Piece(bar(share, 16 if width >= 150 else 8), loud)
     tone: Tone = loud if share >= NEARLY_FULL else "plain"
     if not bar_shown:
-        return [sign, Piece("ctx ", "quiet"), Piece(count.strip(), tone)]
-    return [sign, Piece("ctx ▕", "quiet"), filled, Piece("▏ ", "quiet"), Piece(count, tone)]
+        return [*([sign] if loud != "quiet" else []), Piece(count.strip(), tone), Piece(" tokens", "quiet")]
+    return [sign, Piece("context ▕", "quiet"), filled, Piece("▏", "quiet"), Piece(count, tone), tokens]

@@ -33,12 +33,17 @@ SPARK = 12
 def panel_lines(held: Holdings, open_id: str, live: Live | None, width: int, now: float) -> list[Line]:
     """All of the panel in lines of `width` cells. `open_id`: the conversation on the screen; `live`: its running
     answer; `now`: seconds since the epoch."""
-    lines: list[Line] = [[Piece("Server's cache", "strong")]]
+    lines: list[Line] = [_head("Server's cache", "tokens", width)]
     lines += _slots(held, open_id, live, width, now)
     lines += _host_cache(held, open_id, width, now)
-    lines += [[], [Piece("Last turns", "strong")], *_turns(held.turns, width)]
+    lines += [[], _head("Last turns", f"cached{'TTFT':>9}", width), *_turns(held.turns, width)]
     lines += [[], [Piece("Speed", "strong")], *_speeds(held, live, width)]
     return lines
+
+
+def _head(name: str, columns: str, width: int) -> Line:
+    """A name with the heads of the columns below it."""
+    return [Piece(name, "strong"), Piece(columns.rjust(width - len(name)), "quiet")]
 
 
 def _slots(held: Holdings, open_id: str, live: Live | None, width: int, now: float) -> Iterable[Line]:

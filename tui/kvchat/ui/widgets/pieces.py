@@ -51,7 +51,7 @@ def split_cells(tokens: Sequence[int], scale: int, width: int) -> list[int]:
     return parts
 
 
-Tone = Literal["plain", "quiet", "strong", "accent", "cached", "spark", "new", "other", "evaluated", "wasted",
+Tone = Literal["plain", "quiet", "strong", "accent", "cached", "new", "other", "evaluated", "wasted",
                "warning", "error", "badge"]
 
 
@@ -70,7 +70,6 @@ TONES: StyleTable = {
     "strong": ("bold $foreground", "bold ansi_default"),
     "accent": "$text-accent",
     "cached": "$cache-cached",
-    "spark": "$cache-cached",
     "new": ("$foreground", "ansi_default"),
     "other": ("$foreground 45%", "dim ansi_default"),
     "evaluated": "$cache-evaluated",

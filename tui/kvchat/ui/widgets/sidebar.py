@@ -24,6 +24,7 @@ from textual.timer import Timer
 from kvchat.cache.kept import KEPT_MARK
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
+from kvchat.text.messages import queued_words
 from kvchat.ui import actions
 from kvchat.ui.widgets.jump import Letter, Target, with_letters
 from kvchat.ui.widgets.pieces import fit
@@ -35,7 +36,6 @@ from kvchat.ui.widgets.sidebar_rows import (
     described,
     lines_of,
     mark_of,
-    number_of,
     until_midnight,
 )
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
@@ -44,14 +44,14 @@ STYLES: StyleTable = {
     "group": ("$text-muted", "dim ansi_default"),
     "title": ("$foreground 85%", "ansi_default"),
     "unread": ("bold $foreground", "bold ansi_default"),
-    "number": ("$text-muted", "dim ansi_default"),
+    "kept": ("$text-muted", "dim ansi_default"),
+    "warning": "$text-warning",
     "dot": "bold $text-accent",
     "warm": "$cache-cached",
     "parked": "$cache-cached",
     "cold": ("$text-muted", "dim ansi_default"),
     "unknown": ("$foreground 40%", "dim ansi_default"),
     "streaming": "$text-accent",
-    "attention": "bold $text-error",
     "open": ("on $foreground 10%", "bold on ansi_default"),
     "hover": ("on $foreground 5%", "underline on ansi_default"),
     "jump": ("bold $background on $accent", "bold ansi_black on $accent"),
@@ -233,18 +233,18 @@ class Sidebar(ScrollView, can_focus=True):
     def _row(self, index: int, width: int) -> Strip:
         row = self.rows[index]
         warmth = self._warmth_of(row.id)
-        mark = mark_of(row, warmth)
+        mark = mark_of(warmth, row.streaming)
         glyph = FRAMES[self._frame % len(FRAMES)] if row.streaming else GLYPHS[mark]
-        number = number_of(row, warmth)
         kept, tail = f" {KEPT_MARK}" if row.kept else "", " •" if row.unread else ""
-        room = width - 4 - len(kept) - len(tail) - (cell_len(number) + 1 if number else 0)
+        queued = queued_words(row.held) if row.held else ""
+        room = width - 4 - len(kept) - len(tail) - (cell_len(queued) + 1 if queued else 0)
         title = fit(one_line(row.title, 4 * max(width, 1)), room)
-        gap = " " * (room - cell_len(title) + (1 if number else 0))
+        gap = " " * (room - cell_len(title) + (1 if queued else 0))
         over = self._overlay(index)
         strip = self._strip([
             (" ", over), (glyph, mark), (" ", over),
-            (title, "unread" if row.unread else "title"), (kept, "number"), (tail, "dot"),
-            (gap, over), (number, "number"),
+            (title, "unread" if row.unread else "title"), (kept, "kept"), (tail, "dot"),
+            (gap, over), (queued, "warning"),
         ], width, over)
         letters = [letter] if (letter := self._letters.get(row.id)) is not None else []
         return with_letters(strip, letters, self._styles.style("jump").rich_style)

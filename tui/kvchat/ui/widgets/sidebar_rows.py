@@ -11,17 +11,17 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, prefill_number, warmth_words
+from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, shown_heat, warmth_words
+from kvchat.text.messages import queued_words
 
-Mark = Literal["warm", "parked", "cold", "unknown", "streaming", "attention"]
+Mark = Literal["warm", "parked", "cold", "unknown", "streaming"]
 
 MARKS: dict[Heat, Mark] = {Heat.WARM: "warm", Heat.PARKED: "parked", Heat.COLD: "cold", Heat.UNKNOWN: "unknown"}
 GLYPHS: dict[Mark, str] = {
-    **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()}, "streaming": "⠋", "attention": "!",
+    **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()}, "streaming": "⠋",
 }
 WORDS: dict[Mark, str] = {
     **{mark: HEAT_WORDS[heat] for heat, mark in MARKS.items()}, "streaming": "answering now",
-    "attention": "its queue is held: messages wait for you",
 }
 """What each mark means, for tooltips and the help."""
 
@@ -39,27 +39,23 @@ class SidebarRow:
     streaming: bool = False
     unread: bool = False
     favourite: bool = False
-    held: bool = False
-    """Whether messages wait in its queue for the person."""
+    held: int = 0
+    """Messages in its queue that wait for the person."""
     kept: bool = False
 
 
-def mark_of(row: SidebarRow, warmth: Warmth) -> Mark:
-    """The row's mark; a running answer comes before a held queue, and both before how warm it is."""
-    return "streaming" if row.streaming else "attention" if row.held else MARKS[warmth.heat]
-
-
-def number_of(row: SidebarRow, warmth: Warmth) -> str:
-    """What opening it would read, short: 412, 8.1k; empty when that is nothing or not known."""
-    return "" if row.streaming or row.held else prefill_number(warmth)
+def mark_of(warmth: Warmth, streaming: bool = False) -> Mark:
+    """The mark of a conversation; that of a running answer comes before how warm it is."""
+    return "streaming" if streaming else MARKS[shown_heat(warmth)]
 
 
 def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
-    """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and whether it is unread."""
-    known = not row.streaming and not row.held and warmth.heat is not Heat.UNKNOWN
-    words = warmth_words(warmth, now) if known else WORDS[mark_of(row, warmth)]
-    return words + (
-        "; kept" if row.kept else "") + ("; there is an unread answer" if row.unread else "")
+    """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and what else is to be told."""
+    known = not row.streaming and warmth.heat is not Heat.UNKNOWN
+    words = warmth_words(warmth, now) if known else WORDS[mark_of(warmth, row.streaming)]
+    more = (f"{queued_words(row.held)}, waiting for you" if row.held else "", "kept" if row.kept else "",
+            "there is an unread answer" if row.unread else "")
+    return "; ".join(filter(None, (words, *more)))
 
 
 FAVOURITES = "★ Favourites"

@@ -10,29 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed, seconds_saved
-from kvchat.cache.speed import SpeedFit
+from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import (
-    UNREPORTED,
-    notable_waste,
-    reuse_percent,
-    roughly,
-    short_parts,
-    spark_values,
-    wasted_words,
-)
+from kvchat.text.cache import UNREPORTED, notable_waste, roughly, token_parts, wasted_words
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
-from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, sparkline, width_of
+from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, width_of
 
 SHORT = 100
 """Columns below which the short form is used."""
 PADDING = 2
 """Cells of the line that stay empty."""
-SPARK = 10
-"""Turns in the sparkline."""
 WARM_UP_CELLS = (3, 12)
 """The fewest and the most cells in the bar of a conversation that is prefilled ahead."""
 _DOT = Piece(" · ", "quiet")
@@ -59,113 +48,46 @@ class Live:
 
 
 def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
-            key: str = "F2", brief: bool = False, server: SpeedFit | None = None) -> list[Piece]:
+            key: str = "F2") -> list[Piece]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
-    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved;
-    `server`: the prefill speed of the one that answered."""
+    tokens are a sentence with their cause until it was `seen`; `key` leads to more."""
     if not turns:
         return [Piece("ready", "quiet")]
     turn = turns[-1]
     if turn.evaluated_tokens is None:
-        return _unreported(turns, width, state)
-    if turn.first_read:
-        return _first_read(turn, width)
-    if turn.reuse is None:
-        return _without_history(turns, width)
+        return _unreported(turn, state)
     if notable_waste(turn) and not seen:
-        return _wasted(turns, width, key)
-    return _cached(turns, width, brief, server)
+        return _wasted(turn, width, key)
+    return joined([*_tokens(turn), _ttft(turn)], _DOT)
 
 
-def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
-    """`reuse 100 %  ▁▇████`, always equally wide."""
-    percent = reuse_percent(turns[-1])
-    shown = "  –" if percent is None else f"{roughly(turns[-1]) + str(percent):>3}"
-    tone: Piece = Piece(f"{shown} %", "warning" if notable_waste(turns[-1]) else "strong")
-    return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(list(turns)), SPARK) + "  ", "spark")]
-
-
-def _cached(
-    turns: Sequence[TurnFigures], width: int, brief: bool, server: SpeedFit | None,
-) -> list[Piece]:
-    turn = turns[-1]
-    cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
-    if width < SHORT:
-        return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
-                      short_parts(turn))
-    saved = seconds_saved(turn, server or measured_speed(turns))
-    again = notable_waste(turn)
-    groups: list[Pieces] = [
-        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "cached"), Piece(" cached", "quiet")],
-        [Piece(f"{roughly(turn) + f'{new:,}':>5}", "new"), Piece(" new", "quiet")],
-        [Piece(f"{again:,} wasted", "warning")] if again else [],
-        _ttft(turn),
-        [Piece("saved ", "quiet"), Piece(duration(saved))] if saved and cached and not brief else [],
+def _tokens(turn: TurnFigures) -> Sequence[Pieces]:
+    """`662 tokens cached`, `21 new`, and what was wasted, if anything worth a word was."""
+    (cached, label), (fresh, kind), *_ = token_parts(turn)
+    lost, about = notable_waste(turn), roughly(turn)
+    return [
+        [Piece(f"{about}{cached}", "cached"), Piece(f" tokens {label}", "quiet")],
+        [Piece(f"{about}{fresh}", "new"), Piece(f" {kind}", "quiet")],
+        [Piece(f"{about}{lost:,} wasted", "warning")] if lost else [],
     ]
-    return _head(turns) + joined(groups, _DOT)
 
 
-def _wasted(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
-    turn = turns[-1]
-    head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
+def _wasted(turn: TurnFigures, width: int, key: str) -> list[Piece]:
     more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
-    room = width - PADDING - width_of([*head, *more])
-    return [*head, Piece(fit(wasted_words(turn), room), "warning"), *more]
+    return [Piece(fit(wasted_words(turn), width - PADDING - width_of(more)), "warning"), *more]
 
 
-def _first_read(turn: TurnFigures, width: int) -> list[Piece]:
-    prompt, cached, evaluated = turn.prompt_tokens or 0, turn.cached_tokens or 0, turn.evaluated_tokens or 0
-    ms = turn.prompt_ms or turn.ttft_ms
-    took = f" in {duration(ms / 1000)}" if ms else ""
-    shared = cached > NOISE
-    pieces = [Piece(f"{evaluated if shared else prompt:,} new tokens{took}", "new")]
-    if shared:
-        pieces += [_DOT, Piece(f"{cached:,} cached", "cached")]
-    if width >= SHORT:
-        return pieces + ([_DOT, *_ttft(turn)] if turn.ttft_ms is not None else [])
-    return pieces + _context(turn)
-
-
-def _unreported(turns: Sequence[TurnFigures], width: int, state: State) -> list[Piece]:
-    turn = turns[-1]
+def _unreported(turn: TurnFigures, state: State) -> list[Piece]:
     if state in (State.CANCELLED, State.INTERRUPTED, State.ERROR) and turn.prompt_tokens is None:
         what = {State.CANCELLED: "stopped", State.INTERRUPTED: "cut off"}.get(state, "ended")
         return [Piece(f"{what} before the server reported its figures", "quiet")]
-    if width < SHORT:
-        return _short(turn, [Piece(f"reuse {UNREPORTED}", "quiet")], "")
     prompt: Pieces = [] if turn.prompt_tokens is None else [Piece(f"{turn.prompt_tokens:,}"),
                                                             Piece(" prompt tokens", "quiet")]
-    return joined([[Piece("reuse ", "quiet"), Piece(UNREPORTED)], prompt, _ttft(turn)], _DOT)
-
-
-def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
-    """The turn before is unknown (stopped early): how much was new cannot be told, how much came warm can."""
-    turn = turns[-1]
-    cached, evaluated = turn.cached_tokens or 0, turn.evaluated_tokens or 0
-    if width < SHORT:
-        return _short(turn, [Piece("reuse unknown", "quiet")], short_parts(turn))
-    return _head(turns) + joined([
-        [Piece(f"{cached:>6,}", "cached"), Piece(" cached", "quiet")],
-        [Piece(f"{evaluated:>5,}", "new"), Piece(" prefilled", "quiet")], _ttft(turn)], _DOT)
+    return joined([prompt, [Piece(f"cached: {UNREPORTED}", "quiet")], _ttft(turn)], _DOT)
 
 
 def _ttft(turn: TurnFigures) -> list[Piece]:
-    if turn.ttft_ms is None:
-        return []
-    return [Piece("TTFT ", "quiet"), Piece(f"{duration(turn.ttft_ms / 1000):>6}")]
-
-
-def _context(turn: TurnFigures) -> list[Piece]:
-    if not turn.context_size or turn.context_used is None:
-        return []
-    return [_DOT, Piece("ctx ", "quiet"), Piece(f"{min(999, round(turn.context_used * 100 / turn.context_size))} %")]
-
-
-def _short(turn: TurnFigures, head: Pieces, tokens: str) -> list[Piece]:
-    """`reuse 100 % · 3,764 cached · 48 new · 0.14 s · ctx 47 %`"""
-    middle: Pieces = [Piece(tokens)] if tokens else []
-    ttft: Pieces = [] if turn.ttft_ms is None else [Piece(duration(turn.ttft_ms / 1000))]
-    return joined([head, middle, ttft], _DOT) + _context(turn)
+    return [] if turn.ttft_ms is None else [Piece("TTFT ", "quiet"), Piece(duration(turn.ttft_ms / 1000))]
 
 
 def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:

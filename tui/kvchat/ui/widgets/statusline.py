@@ -15,7 +15,6 @@ from textual import events
 from textual.content import Content
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.speed import SpeedFit
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
 from kvchat.ui.render.progress import WAITING
@@ -49,8 +48,6 @@ class StatusLine(PieceLine):
         self._indexing = ""
         self._warm_up: PromptProgress | None = None
         self._warms_up = False
-        self.speed: SpeedFit | None = None
-        """The seconds that reading so many tokens takes, where that is measured."""
         self.why_key = "F2"
         """The key that leads to more about a turn."""
 
@@ -110,8 +107,7 @@ class StatusLine(PieceLine):
         left = ([Piece(one_line(self._waiting), "accent")] if self._waiting else
                 status_text.running(self._live, screen) if self._live is not None else
                 [Piece(fit(one_line(self._problem), width), "warning")] if self._problem else
-                status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
-                                    brief=self._warms_up, server=self.speed))
+                status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
         if self._warms_up and self._live is None:
             aside = status_text.warm_up_pieces(self._warm_up, width - 3 - width_of(left))

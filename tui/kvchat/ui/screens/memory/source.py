@@ -28,7 +28,7 @@ from kvchat.ui.screens.memory.editor import EntryEditor, line_of
 from kvchat.ui.screens.memory.rows import Telling, quoted
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.sources import handed_over
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined
+from kvchat.ui.screens.tones import ACCENT, BAD, MATCH, MUTED, STRONG, content, joined
 from kvchat.ui.terminal.editor import opened
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class MemorySource(Source):
             return {}
         many = [count(len(known.entries) + len(known.proposals)),
                 count(QUEUE_PAGE) + "+" if len(self.queue) > QUEUE_PAGE else count(len(self.queue)), "0"]
-        names = [content((f"{name} {size}" if size != "0" else name, ACCENT if one is page else MUTED))
+        names = [content((f"{name} {size}" if size != "0" else name, MATCH if one is page else MUTED))
                  for one, name, size in zip(self.pages, ("Memories", "Queue", "History"), many, strict=True)]
         on = content()
         if self.conversation:

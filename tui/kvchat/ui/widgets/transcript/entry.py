@@ -186,13 +186,20 @@ class Entry:
             return self._head[number]
         number -= len(self._head)
         if number < len(self._body):
-            return self._body[number]
+            return self._keyed(self._body[number])
         return self._foot[number - len(self._body)]
+
+    def _keyed(self, row: Row) -> Row:
+        if not self.selected or not row.action:
+            return row
+        from kvchat.ui.render.code import with_key
+
+        return with_key(row)
 
     def rows(self) -> list[Row]:
         """All rows; the message is drawn for it."""
         self.draw()
-        return [*self._head, *self._body, *self._foot]
+        return [*self._head, *map(self._keyed, self._body), *self._foot]
 
     @property
     def body_start(self) -> int:

@@ -22,11 +22,11 @@ GUTTER = 2
 """Cells at the left of every row: the rail, and the bar of the selected message."""
 RAIL = {
     Where.SLOT: ("┃", "cached"),
-    Where.STORED: ("╎", "cached"),
+    Where.STORED: ("┃", "cached"),
     Where.NOWHERE: ("░", "evaluated"),
     Where.UNKNOWN: (" ", ""),
 }
-"""The rail's glyphs and their styles."""
+"""The rail's glyphs and their styles: it tells whether a message will be prefilled, not where the server keeps it."""
 
 STYLES: StyleTable = {
     "bar": "$accent",
