@@ -367,9 +367,9 @@ class Turns:
         message that leaves the queue by it. `wanted`: several answers are asked for. Raises HeadMoved and NotInQueue.
         """
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
-        before, info = conversation.record.head, self._servers.link(conversation.id).info
+        before = conversation.record.head
         answer = branch.nodes[-1]
-        first, *further = wanted.requests(info.most_answers if info is not None else 1) if wanted else [(1, "")]
+        first, *further = wanted.requests(self._tracker.most_answers(conversation.id)) if wanted else [(1, "")]
         answers = self._beside(conversation, answer, *first)
         branch = Branch((*branch.nodes[:-1], *answers), branch.head)
 
@@ -489,6 +489,7 @@ class Turns:
                         asking.parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT,
                         answers=len(asking.runs))
+        turn = self._tracker.by_ids(turn, path, info)
         tracked = asking.tracked = await cache.before(turn, path, emit=emit) if cache else (
             self._tracker.asked_of(backend, turn, path))
         if cache:
