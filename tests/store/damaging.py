@@ -73,7 +73,7 @@ def rows_on_pages(path: Path) -> dict[int, set[str]]:
             continue
         touched.clear()
         for row in pages._cells(data, start):
-            if len(row.values) in (17, 19):
+            if len(row.values) in (18, 19):
                 for one in {number, *touched}:
                     found.setdefault(one, set()).add(str(row.values[1]))
             touched.clear()

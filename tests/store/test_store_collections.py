@@ -40,8 +40,8 @@ def old_database(folder: Path, version: int = 4) -> None:
         connection.execute(f"PRAGMA user_version = {version}")
         for one, owner in ((system, None), (question, OLD)):
             connection.execute(
-                f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * 15)})",
-                (*row_of(one), owner))
+                f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES ({', '.join('?' * 15)})",
+                (*row_of(one)[:14], owner))
         connection.execute(f"INSERT INTO conversation({columns(VERSION_4)}) VALUES ({', '.join('?' * 9)})",
                            (OLD, question.id, 1.0, 3.0, "old", 1, "", 0, 0))
 

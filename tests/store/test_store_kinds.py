@@ -43,8 +43,8 @@ def old_database(folder: Path) -> None:
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 5")
         for one, owner in ((system, None), (question, OLD), (answer, OLD)):
-            connection.execute(f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES "
-                               f"({', '.join('?' * 15)})", (*row_of(one), owner))
+            connection.execute(f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES "
+                               f"({', '.join('?' * 15)})", (*row_of(one)[:14], owner))
         connection.execute("UPDATE node SET figures = ?, note = ? WHERE id = ?", (json.dumps(FIGURES), NOTE, answer.id))
         connection.execute("INSERT INTO conversation(id, head, created, updated, title, turns, model, unread, memory) "
                            "VALUES (?, ?, 1, 3, 'old', 1, '', 0, 1)", (OLD, answer.id))

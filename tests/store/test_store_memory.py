@@ -42,8 +42,8 @@ def old_database(folder: Path, version: int) -> None:
         connection.execute(f"PRAGMA user_version = {version}")
         for one, owner in ((system, None), (question, OLD), (answer, OLD)):
             connection.execute(
-                f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * 15)})",
-                (*row_of(one), owner))
+                f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES ({', '.join('?' * 15)})",
+                (*row_of(one)[:14], owner))
         connection.execute(f"INSERT INTO conversation({columns(OLD_FIELDS)}) VALUES ({', '.join('?' * 8)})",
                            (OLD, answer.id, 1.0, 3.0, "old", 1, "", 0))
 

@@ -270,7 +270,19 @@ class HttpBackend:
         barred = NEVER_SENT | LOCAL_EXTRAS if self._endpoint.is_cloud else NEVER_SENT
         barred = barred | self._refused_fields
         tail = {k: v for k, v in turn.parameters.given().items() if k not in head and k not in barred}
+        return self.around(turn, head, tail)
+
+    def around(self, turn: ChatTurn, head: Mapping[str, object], tail: Mapping[str, object]) -> bytes:
+        """The body, with these fields before and behind the messages."""
         return chat_body(head, self.wires(turn), tail)
+
+    def path(self, turn: ChatTurn) -> str:
+        """Where the request goes."""
+        return self.chat_path
+
+    async def prepared(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
+        """`turn` as it is sent, with what has to be asked for first. Raises BackendError."""
+        return turn
 
     def headers(self, turn: ChatTurn) -> dict[str, str]:
         """The headers of a chat request, without the key and those of the settings."""
@@ -300,12 +312,14 @@ class HttpBackend:
             return Ended(State.ERROR, error=errors.unexpected(self.url, error))
 
     async def _chat(self, turn: ChatTurn, emit: Emit) -> Ended:
-        body = self._sendable(turn)
-        emit(Posted(body_sha256(body)))
-        started = self._clock.now()
+        body, started = b"", self._clock.now()
         loading, refused = loading_delays(), iter(REFUSED_DELAYS_S)
         while True:
             try:
+                if not body:
+                    turn = await self.prepared(turn, emit)
+                    body = self._sendable(turn)
+                    emit(Posted(body_sha256(body)))
                 return await self._attempt(turn, body, emit, started)
             except errors.UnknownFieldError as error:
                 log.info("the server refuses the field %s: it is not sent again", error.field)
@@ -332,7 +346,7 @@ class HttpBackend:
         """One POST. Raises BackendError when there is no answer to read."""
         session = self.session_headers(turn.session_id)
         watchdog = Watchdog(partial(self._is_alive, session), emit, self._clock, started)
-        exchange = Exchange(self._endpoint, "POST", self.chat_path, headers=self.headers(turn), body=body)
+        exchange = Exchange(self._endpoint, "POST", self.path(turn), headers=self.headers(turn), body=body)
         watch = asyncio.create_task(watchdog.run(lambda: exchange.fail(errors.dead(self.url))))
         try:
             async with exchange:

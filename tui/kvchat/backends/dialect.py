@@ -13,6 +13,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from kvchat.backends.kinds import Continuing, Figures, kind_of
 from kvchat.backends.payload import Model
+from kvchat.backends.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.llamacpp.state_probe import StateProbe
@@ -20,6 +21,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.token_ids import KnownIds
 from kvchat.text.faults import Fault, Value, fault_sentence
 
 # -- what the person set for one server, beyond its address and key ---------------------------------------------------
@@ -235,6 +237,15 @@ class ServerInfo:
             case Continuing.NOT:
                 return False
 
+    def vocabulary(self, model: str) -> str:
+        """Whose token ids those of this model are (without a name: of the one in use), where a prompt can go to it as
+        such; empty: it cannot, or need not, for a template option keeps what was thought."""
+        named, kind = self.known(model or self.model), kind_of(self.kind)
+        can = kind.takes_token_ids and self.host_class is not HostClass.CLOUD and not self.replicas
+        if not can or self.reasoning_option is not None or named is None or named.vocabulary is None:
+            return ""
+        return f"{named.id} {named.vocabulary}"
+
     @property
     def most_answers(self) -> int:
         """How many answers one request can ask for, all from one prefill."""
@@ -270,6 +281,15 @@ class TemplateFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenPrompt:
+    """A prompt that goes as token ids, and what is to be known to read the answer."""
+
+    tokens: Tokens
+    begins: Begins = "start"
+    tags: ThoughtTags = NO_TAGS
+
+
+@dataclass(frozen=True, slots=True)
 class ChatTurn:
     """One request: the branch's wire bytes and the options around them."""
 
@@ -289,6 +309,10 @@ class ChatTurn:
     """The last message is the beginning of the reply: the server goes on with it."""
     answers: int = 1
     """How many are asked for (`n`): no more than `ServerInfo.most_answers`."""
+    known: KnownIds | None = None
+    """The prompt goes as token ids, which begin with these; None: it goes as messages."""
+    prompt: TokenPrompt | None = None
+    """All of it, once it is known."""
 
     @property
     def has_images(self) -> bool:
@@ -388,6 +412,22 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompted:
+    """The request's prompt goes as these token ids."""
+
+    known: KnownIds
+    """What was known of them before."""
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The ids of sampled tokens that belong to the answer."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OfAlternative:
     """What came of one of several answers, and how it ended: each before the end of the request."""
 
@@ -396,7 +436,8 @@ class OfAlternative:
     event: TextDelta | ReasoningDelta | Reported | Ended
 
 
-StreamEvent = Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported | OfAlternative
+StreamEvent = (Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported | Prompted | Sampled
+               | OfAlternative)
 Emit = Callable[[StreamEvent], None]
 
 
@@ -513,10 +554,11 @@ class CacheAccess(Protocol):
     `prefill`."""
 
     async def prompt_text(self, turn: ChatTurn) -> str:
-        """The prompt that the chat template makes of `turn`, as text."""
+        """The prompt that the chat template makes of `turn`, as text; what comes behind `turn.known`, where that is
+        its beginning."""
 
-    async def tokens_of(self, text: str) -> Tokens:
-        """The token ids of a rendered prompt, or of a prefix of one."""
+    async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
+        """The token ids of a rendered prompt, or of a prefix of one, which begins with those that are known."""
 
     async def server_state(self) -> ServerState:
         """Who answers, and whether it sleeps."""

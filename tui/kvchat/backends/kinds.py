@@ -118,6 +118,8 @@ class ServerKind:
     """Whether a reply that was cut can be gone on with."""
     answers_in_slots: bool = False
     """Whether one request can ask for several answers (`n`), one for each slot, from one prefill."""
+    takes_token_ids: bool = False
+    """Whether a prompt can go as token ids, and those of the answer come back."""
 
 
 @cache

@@ -226,6 +226,8 @@ class Model:
     """False for a model that only makes embeddings and the like."""
     sees: bool | None = None
     """Whether it takes images; None where the server does not say."""
+    vocabulary: int | None = None
+    """How many tokens it knows; None where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +262,8 @@ def _model(entry: Mapping[str, object]) -> Model:
     loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
     return Model(whole_characters(text_at(entry, "id") or ""),
-                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded, sees=sees_in(entry))
+                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded, sees=sees_in(entry),
+                 vocabulary=count_at(figures_at(entry, "meta"), "n_vocab"))
 
 
 def sees_in(entry: Mapping[str, object]) -> bool | None:

@@ -43,10 +43,10 @@ class PieceTokens:
         self._known: OrderedDict[bytes, Tokens] = OrderedDict()
         self._held = 0
 
-    async def tokens(self, text: str) -> Tokens:
-        """The ids of `text`, which begins a prompt."""
+    async def tokens(self, text: str, *, is_start: bool = True) -> Tokens:
+        """The ids of `text`. `is_start`: it begins a prompt."""
         pieces = [piece for piece in self._cut.split(text) if piece] if self._cut else [text]
-        keys = [_key(piece, at == 0) for at, piece in enumerate(pieces)]
+        keys = [_key(piece, is_start and at == 0) for at, piece in enumerate(pieces)]
         found = [self._known.get(key) for key in keys]
         at = 0
         while at < len(pieces):
@@ -58,7 +58,7 @@ class PieceTokens:
             end = at + 1
             while end < len(pieces) and found[end] is None:
                 end += 1
-            read = await self._read(pieces[at:end], at == 0)
+            read = await self._read(pieces[at:end], is_start and at == 0)
             if len(read) == end - at:
                 found[at:end] = read
                 for key, tokens in zip(keys[at:end], read, strict=True):

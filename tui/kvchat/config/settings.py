@@ -45,6 +45,9 @@ class CacheSettings:
     salt: bool = flag(
         True, "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
               "conversations into one slot, and that costs more than prefilling the system prompt once.")
+    token_ids: bool = flag(
+        False, "Send prompts to llama.cpp as token ids where the model's template drops earlier reasoning and has no "
+               "option that keeps it: what was thought stays in the prompt, and nothing is prefilled again for it.")
     kept_gb: int = whole(4, "Gigabytes on disk that the states may take that you keep (/keep). When they are full, "
                             "nothing is dropped: you are told what to release.", 0, 10000)
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)

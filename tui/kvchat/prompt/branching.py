@@ -69,11 +69,11 @@ def _has_words(answer: Node) -> bool:
 
 
 def grafted(parent: Node, twig: Node) -> Node:
-    """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and no figures,
-    because they told of another prompt."""
+    """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and neither figures
+    nor token ids, because they told of another prompt."""
     state = State.INTERRUPTED if twig.state is State.STREAMING else twig.state
     return replace(twig, id=new_id(), parent=parent.id, digest=chained(parent.digest, twig.wire), figures=None,
-                   state=state)
+                   state=state, ids=None)
 
 
 def with_block(parent: Node, question: Node, block: ContextBlock, created: float) -> Node:

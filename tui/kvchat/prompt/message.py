@@ -16,6 +16,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
+from kvchat.prompt.token_ids import AnswerIds
 from kvchat.prompt.wire import canonical, whole_characters
 
 DEFAULT_INSTRUCTIONS = "You are a helpful assistant."
@@ -157,6 +158,8 @@ class Node:
     note: Statement | str = ""
     """How it ended, where that was not just the end of the answer: a `NoteKind` or a fault (`kvchat.text.notes` has
     the words); a sentence where it was stored by an earlier version."""
+    ids: AnswerIds | None = None
+    """Of an answer whose prompt went as token ids: the server's own ids of it."""
 
     @property
     def role(self) -> Role:
@@ -184,22 +187,22 @@ def new_id() -> str:
 def node(
     parent: Node | None, message: Message, created: float, *, id: str | None = None,
     state: State = State.DONE, model: str = "", figures: TurnFigures | None = None,
-    note: Statement | str = "",
+    note: Statement | str = "", ids: AnswerIds | None = None,
 ) -> Node:
     """A node below `parent`: its wire bytes and digest are made here and nowhere else."""
     wire = message.wire()
     digest = chained(parent.digest if parent else b"", wire)
     return Node(id or new_id(), parent.id if parent else None, message, wire, digest, created,
-                state, model, figures, note)
+                state, model, figures, note, ids)
 
 
 def settled(
     streaming: Node, parent: Node, text: str, reasoning: str, state: State, *,
     reasoning_field: str = "reasoning_content", model: str = "", figures: TurnFigures | None = None,
-    note: Statement | str = "",
+    note: Statement | str = "", ids: AnswerIds | None = None,
 ) -> Node:
     """The final form of a streaming answer: same id and place, wire bytes and digest of what was received."""
     message = replace(streaming.message, text=whole_characters(text),
                       reasoning=whole_characters(reasoning), reasoning_field=reasoning_field)
     return node(parent, message, streaming.created, id=streaming.id, state=state,
-                model=model or streaming.model, figures=figures, note=note)
+                model=model or streaming.model, figures=figures, note=note, ids=ids)

@@ -22,12 +22,13 @@ from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import tagged
+from kvchat.prompt.token_ids import packed, unpacked
 from kvchat.prompt.wire import whole_characters
 
 Row = Sequence[Any]
 
 NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest", "created",
-               "state", "model", "figures", "note")
+               "state", "model", "figures", "note", "ids")
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
                        "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
                        "collections", "retrieval")
@@ -105,6 +106,7 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))
     column["note"] = tuple(_note_of(text) if text else text for text in column["note"])
+    column["ids"] = tuple(unpacked(stored) if isinstance(stored, bytes) else None for stored in column["ids"])
     return filled(Node, column, count)
 
 
@@ -121,7 +123,8 @@ def row_of(node: Node) -> tuple[object, ...]:
             to_json(blocks) if blocks else None, whole_characters(message.reasoning),
             whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
             whole_characters(node.model), figures_to_json(node.figures),
-            to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note))
+            to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note),
+            packed(node.ids) if node.ids is not None else None)
 
 
 def from_json(text: str | None, kind: type[T]) -> T:

@@ -342,9 +342,12 @@ def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:
     return f"{words}, {about(seconds)}" if seconds is not None else words
 
 
-def cache_rules(shape: Shape) -> str:
-    """What is known of a server's cache: `2 slots; a host cache for what leaves a slot; reuses any prefix`."""
+def cache_rules(shape: Shape, known_ids: int | None) -> str:
+    """What is known of a server's cache: `2 slots; a host cache for what leaves a slot; reuses any prefix`.
+    `known_ids`: how many token ids of a branch's prompts are known, where these go as such."""
     parts = [counted(shape.slots, "slot") + (", one cache for all" if shape.unified else "")]
     parts.append("no host cache" if shape.ram_bytes == 0 else "a host cache for what leaves a slot")
     parts.append(_REWINDS[shape.rewind])
+    if known_ids is not None:
+        parts.append(f"prompts go as token ids, {known_ids:,} of this branch are known")
     return "; ".join(parts)

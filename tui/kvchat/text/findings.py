@@ -310,9 +310,11 @@ _REMEDIES: dict[str, Callable[[Statement], str]] = {
         f"Turn {'off' if s['on'] is False else 'on'} {s['option'] or 'preserve_reasoning'} in the template options"
         f"{' of the conversation' if s['known'] else ', where the template knows it'}."),
     Remedy.WARM_UP_REASONING: lambda s: (
-        "This template has no switch for it; the setting cache.warm_up reads the answer again ahead of time."),
+        "This template has no switch for it. The setting cache.token_ids keeps it in llama.cpp's prompt all the same; "
+        "cache.warm_up reads the answer again ahead of time."),
     Remedy.THINKING_ON: lambda s: (
-        "Turn thinking on in this conversation; the setting cache.warm_up reads the answer again ahead of time."),
+        "Turn thinking on in this conversation, or set cache.token_ids, which keeps it in llama.cpp's prompt; "
+        "cache.warm_up reads the answer again ahead of time."),
     Remedy.FIX_DATE: lambda s: "Fix the date in the template options, where the template knows it: date_string.",
     Remedy.NO_SYSTEM_PROMPT: lambda s: "Put the instructions into the first message instead of the system prompt.",
     Remedy.KEEP_APART: lambda s: (

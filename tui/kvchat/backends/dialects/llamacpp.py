@@ -21,7 +21,8 @@ from uuid import uuid4
 
 from kvchat.backends import errors
 from kvchat.backends.answer import progress_of
-from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
+from kvchat.backends.base import MODELS_PATH, PROBE_S, Answer, HttpBackend
+from kvchat.backends.completion import COMPLETION_PATH, CompletionAnswer, completion_fields, wants_json
 from kvchat.backends.dialect import (
     MOST_TOKENS,
     NOT_SUPPORTED,
@@ -31,11 +32,13 @@ from kvchat.backends.dialect import (
     Emit,
     Ended,
     PrefillResult,
+    Prompted,
     Reported,
     ServerInfo,
     ServerState,
     SlotCount,
     SlotFile,
+    TokenPrompt,
     Trouble,
     failure,
 )
@@ -59,6 +62,7 @@ from kvchat.backends.payload import (
     text_at,
 )
 from kvchat.backends.stream import MIB, Decoder, StreamDone
+from kvchat.backends.thoughts import NO_TAGS, Begins, ThoughtTags, tags_in
 from kvchat.backends.tokens import PieceTokens
 from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
@@ -67,6 +71,7 @@ from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
+from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.text.faults import Fault, Unread
 
@@ -112,6 +117,8 @@ LARGE = 64 * 1024
 JSON = {"content-type": "application/json"}
 QUESTIONS = ("Who?", "And now?")
 """Two that differ from the first letter on: where they do, the prompt to read ends."""
+ASKED, THOUGHT, SAID = "U_USER_MSG", "T_THOUGHT_MSG", "A_ASST_MSG"
+"""Invented texts, that show what a template puts around them."""
 T = TypeVar("T")
 
 
@@ -170,12 +177,14 @@ class LlamaCppBackend(HttpBackend):
             fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
             keep_reasoning="--reasoning-preserve"),
         shows_template=True, takes_any_model=True, is_tracked=True, continuing=Continuing.THOUGHTS,
-        answers_in_slots=True)
+        answers_in_slots=True, takes_token_ids=True)
     found_in_cloud = True
     health_path = "/health"
 
     probes = (PROPS_PATH, MODELS_PATH)
     _pieces: PieceTokens | None = None
+    _tags: Mapping[str, ThoughtTags] = {}
+    """Around thoughts, by model and template options."""
     _specials: Sequence[str] = ()
     """The texts of the model's special tokens that are known."""
     _routed: Model | None = None
@@ -191,6 +200,7 @@ class LlamaCppBackend(HttpBackend):
 
     async def described(self) -> ServerInfo:
         self._pieces = None  # another model has other ids
+        self._tags = {}
         self._routed = None
         _, found = await self.get_json(PROPS_PATH)
         _, listing = await self.get_json(MODELS_PATH)
@@ -307,17 +317,91 @@ class LlamaCppBackend(HttpBackend):
 
     # -- following its cache
 
+    # -- a prompt of token ids
+
+    async def prepared(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
+        """As of `HttpBackend`: with the prompt's ids, where it goes as such."""
+        if turn.known is None:
+            return turn
+        text = await self.prompt_text(turn)
+        prompt = TokenPrompt(await self.tokens_of(text, turn.known), await self._begins(turn, text),
+                             await self._thought_tags(turn))
+        emit(Prompted(turn.known, prompt.tokens))
+        return replace(turn, prompt=prompt)
+
+    def path(self, turn: ChatTurn) -> str:
+        return super().path(turn) if turn.prompt is None else COMPLETION_PATH
+
+    def around(self, turn: ChatTurn, head: Mapping[str, object], tail: Mapping[str, object]) -> bytes:
+        if turn.prompt is None:
+            return super().around(turn, head, tail)
+        return canonical(completion_fields(head, turn.prompt, tail))
+
+    def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
+        if turn.prompt is None:
+            return super().answer(turn, emit)
+        return CompletionAnswer(self.url, emit, self._info.window(turn.model), turn.prompt)
+
+    async def _begins(self, turn: ChatTurn, text: str) -> Begins:
+        """Where the answer to a prompt that ends with `text` begins."""
+        if turn.continues:
+            message = as_object(parsed(turn.wires[-1].decode()), "a message")
+            return "thought" if not message.get("content") and message.get("reasoning_content") else "answer"
+        return "thought" if (await self._thought_tags(turn)).leaves_open(text) else "start"
+
+    async def _thought_tags(self, turn: ChatTurn) -> ThoughtTags:
+        """What the template puts around thoughts, found in a prompt of invented texts. Raises BackendError."""
+        key = turn.model + canonical(dict(turn.template_options)).decode()
+        if key not in self._tags:
+            wires = (Message(Role.USER, ASKED).wire(), Message(Role.ASSISTANT, SAID, reasoning=THOUGHT).wire())
+            try:
+                text = await self._rendered(replace(turn, wires=wires))
+            except BackendError as error:
+                if error.status is None or error.trouble is Trouble.LOADING:
+                    raise
+                text = ""  # the template takes no such messages
+            self._tags = {**self._tags, key: tags_in(text, THOUGHT, SAID)}
+        return self._tags[key]
+
+    async def _behind(self, turn: ChatTurn, known: int) -> str:
+        """What the template makes of `turn` behind its first `known` messages, of which the last is an answer. Raises
+        BackendError."""
+        if known == 0:
+            return await self._rendered(turn)
+        if known == len(turn.wires):
+            return ""
+        mark = SAID
+        while any(mark.encode() in wire for wire in turn.wires):
+            mark += SAID
+        marked = Message(Role.ASSISTANT, mark).wire()
+        text = await self._rendered(replace(turn, wires=(*turn.wires[:known - 1], marked, *turn.wires[known:])))
+        _, found, behind = text.partition(mark)
+        if not found:
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence="The model's template does not show where an answer "
+                          "ends, so the prompt cannot go as token ids: set cache.token_ids to false.")
+        return behind
+
     async def prompt_text(self, turn: ChatTurn) -> str:
+        if turn.known is None:
+            return await self._rendered(turn)
+        text = await self._behind(turn, turn.known.messages)
+        tags = await self._thought_tags(turn) if wants_json(turn.parameters) else NO_TAGS
+        return text + tags.closing if tags.leaves_open(text) else text
+
+    async def _rendered(self, turn: ChatTurn) -> str:
+        """All of the prompt as the template makes it."""
         head: dict[str, object] = {"model": turn.model} if turn.model else {}
         if turn.template_options:
             head["chat_template_kwargs"] = dict(turn.template_options)
         found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
         return self._checked(lambda: text_at(found, "prompt") or "")
 
-    async def tokens_of(self, text: str) -> Tokens:
+    async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
         if self._pieces is None:
             self._pieces = PieceTokens(self._tokenize, self._specials)
-        return await self._pieces.tokens(text)
+        if known is None or not known.messages:
+            return await self._pieces.tokens(text)
+        return known.tokens + await self._pieces.tokens(text, is_start=False)
 
     async def _tokenize(self, text: str, is_start: bool) -> list[int]:
         values = await self._tokenized({"content": text, "add_special": is_start, "parse_special": True})

@@ -50,6 +50,7 @@ from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import NoteKind
+from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
@@ -180,8 +181,8 @@ class LlamaSwapBackend(HttpBackend):
     async def prompt_text(self, turn: ChatTurn) -> str:
         return await (await self._followed()).prompt_text(turn)
 
-    async def tokens_of(self, text: str) -> Tokens:
-        return await (await self._followed()).tokens_of(text)
+    async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
+        return await (await self._followed()).tokens_of(text, known)
 
     async def server_state(self) -> ServerState:
         return await (await self._followed()).server_state()

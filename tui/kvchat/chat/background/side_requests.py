@@ -66,6 +66,7 @@ class SideRequests:
             return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
+        turn = self._tracker.by_ids(turn, path, info)
         ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
             await self._conversations.update(conversation, system_in_user=True)
@@ -183,8 +184,9 @@ class SideRequests:
         """What the request left in the server's cache is found out."""
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
-            turn = tracked[-1].turn
-            cache.left(tracked[-1], [answer], replace(turn, wires=(*turn.wires, answer.wire)))
+            turn, path = tracked[-1].turn, [*tracked[-1].path, answer]
+            left = self._tracker.by_ids(replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server)
+            cache.left(tracked[-1], [answer], left)
 
     def _count_side_request(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
         info, figures = link.info, answer.figures or TurnFigures()

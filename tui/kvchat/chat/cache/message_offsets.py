@@ -137,7 +137,7 @@ class Seams:
     async def _rendered(self, turn: ChatTurn, first: tuple[bytes, ...]) -> Seam:
         invented = [Message(role, text).wire() for role, text in (
             (Role.USER, FIRST), (Role.ASSISTANT, ANSWER), (Role.USER, QUESTION))]
-        prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented)))
+        prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented), known=None))
         text = prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
         if not text:
             return NO_SEAM

@@ -85,7 +85,7 @@ class Prices:
         asks = path[-1].role is Role.USER or act == "continue"
         turn = self._tracker.turn_after(conversation, path)
         if options is not None:
-            turn = replace(turn, template_options=options)
+            turn = self._tracker.by_ids(replace(turn, template_options=options, known=None), path, cache.server)
         await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
@@ -131,7 +131,7 @@ class Prices:
             tokens = None
         if not tokens:
             return Price(None)
-        count, _ = wanted.requests(cache.server.most_answers)[0]
+        count, _ = wanted.requests(self._tracker.most_answers(id))[0]
         plan = self._routes.options(cache, path[:-1], tokens)
         chosen, said = plan.chosen, cache.simulator.best.predict(tokens, plan.slot, answers=count)
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]

@@ -14,6 +14,7 @@ from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.message_offsets import Seams
 from kvchat.prompt.message import Message, Role
+from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.wire import canonical
 
 MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
@@ -21,7 +22,7 @@ MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
 KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
 MOST_SLOW = 3
 
-PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, str]
+PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str]
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,10 @@ class PromptTokens:
 
     def known_history(self, turn: ChatTurn) -> int | None:
         """Tokens of `turn`'s messages as they stand in every later prompt, if they were counted before."""
+        if turn.known is not None and turn.known.messages == len(turn.wires):
+            return len(turn.known.tokens)
         found = self._prefixes.get(_key(turn))
-        return 0 if not turn.wires else found.history if found is not None else None
+        return found.history if found is not None else None if turn.wires else 0
 
     async def prefix(self, turn: ChatTurn, begun: str = "") -> Tokens | None:
         """The token ids with which every prompt begins that goes on after `turn`'s messages with a question that
@@ -78,7 +81,7 @@ class PromptTokens:
             at = text.rfind(MARK)
             if at < 0:
                 return None
-            whole = await self._access.tokens_of(text[:at])
+            whole = await self._access.tokens_of(text[:at], turn.known)
             seam = None if begun else await self._seams.after_an_answer(turn)
         except BackendError as error:
             self.gave_up(error)
@@ -97,7 +100,7 @@ class PromptTokens:
         if not self._works or turn.has_images:
             return None
         try:
-            return await self._access.tokens_of(await self._access.prompt_text(turn))
+            return await self._access.tokens_of(await self._access.prompt_text(turn), turn.known)
         except BackendError as error:
             self.gave_up(error)
             return None
@@ -116,4 +119,4 @@ class PromptTokens:
 def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:
     """What a prefix depends on. The wires are the nodes' own bytes, whose hashes are kept, so this costs little."""
     options = canonical(dict(turn.template_options)) if turn.template_options else b""
-    return turn.wires, turn.model, options, turn.system_in_user, begun
+    return turn.wires, turn.model, options, turn.system_in_user, turn.known, begun

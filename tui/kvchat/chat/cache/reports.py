@@ -56,7 +56,7 @@ class CacheReports:
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
             plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
-            rules=cache_rules(cache.simulator.best.shape) if cache else "",
+            rules=cache_rules(cache.simulator.best.shape, self._tracker.known_ids(record.id, path)) if cache else "",
             here=Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),

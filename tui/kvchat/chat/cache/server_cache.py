@@ -63,6 +63,7 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     behind that was imported, or is the old text of a new branch, and was never read there."""
     end = next((at for at in range(len(path) - 1, 0, -1)
                 if path[at].role is Role.ASSISTANT and path[at].figures is not None), -1)
+    end = max(end, turn.known.messages - 1 if turn.known is not None else -1)
     return replace(turn, wires=turn.wires[:end + 1], continues=False)
 
 
@@ -134,8 +135,9 @@ class ServerCache(SlotObserver):
         if not self.prompts.works or tracked.turn.has_images:
             return
         try:
-            tracked.rendered = await self.access.prompt_text(tracked.turn)
-            tracked.tokens = await self.access.tokens_of(tracked.rendered)
+            text, known = await self.access.prompt_text(tracked.turn), tracked.turn.known
+            tracked.tokens = await self.access.tokens_of(text, known)
+            tracked.rendered = text if known is None or not known.messages else ""
         except BackendError as error:
             self.prompts.gave_up(error)
             return

@@ -43,9 +43,12 @@ from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
+from kvchat.prompt.token_ids import known_ids
+from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError
 
 TEMPLATE_S = 2.0
@@ -227,14 +230,39 @@ class CacheTracker:
 
     def turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
         """The request that goes on after `path`, as far as the prompt depends on it."""
-        record = conversation.record
+        return self._turn_of(conversation.record, path)
+
+    def known_ids(self, id: str, path: Sequence[Node]) -> int | None:
+        """How many token ids are known of a conversation's branch; None where its prompts go as messages."""
+        known = self._turn_of(self._conversations.find(id), path).known
+        return len(known.tokens) if known is not None else None
+
+    def most_answers(self, id: str) -> int:
+        """How many answers to a question one request of a conversation gives."""
+        info = self._servers.link(id).info
+        asked_by_ids = self._ground.settings.cache.token_ids and info is not None and info.vocabulary(
+            self._servers.asked_model(id))
+        return 1 if info is None or asked_by_ids else info.most_answers
+
+    def _turn_of(self, record: Conversation, path: Sequence[Node]) -> ChatTurn:
         info = self._servers.link(record.id).info
         model = self._servers.asked_model(record.id)
         options = dict(record.template_options)
         if info is not None and info.reasoning_option and record.turns == 0:
             options.setdefault(*info.reasoning_option)
-        return ChatTurn(wires_of(path), record.id, model, template_options=options,
+        turn = ChatTurn(wires_of(path), record.id, model, template_options=options,
                         system_in_user=record.system_in_user)
+        return self.by_ids(turn, path, info) if info is not None else turn
+
+    def by_ids(self, turn: ChatTurn, path: Sequence[Node], server: ServerInfo) -> ChatTurn:
+        """`turn`, whose messages are those of `path`, with what is known of its token ids where its prompt goes as
+        such: where the person has set that, the server takes them, and there is no image, whose tokens nobody knows."""
+        if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images:
+            return turn
+        if not (vocabulary := server.vocabulary(turn.model)):
+            return turn
+        scope = canonical([vocabulary, dict(turn.template_options), turn.system_in_user]).decode()
+        return replace(turn, known=known_ids([node.ids for node in path], scope))
 
     # -- figures and causes ---------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kvchat.backends.dialect import Reported, Waiting
+from kvchat.backends.dialect import Prompted, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of
@@ -30,6 +30,10 @@ class LiveAnswer:
     progress: PromptProgress | None = None
     reported: Reported = field(default_factory=Reported)
     waiting: Waiting | None = None
+    prompted: Prompted | None = None
+    """The prompt, where it went as token ids."""
+    sampled: list[int] = field(default_factory=list)
+    """Then the ids of what came."""
     first_token_at: float | None = None
     """Monotonic seconds."""
     stopping: bool = False

@@ -144,6 +144,7 @@ class AnswerRequests:
                         asking.parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT,
                         answers=len(asking.runs))
+        turn = self._tracker.by_ids(turn, path, info)
         tracked = asking.tracked = await cache.before(turn, path, emit=emit) if cache else (
             self._tracker.asked_of(backend, turn, path))
         if cache:

@@ -15,8 +15,10 @@ from kvchat.backends.dialect import (
     Emit,
     Ended,
     Progressed,
+    Prompted,
     ReasoningDelta,
     Reported,
+    Sampled,
     StreamEvent,
     TextDelta,
     Trouble,
@@ -25,8 +27,10 @@ from kvchat.backends.dialect import (
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.cache.causes.cause import said
+from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import Node, NoteKind, Role, State, settled
+from kvchat.prompt.token_ids import AnswerIds, answered, known_ids
 from kvchat.text.faults import Fault
 
 CHECKPOINT_SECONDS = 0.2
@@ -121,6 +125,10 @@ class AnswerRun:
                 live.reasoning += text
                 live.reasoning_field = field
                 self._arrived.set()
+            case Prompted():
+                live.prompted, live.sampled = event, []
+            case Sampled(ids):
+                live.sampled += ids
             case Progressed(progress):
                 live.progress = progress
                 live.waiting = None
@@ -172,8 +180,18 @@ class AnswerRun:
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
             self.answer, question, live.text, live.reasoning, state, reasoning_field=live.reasoning_field,
-            model=ended.model, figures=self._figures(context_size, state), note=note,
+            model=ended.model, figures=self._figures(context_size, state), note=note, ids=self._ids(),
         )
+
+    def _ids(self) -> AnswerIds | None:
+        """The answer's token ids; None where its prompt did not go as such, or nothing was answered."""
+        prompted = self.live.prompted
+        if prompted is None or self.live.first_token_at is None:
+            return None
+        known = prompted.known
+        if self.live.begun:  # it takes the place of the cut answer, whose ids are in the prompt
+            known = known_ids([node.ids for node in self._path[:-1]], known.scope)
+        return answered(known, prompted.tokens, Tokens(self.live.sampled))
 
     def _figures(self, context_size: int | None, state: State) -> TurnFigures | None:
         """The turn's figures; None when the server never reported any and no token came."""

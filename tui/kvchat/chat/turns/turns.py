@@ -317,9 +317,9 @@ class Turns:
         message that leaves the queue by it. `wanted`: several answers are asked for. Raises HeadMoved and NotInQueue.
         """
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
-        before, info = conversation.record.head, self._servers.link(conversation.id).info
+        before = conversation.record.head
         answer = branch.nodes[-1]
-        first, *further = wanted.requests(info.most_answers if info is not None else 1) if wanted else [(1, "")]
+        first, *further = wanted.requests(self._tracker.most_answers(conversation.id)) if wanted else [(1, "")]
         answers = self._beside(conversation, answer, *first)
         branch = Branch((*branch.nodes[:-1], *answers), branch.head)
 

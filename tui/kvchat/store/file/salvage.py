@@ -164,7 +164,7 @@ def _record(data: bytes) -> Iterator[Value]:
 
 
 _NODE = ("conversation", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest",
-         "created", "state", "model", "figures", "note", "owner")
+         "created", "state", "model", "figures", "note", "owner", "ids")
 _ID = re.compile("[0-9a-f]{32}")
 _LATER = ("", 0, 1, "", "off")
 """What rows of an older shape lack."""
@@ -239,8 +239,8 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
     values = row.values
     try:
         match len(values), row.rowid:
-            case 17, int() if isinstance(values[9], bytes):  # wire bytes
-                _save_node(connection, row.rowid, values[1:])
+            case 17 | 18, int() if isinstance(values[9], bytes):  # wire bytes; before and with token ids
+                _save_node(connection, row.rowid, (*values[1:], None)[:17])
             case 14 | 16 | 17 | 19, int():  # before and with the server of a conversation, with memory, documents
                 _save_conversation(connection, row.rowid, values[1:])
             case 6, None if _texts(values):

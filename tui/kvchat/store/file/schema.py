@@ -285,9 +285,14 @@ def _episodes(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX in_episode_mark ON in_episode(mark)")
 
 
+def _token_ids(db: sqlite3.Connection) -> None:
+    """The token ids of answers whose prompts went as such. Rows without them stay as they are: `salvage` knows both."""
+    db.execute("ALTER TABLE node ADD COLUMN ids BLOB")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _images,
-    _kept, _episodes]
+    _kept, _episodes, _token_ids]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -303,6 +308,7 @@ _NEW_TABLES = (
     {"image"},
     {"kept"},
     {"in_episode"},
+    set[str](),
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

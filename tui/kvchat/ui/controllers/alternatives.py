@@ -87,8 +87,7 @@ class AlternativesController:
         """How the answers come, and what stays cached of them."""
         from kvchat.text.prices import several_lines
 
-        info = self._service.servers.link(self.workspace.open_id).info
-        most = info.most_answers if info is not None else 1
+        most = self._service.tracker.most_answers(self.workspace.open_id)
         return several_lines([count for count, _ in wanted.requests(most)], wanted.models)
 
     async def _choose(self, id: str, wanted: Wanted) -> None:

@@ -1,0 +1,127 @@
+"""llama.cpp's `/completion` with a prompt of token ids: the request's fields, its answer, and the thoughts in that.
+
+The rule: the chat endpoint renders, tokenises and takes an answer apart; here kvchat does the last of these, and says
+nothing in a request that the chat endpoint would not have been told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.dialect import BackendError, Emit, Ended, Sampled, TokenPrompt
+from kvchat.backends.payload import as_object, is_object, list_at, text_at
+from kvchat.backends.stream import Payload
+from kvchat.backends.thoughts import Thoughts
+from kvchat.prompt.request import Parameters
+
+COMPLETION_PATH = "/completion"
+_CHAT_ONLY = frozenset({"stream_options", "chat_template_kwargs", "n"})
+"""Fields of a chat request that mean nothing where the prompt is made already."""
+
+
+# -- the request ------------------------------------------------------------------------------------------------------
+
+
+def completion_fields(head: Mapping[str, object], prompt: TokenPrompt, tail: Mapping[str, object]) -> dict[str, object]:
+    """The body's fields, given those that a chat request would have before and behind its messages."""
+    fields = {name: value for name, value in head.items() if name not in _CHAT_ONLY}
+    fields |= {"prompt": list(prompt.tokens), "return_tokens": True}
+    if (tags := prompt.tags).begin:
+        fields["preserved_tokens"] = [tags.begin, tags.end]  # else a tag that is one special token has no text
+    for name, value in tail.items():
+        if name in ("max_tokens", "max_completion_tokens"):
+            fields["n_predict"] = value
+        elif name != "response_format":
+            fields[name] = value
+        elif (schema := schema_of(value)) is not None:
+            fields["json_schema"] = schema
+    return fields
+
+
+def schema_of(response_format: object) -> Mapping[str, object] | None:
+    """The JSON schema that a `response_format` asks for; None: text."""
+    if not is_object(response_format):
+        return None
+    match response_format.get("type"):
+        case "json_object":
+            schema = response_format.get("schema")
+        case "json_schema":
+            holder = response_format.get("json_schema")
+            schema = holder.get("schema") if is_object(holder) else None
+        case _:
+            return None
+    return schema if is_object(schema) else {}
+
+
+def wants_json(parameters: Parameters) -> bool:
+    """Whether an answer is held to a schema from its first token on, so that it cannot think."""
+    return schema_of(parameters.response_format) is not None
+
+
+# -- the answer -------------------------------------------------------------------------------------------------------
+
+
+_FINISH = {"eos": "stop", "word": "stop", "limit": "length"}
+
+
+class CompletionAnswer:
+    """Reads the parts of `/completion` as those of a chat answer, and tells the ids that were sampled."""
+
+    def __init__(self, url: str, emit: Emit, context_size: int | None, prompt: TokenPrompt) -> None:
+        self._chat = ChatAnswer(url, emit, context_size)
+        self._emit = emit
+        self._thoughts = Thoughts(prompt.tags, prompt.begins)
+        self._silent: list[int] = []
+        """The last ids, which have brought no text yet: the end of the answer, a stop word, a part of a character."""
+
+    @property
+    def moves(self) -> int:
+        return self._chat.moves
+
+    @property
+    def finished(self) -> bool:
+        return self._chat.finished
+
+    @property
+    def begun(self) -> bool:
+        return self._chat.begun
+
+    def take(self, payload: Payload) -> None:
+        if not is_object(payload.value) or payload.is_error or "content" not in payload.value:
+            self._chat.take(payload)  # an error
+            return
+        part = as_object(payload.value, "a part of an answer")
+        if "prompt_progress" in part:  # its `tokens` are none
+            self._chat.take(Payload({name: part[name] for name in ("prompt_progress", "timings") if name in part}))
+            return
+        text = text_at(part, "content") or ""
+        ids = [id for id in list_at(part, "tokens") if isinstance(id, int)]
+        self._silent += ids
+        if text:
+            self._flush()
+        ended = part.get("stop") is True
+        deltas = [*self._thoughts.take(text), *(self._thoughts.ended() if ended else ())]
+        finish = _FINISH.get(str(part.get("stop_type"))) if ended else None
+        if ended:
+            match part.get("stop_type"):
+                case "eos":
+                    del self._silent[-1:]  # the token that ended it
+                case "word":
+                    self._silent.clear()
+            self._flush()
+        chunk = {name: part[name] for name in ("timings", "model") if name in part}
+        self._chat.take(Payload({"choices": [
+            *({"index": 0, "delta": {kind: words}} for kind, words in deltas),
+            *([{"index": 0, "delta": {}, "finish_reason": finish}] if finish else [])], **chunk}))
+
+    def _flush(self) -> None:
+        if self._silent:
+            self._emit(Sampled(tuple(self._silent)))
+            self._silent = []
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        if not self._chat.finished:
+            self._chat.take(Payload({"choices": [{"index": 0, "delta": {kind: words}}
+                                                 for kind, words in self._thoughts.ended()]}))
+        return self._chat.ended(error)
