@@ -347,7 +347,7 @@ async def hung(visit: Visit) -> None:
 
 
 async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("ground", "service", "server.servers", "turns"):
+    for place in ("ground", "service", "server.servers", "turns.turns"):
         monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 120.0)
     service, servers, _ = await streaming_from(make, 4)
     waits: set[ToyServer] = set()
@@ -376,7 +376,7 @@ async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytes
 
 async def test_an_answer_is_kept_though_its_server_hangs_while_kvchat_ends(
         make: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    for place in ("ground", "service", "server.servers", "turns"):
+    for place in ("ground", "service", "server.servers", "turns.turns"):
         monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 0.1)
     service, [server], [id] = await streaming_from(make, 1)
     for path in ASKED:
