@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from app_kit import Drive, Driven
 
 from kvchat.prompt.message import State
 from toyserver import ToyServer, several, tokens
+
+pytestmark = pytest.mark.slow
 
 WIDE = (120, 24)
 LONG = "word " * 400

@@ -12,6 +12,8 @@ from kvchat.prompt.message import Role
 from picture_samples import picture
 from standins.llamacpp_vision import SeeingServer
 
+pytestmark = pytest.mark.slow
+
 CHIP = "[image lamp.png 640x480]"
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from app_kit import Drive, Driven
 
 from import_samples import SAMPLES, claude_conversation, question
+
+pytestmark = pytest.mark.slow
 
 
 def titles(app: Driven) -> list[str]:

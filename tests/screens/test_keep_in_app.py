@@ -9,6 +9,8 @@ from app_kit import Drive, Driven
 
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def app(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:

@@ -26,8 +26,8 @@ def fixed(app: Driven) -> dict[str, object]:
     return {**widgets, "list": listed, "composer": composer, "keys": lines[chat.keybar.region.y], "status": marks}
 
 
-@pytest.mark.parametrize("size", [
-    (80, 24), pytest.param((120, 36), marks=pytest.mark.slow), pytest.param((160, 40), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (160, 40)])
 async def test_nothing_moves_while_an_answer_streams(drive: Drive, server: ToyServer, size: tuple[int, int]) -> None:
     go, seen = asyncio.Semaphore(0), 0
 

@@ -11,6 +11,8 @@ from app_kit import Drive, Driven
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def app(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:

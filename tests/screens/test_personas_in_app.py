@@ -13,6 +13,8 @@ from kvchat.paths import find
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.ui.widgets.composer.widget import Composer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def files() -> Path:

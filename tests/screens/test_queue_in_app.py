@@ -14,6 +14,8 @@ from kvchat.ui.controllers.queue import GONE
 from toyserver import ToyServer, error, tokens
 from two_windows_kit import Slow, history
 
+pytestmark = pytest.mark.slow
+
 SIZE = (80, 24)
 STOPPED = "Queue held: answer stopped · Enter sends · ↑ edits"
 

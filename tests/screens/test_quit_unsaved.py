@@ -12,6 +12,8 @@ from kvchat.text.problems import StoreProblem
 from lossless_reading import read_lossless
 from toyserver import ToyServer
 
+pytestmark = pytest.mark.slow
+
 FULL = "There is no room for kvchat.db: its disk is full."
 
 

@@ -12,6 +12,8 @@ from kvchat.config.settings import OPTIONS
 from kvchat.paths import find
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow
+
 MINE = "# mine\nsidebar = true  # the list\n\n[memory]  # what is kept\nrecall = true\n"
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from app_kit import Drive
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:

@@ -16,6 +16,8 @@ from kvchat.store.presence import process_id as owner
 from toyserver import ToyServer, tokens
 from two_windows_kit import Slow, history, say, streaming
 
+pytestmark = pytest.mark.slow
+
 WAITS = "Another window is answering · sends after it · Esc holds"
 ANSWERS = "Another window is answering"
 
