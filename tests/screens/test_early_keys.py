@@ -18,6 +18,8 @@ from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
 from toyserver import ToyServer
 
+pytestmark = pytest.mark.slow
+
 
 def typed(app: KvchatApp, *keys: str) -> None:
     """Type keys, and a text where there is no such key, as they come in one read."""

@@ -15,6 +15,8 @@ from kvchat.chat.events import WarmthChanged
 from kvchat.prompt.message import State
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow
+
 
 async def test_what_was_typed_before_a_price_was_shown_answers_nothing(drive: Drive) -> None:
     async with drive(size=(100, 30)) as app:

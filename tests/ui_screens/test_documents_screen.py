@@ -24,6 +24,8 @@ from kvchat.ui.screens.documents.source import AT_ONCE
 from kvchat.ui.screens.manager import PATIENCE
 from kvchat.ui.screens.rows import FocusRows
 
+pytestmark = pytest.mark.slow
+
 SIZES = [(80, 24), (120, 40)]
 HALF = Progress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "guide/setup.md")
 
