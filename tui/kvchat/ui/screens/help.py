@@ -23,7 +23,7 @@ CACHE_GLYPHS = (
 )
 RAIL = (
     ("┃", CACHED, "cached: the server still has these tokens, or brings them back without a prefill"),
-    ("░", EVALUATED, "not cached: the next request prefills them"),
+    ("▒", EVALUATED, "not cached: the next request prefills them"),
     (" ", MUTED, "no mark: the server does not tell, or nothing of the answer has come yet"),
 )
 """The marks left of the messages."""

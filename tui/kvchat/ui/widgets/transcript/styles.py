@@ -23,7 +23,7 @@ GUTTER = 2
 RAIL = {
     Where.SLOT: ("┃", "cached"),
     Where.STORED: ("┃", "cached"),
-    Where.NOWHERE: ("░", "evaluated"),
+    Where.NOWHERE: ("▒", "evaluated"),
     Where.UNKNOWN: (" ", ""),
 }
 """The rail's glyphs and their styles: it tells whether a message will be prefilled, not where the server keeps it."""
