@@ -26,6 +26,7 @@ from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
+from kvchat.prompt.token_ids import KnownIds
 from kvchat.text.notes import note_sentence
 from recorder import Recorded, Recorder, recording
 from tiny_models import tiny_models
@@ -170,10 +171,10 @@ async def test_esc_in_a_prefill_whose_tokens_come_late(desk: Desk, monkeypatch: 
     assert cache is not None
     tokens_of = cache.access.tokens_of
 
-    async def late(text: str) -> object:
+    async def late(text: str, known: KnownIds | None = None) -> object:
         await until(lambda: desk.service.conversations.get(id).live.progress)
         await cache.look()
-        return await tokens_of(text)
+        return await tokens_of(text, known)
 
     with desk.server.slowed():
         monkeypatch.setattr(cache.access, "tokens_of", late)

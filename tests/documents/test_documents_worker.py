@@ -174,7 +174,7 @@ def test_it_ends_at_the_next_file_when_the_app_is_gone(data: Path, tmp_path: Pat
 
 @pytest.mark.process
 def test_it_ends_even_where_a_file_takes_for_ever(data: Path, tmp_path: Path) -> None:
-    code = ("from kvchat.documents import index_run, worker; import time; "
+    code = ("from kvchat.documents.indexing import index_run, worker; import time; "
             "index_run.loaded = lambda *_: time.sleep(600); index_run.TOLD_EVERY = 0; worker.PATIENCE = 0.2; "
             "worker.main()")
     child = subprocess.Popen((sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -209,7 +209,7 @@ def test_it_leaves_the_processor_to_others(data: Path, tmp_path: Path) -> None:
 def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:
     count = 800
     root = many(tmp_path / "r", count)
-    small_steps = (sys.executable, "-c", "from kvchat.documents import index_run, worker; "
+    small_steps = (sys.executable, "-c", "from kvchat.documents.indexing import index_run, worker; "
                    "index_run.MOST_CHUNKS = 80; index_run.TOLD_EVERY = 0; worker.main()")
     draw = random.Random(7)
     done: list[int] = []
