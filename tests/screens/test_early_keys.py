@@ -13,6 +13,7 @@ from test_keys import MODALS, in_place, scene
 from textual import events
 from textual.keys import _character_to_key
 
+from kvchat.cache.kept import KeptRoom
 from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
@@ -147,6 +148,25 @@ async def test_escape_in_the_same_read_closes_the_screen_that_a_key_opens(drive:
                 await app.closes()
                 assert (opened, app.draft) == ([screen], ""), name
                 assert app.service.conversations.streaming(), f"{name}, Esc stopped the answer"
+
+
+async def test_escape_waits_for_a_list_whose_rows_are_still_looked_up(drive: Drive, server: ToyServer,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(drive, server) as app:
+        await app.streaming()
+        kept = app.service.kept
+        room = kept.room
+
+        async def late() -> KeptRoom:
+            await asyncio.sleep(0.3)
+            return await room()
+
+        monkeypatch.setattr(kept, "room", late)
+        opened = watch(app)
+        typed(app.app, "ctrl+s", "escape")
+        await app.until(lambda: opened == ["ConversationPicker"])
+        await app.closes()
+        assert app.service.conversations.streaming(), "Esc stopped the answer"
 
 
 def watch(app: Driven) -> list[str]:

@@ -117,7 +117,11 @@ class ConversationController:
     async def _chosen_trunk(self, trunks: Trunks) -> str | None:
         from kvchat.ui.screens.beginnings import trunk_screen
 
-        return await self.workspace.ask(trunk_screen([await trunks.find(name) for name in trunks.folder.names()]))
+        with self.workspace.app.key_queue.coming() as dialog:
+            found = [await trunks.find(name) for name in trunks.folder.names()]
+        if dialog.is_given_up:
+            return None
+        return await self.workspace.ask(trunk_screen(found))
 
     async def make_trunk(self, trunks: Trunks, name: str, paths: list[str]) -> None:
         """Make a trunk, and open a conversation that begins with it. Raises ChatError."""
@@ -161,7 +165,11 @@ class ConversationController:
 
         query, at, row = "", self.workspace.open_id, 0
         while True:
-            kept = {state.kept.conversation: kept_short(state) for state in (await self._service.kept.room()).states}
+            with self.workspace.app.key_queue.coming() as dialog:
+                states = (await self._service.kept.room()).states
+            if dialog.is_given_up:
+                return None
+            kept = {state.kept.conversation: kept_short(state) for state in states}
             picker = ConversationPicker(
                 self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, state=self._view.state,
                 queued={id: queued_words(number) for id, number in self._view.held().items()}, query=query, at=at,
