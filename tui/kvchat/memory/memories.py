@@ -105,6 +105,11 @@ class Memories:
 
     # What is there
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered, as of the last sync."""
+        return not self._live()
+
     def entries(self, status: Status = Status.LIVE, kind: Kind | None = None) -> list[Entry]:
         """The entries of that status, newest first."""
         with self._reading():

@@ -163,9 +163,11 @@ class MemoryService:
         vector: list[float] | None = None
 
         def find(memories: Memories) -> tuple[Recalled, ...]:
+            memories.sync()
+            if memories.is_empty:  # loading recall takes a while: it stems the words that tell nothing
+                return ()
             from kvchat.memory.recall import recalled
 
-            memories.sync()
             return recalled(memories, text, path, tokens=settings.recall_tokens,
                             profile_tokens=settings.profile_tokens, skill_tokens=settings.skill_tokens, vector=vector)
 
@@ -184,6 +186,9 @@ class MemoryService:
             return None
 
         def find(memories: Memories) -> Recalled | None:
+            memories.sync()
+            if memories.is_empty:
+                return None
             from kvchat.memory.recall import profile_of
 
             return profile_of(memories, path, tokens)

@@ -49,9 +49,11 @@ class MemorySource:
         self._profile = profile
 
     async def context(self, conversation: OpenConversation, path: Sequence[Node], question: Question) -> Context:
+        found = await self._found(conversation, path, question) if question.recalls else ()
+        if not found:
+            return Context(())
         from kvchat.memory.recall import PROFILE_SOURCE
 
-        found = await self._found(conversation, path, question) if question.recalls else ()
         blocks = [block for recalled in found if (block := _without(recalled, question.without)).text]
         return Context([block for block in blocks if block.source != PROFILE_SOURCE],
                        first=[block for block in blocks if block.source == PROFILE_SOURCE])
