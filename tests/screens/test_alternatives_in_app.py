@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from app_kit import Drive, Driven
 
+from kvchat.chat.events import AnswerProgressed
 from kvchat.prompt.message import State
 from toyserver import ToyServer, several, tokens
 
@@ -152,6 +155,23 @@ async def test_a_price_worth_a_question_is_asked_first(drive: Drive) -> None:
             await app.press("1")
             await app.closes()
             await app.until(lambda: app.said[-1] == "One.")
+
+
+async def test_what_is_told_while_the_screen_goes_does_not_reach_it(drive: Drive) -> None:
+    async with ToyServer(slots=4) as server:
+        server.on_chat(several(["Yes."], ["No."]))
+        async with drive(size=WIDE, server=server) as app:
+            await app.begin()
+            await app.command("/alternatives 2 Will it rain?")
+            await shown(app, "Yes.", "No.")
+            await decided(app)
+            screen = app.app.screen
+            app.app.simulate_key("1")
+            while screen.is_attached:
+                app.service.events.tell(AnswerProgressed(app.conversation.id, app.path[-1].id))
+                await asyncio.sleep(0)
+            await app.closes()
+            await app.until(lambda: app.said[-1] == "Yes.")
 
 
 async def test_a_question_that_is_refused_comes_back_with_its_command(drive: Drive) -> None:

@@ -99,15 +99,12 @@ class AlternativesScreen(Modal[str]):
         yield Horizontal(*self._columns)
 
     def on_mount(self) -> None:
-        self._forget = self._service.events.subscribe(self._on_service)
+        self.hear(self._service.events, self._on_service)
         self.set_interval(TICK, self._tick)
         self._fit()
         self._show()
         if self._is_over:
             self._all_ended()
-
-    def on_unmount(self) -> None:
-        self._forget()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit()
@@ -137,7 +134,7 @@ class AlternativesScreen(Modal[str]):
         elif self._chosen is not None:
             self._take(self._chosen)
         else:
-            self.run_worker(self._price(), group="prices")
+            self.run_worker(self._price())
 
     async def _price(self) -> None:
         for column in self._columns:
@@ -258,21 +255,16 @@ class AlternativesScreen(Modal[str]):
 
     def _take(self, at: int) -> None:
         live = self._columns[at].live
-        self._end(live.node if live is not None else None)
+        self.finish(live.node if live is not None else None)
 
     def _stop(self) -> None:
         if not self._ending:
             self._ending = True
-            self.run_worker(self._service.turns.stop(self._conversation.id), group="stop")
+            self.app.run_worker(self._service.turns.stop(self._conversation.id), group="stop")  # outlives the screen
 
     def action_close(self) -> None:
         """Esc: stop all, and when nothing runs any more leave with the usual one."""
         if self._is_over:
-            self._end(None)
+            self.finish(None)
         else:
             self._stop()
-
-    def _end(self, node: str | None) -> None:
-        """Close; what the others cost is not shown any more."""
-        self.workers.cancel_group(self, "prices")
-        self.finish(node)

@@ -437,7 +437,6 @@ class InspectorScreen(ListModal[None]):
         self._view: View = "turns"
         self._facts: list[Content] = []
         self._soon: Timer | None = None
-        self._stop_listening: Callable[[], None] = lambda: None
 
     def body(self) -> Iterable[Widget]:
         yield Static(classes="words", id="headline")
@@ -457,13 +456,10 @@ class InspectorScreen(ListModal[None]):
         return self.query_one("#facts" if self._view == "server" else "#rows", RowList)
 
     def on_mount(self) -> None:
-        self._stop_listening = self._events.subscribe(self._heard)
+        self.hear(self._events, self._heard)
         self.set_class(self.size.height >= TALL, "-tall")
         self.set_interval(AGES, self._fill)
         self._load()
-
-    def on_unmount(self) -> None:
-        self._stop_listening()
 
     def on_resize(self) -> None:
         self.set_class(self.size.height >= TALL, "-tall")

@@ -218,7 +218,6 @@ class ManagerScreen(ListModal[Jump]):
         self._soon: Timer | None = None
         self._due: Due = ""
         self._typing: Timer | None = None
-        self._stop_listening: Callable[[], None] = lambda: None
 
     def body(self) -> Iterable[Widget]:
         yield Static(classes="words", id="views")
@@ -239,7 +238,7 @@ class ManagerScreen(ListModal[Jump]):
 
     def on_mount(self) -> None:
         self.source.screen = self
-        self._stop_listening = self._events.subscribe(self._heard)
+        self.hear(self._events, self._heard)
         for id in ("views", "problems", "columns"):
             self.query_one(f"#{id}").display = False
         self.rows.show(0)
@@ -248,9 +247,6 @@ class ManagerScreen(ListModal[Jump]):
             self.set_interval(RENEWAL, self._renew)
         if self.source.begins_with_adding:
             self.source.add()
-
-    def on_unmount(self) -> None:
-        self._stop_listening()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.fill)

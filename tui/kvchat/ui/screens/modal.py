@@ -6,7 +6,7 @@ The rule: a modal answers once. Whatever is pressed or clicked after that is too
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on
@@ -18,6 +18,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
+from kvchat.chat.events import EventBus, Listener, ServiceEvent
 from kvchat.sanitize import one_line
 from kvchat.ui import keys
 from kvchat.ui.actions import BY_ID, bindings, first_key
@@ -83,6 +84,21 @@ class Modal(ModalScreen[T | None]):
 
     heading: str = ""
     hints: Sequence[Hint] = (("dialog.close", "close"),)
+    _deafen: Callable[[], None] | None = None
+
+    def hear(self, events: EventBus, listener: Listener) -> None:
+        """Have `listener` called with what the service tells while the modal is up. One that was dismissed still
+        stands for a moment, but its widgets go one after the other: it hears nothing more.
+        """
+        def heard(event: ServiceEvent) -> None:
+            if self in self.app.screen_stack:
+                listener(event)
+
+        self._deafen = events.subscribe(heard)
+
+    def on_unmount(self) -> None:
+        if self._deafen is not None:
+            self._deafen()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet"), Vertical(id="frame") as frame:
@@ -114,8 +130,9 @@ class Modal(ModalScreen[T | None]):
         frame.border_subtitle = self.hint_line(kept)
 
     def finish(self, result: T | None) -> None:
-        """Close with this result. Only the first call counts."""
+        """Close with this result. Only the first call counts. What still looks something up for the modal ends here."""
         if self.is_current:
+            self.workers.cancel_node(self)
             self.dismiss(result)
 
     def action_close(self) -> None:

@@ -40,21 +40,17 @@ class QueueScreen(ListModal[QueueAct]):
         self._words = words
         self._drop = drop
         self._items: Sequence[Queued] = ()
-        self._forget: Callable[[], None] = lambda: None
 
     def body(self) -> Iterable[Widget]:
         yield Static(content((self._words, MUTED)), classes="words")
         yield RowList(self._draw, empty="Nothing waits here.")
 
     def on_mount(self) -> None:
-        self._forget = self._events.subscribe(self._heard)
+        self.hear(self._events, self._heard)
         self._show(0)
 
-    def on_unmount(self) -> None:
-        self._forget()
-
     def _heard(self, event: ServiceEvent) -> None:
-        if event == QueueChanged(self._conversation) and self.is_mounted:
+        if event == QueueChanged(self._conversation):
             under = self._under_cursor()
             self._show(self.rows.cursor or 0, under)
 
