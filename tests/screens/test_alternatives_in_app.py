@@ -174,6 +174,23 @@ async def test_what_is_told_while_the_screen_goes_does_not_reach_it(drive: Drive
             await app.until(lambda: app.said[-1] == "Yes.")
 
 
+async def test_the_answer_that_was_waited_for_closes_the_palette_too(drive: Drive) -> None:
+    async with ToyServer(slots=4) as server:
+        server.on_chat(several(["Yes", "."], ["No", "."], hang_after=2))
+        async with drive(size=WIDE, server=server) as app:
+            await app.begin()
+            await app.command("/alternatives 2 Will it rain?")
+            await shown(app, "Yes")
+            await app.press("1")
+            await app.press("ctrl+p")
+            await app.opens("PaletteScreen")
+            await app.service.turns.stop(app.conversation.id)
+            await app.closes()
+            await app.until(lambda: app.said[-1] == "Yes")
+            await app.press("ctrl+p")
+            await app.opens("PaletteScreen")
+
+
 async def test_a_question_that_is_refused_comes_back_with_its_command(drive: Drive) -> None:
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Well", hang_after=1))

@@ -130,8 +130,12 @@ class Modal(ModalScreen[T | None]):
         frame.border_subtitle = self.hint_line(kept)
 
     def finish(self, result: T | None) -> None:
-        """Close with this result. Only the first call counts. What still looks something up for the modal ends here."""
-        if self.is_current:
+        """Close with this result. Only the first call counts. What still looks something up for the modal ends here,
+        and what was opened over it, as the palette, is left unanswered.
+        """
+        if self in self.app.screen_stack:
+            while isinstance(above := self.app.screen, Modal) and above is not self:
+                above.finish(None)
             self.workers.cancel_node(self)
             self.dismiss(result)
 
