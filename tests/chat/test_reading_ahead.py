@@ -129,6 +129,7 @@ async def test_typing_and_work_on_other_conversations_do_not_stop_it(start: Star
         await play.service.conversations.open(id)
         await until(lambda: bool(play.ahead and play.ahead[-1].reached))
         other = next(record.id for record in play.service.conversations.all() if record.id != id)
+        play.service.warm_up.typing_began(id)
         await play.service.conversations.set_draft(id, "What about")
         await play.service.conversations.rename(other, "Another title")
         await until(lambda: play.ahead[-1].done)

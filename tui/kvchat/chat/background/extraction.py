@@ -290,7 +290,7 @@ class Extraction:
         own = link is self._servers.link(id)
         extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=True)
         if job.why == JobReason.LEFT and extends:
-            return Place(link.lane, link.lane.quiet_since)
+            return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
         rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
         return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
 

@@ -59,6 +59,8 @@ class WarmUp(ConversationObserver):
         self.enabled = False
         """Whether a person is there to warm up for: the app sets it."""
         self._rest: asyncio.Task[None] | None = None
+        self._has_rested = ""
+        """The conversation that was looked at for long enough, until its warm-up has ended."""
         self._probed: tuple[ServerCache, ...] = ()
         """The servers whose cache was probed, or refused to be."""
         self._told_at = 0.0
@@ -77,8 +79,10 @@ class WarmUp(ConversationObserver):
             self.soon(looked_at)
 
     def typing_began(self, id: str) -> None:
-        """The person begins to write: see whether the server still holds the conversation, else read it ahead."""
-        self.soon(id)
+        """The person begins to write, so stays here: see at once whether the server still holds the conversation, else
+        read it ahead. One that is being read ahead goes on."""
+        if self._has_rested != id:
+            self.soon(id, 0.0)
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
         """These blocks will stand in front of the next question: they are read ahead while it is typed."""
@@ -95,12 +99,15 @@ class WarmUp(ConversationObserver):
 
     async def _warm_when_rested(self, id: str, rest: float) -> None:
         await asyncio.sleep(rest)
+        self._has_rested = id
         try:
             await self.warm(id)
         except BackendError as error:
             log.info("a warm-up failed: %s", error.sentence)
         except Exception:
             log.exception("a warm-up failed")
+        finally:
+            self._has_rested = ""
 
     async def warm(self, id: str) -> None:
         """Warm a conversation up now, where that is wanted, allowed and of use. Raises BackendError."""
