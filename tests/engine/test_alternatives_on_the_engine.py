@@ -39,7 +39,8 @@ async def talking(url: str, folder: Path) -> AsyncIterator[ChatService]:
 
 
 def limit(tokens: int) -> Parameters:
-    return Parameters(temperature=1.0, max_tokens=tokens)
+    """Answers that differ from their first words, and are all as long: none ends of itself or copies another."""
+    return Parameters(temperature=2.0, min_p=0.0, max_tokens=tokens, extra={"ignore_eos": True})
 
 
 async def ended(service: ChatService, conversation: OpenConversation) -> Node:
