@@ -20,6 +20,8 @@ class Tree:
             self._children.setdefault(node.parent, []).append(node.id)
         for children in self._children.values():
             self._sort(children)
+        self._walked: tuple[str, list[Node]] | None = None
+        """The branch that was asked for last, until a node changes: a screen asks for it many times in a row."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -35,6 +37,7 @@ class Tree:
 
     def put(self, node: Node) -> None:
         """Add `node`, or replace it by its settled form (same id, same parent)."""
+        self._walked = None
         if node.id not in self._nodes:
             children = self._children.setdefault(node.parent, [])
             children.append(node.id)
@@ -50,16 +53,19 @@ class Tree:
         """Remove a node without children. Raises ValueError if it has some."""
         if self._children.get(id):
             raise ValueError("a node with children cannot be dropped")
+        self._walked = None
         self._children[self._nodes.pop(id).parent].remove(id)
 
     def path(self, head: str | None) -> list[Node]:
         """The branch that ends at `head`, root first; empty for None."""
-        found = []
-        while head is not None:
-            node = self._nodes[head]
-            found.append(node)
-            head = node.parent
-        return found[::-1]
+        if head is None:
+            return []
+        if self._walked is None or self._walked[0] != head:
+            found = [self._nodes[head]]
+            while (above := found[-1].parent) is not None:
+                found.append(self._nodes[above])
+            self._walked = head, found[::-1]
+        return [*self._walked[1]]
 
     def children(self, id: str | None) -> list[Node]:
         return [self._nodes[child] for child in self._children.get(id, ())]

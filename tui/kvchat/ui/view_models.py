@@ -58,9 +58,9 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note="" if _is_plain(node.note) else note_sentence(node.note), siblings=tree.version(node.id),
+        note=note_sentence(node.note) if node.note and not _is_plain(node.note) else "", siblings=tree.version(node.id),
         figures=node.figures, streaming=streaming,
-        sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
+        sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
     )
 
 

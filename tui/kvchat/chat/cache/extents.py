@@ -15,15 +15,12 @@ def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
     """Where each message begins and ends, in tokens of the prompt. The first question's tokens go with the system
     message's where nobody counted them apart."""
     ends: list[int | None] = []
-    for at, node in enumerate(path):
-        answer = path[at + 1] if node.role is Role.USER and at + 1 < len(path) else node
-        figures = answer.figures
+    for node, following in zip(path, [*path[1:], None], strict=True):
         if node.role is Role.USER:
+            figures = (following or node).figures
             ends.append(figures.asked_tokens if figures else None)
-        elif node.role is Role.ASSISTANT:
-            ends.append(figures.context_used if figures else None)
         else:
-            ends.append(None)
+            ends.append(node.figures.context_used if node.figures else None)
     if len(ends) > 1 and ends[0] is None and ends[1] is not None:
         sizes = [len(node.wire) for node in path[:2]]
         ends[0] = ends[1] * sizes[0] // max(1, sum(sizes))
