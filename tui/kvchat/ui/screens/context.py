@@ -188,7 +188,7 @@ class AttachScreen(ListModal[ContextBlock]):
     async def _look(self, path: str) -> None:
         """Show what the path can become."""
         found = [one for one in await self._complete(on_disk(path)) if clean(one.text) == one.text]
-        if self.query(Input) and path == self._path:  # it may have been closed meanwhile
+        if self.is_up and path == self._path:
             exact = next((at for at, one in enumerate(found) if one.text == on_disk(path)), 0)
             self._found = found
             self.rows.empty = "Nothing begins like this." if path else "There is nothing here."
@@ -225,5 +225,5 @@ class AttachScreen(ListModal[ContextBlock]):
         try:
             self.finish(await self._take(path))
         except ChatError as error:
-            if self.query(Static):
+            if self.is_up:
                 self._tell(str(error))

@@ -86,12 +86,16 @@ class Modal(ModalScreen[T | None]):
     hints: Sequence[Hint] = (("dialog.close", "close"),)
     _deafen: Callable[[], None] | None = None
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it was not dismissed yet. One that was still stands for a moment, but its widgets go one after the
+        other."""
+        return self in self.app.screen_stack
+
     def hear(self, events: EventBus, listener: Listener) -> None:
-        """Have `listener` called with what the service tells while the modal is up. One that was dismissed still
-        stands for a moment, but its widgets go one after the other: it hears nothing more.
-        """
+        """Have `listener` called with what the service tells while the modal is up."""
         def heard(event: ServiceEvent) -> None:
-            if self in self.app.screen_stack:
+            if self.is_up:
                 listener(event)
 
         self._deafen = events.subscribe(heard)
@@ -133,7 +137,7 @@ class Modal(ModalScreen[T | None]):
         """Close with this result. Only the first call counts. What still looks something up for the modal ends here,
         and what was opened over it, as the palette, is left unanswered.
         """
-        if self in self.app.screen_stack:
+        if self.is_up:
             while isinstance(above := self.app.screen, Modal) and above is not self:
                 above.finish(None)
             self.workers.cancel_node(self)

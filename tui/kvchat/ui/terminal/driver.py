@@ -89,6 +89,11 @@ class TerminalDriver(LinuxDriver):
         self.has_terminal = False
         super().stop_application_mode()
 
+    def _sigtstp_application(self, *_: object) -> None:
+        """Give the terminal back and stop, between two steps of the loop: a signal comes in the middle of anything, as
+        of a frame that is being handed to the writer, whose lock is needed here too."""
+        self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
     def _run_input_thread(self) -> None:
         try:
             self.run_input_thread()
