@@ -81,7 +81,7 @@ class DoctorScreen(Modal[None]):
 
     def _tell(self, words: str) -> None:
         """A line of progress."""
-        if self._is_examining and self.is_mounted:
+        if self._is_examining and self.is_up:
             report = self.query_one("#report", VerticalScroll)
             report.mount(_words((one_line(words), MUTED)))
             report.scroll_end(animate=False)
