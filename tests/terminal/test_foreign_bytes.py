@@ -79,7 +79,6 @@ def input_of(seed: int, size: int) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("KVCHAT_FULL"), reason="1 in 20: its last words are missing")
 @pytest.mark.parametrize("seed", CASES)
 async def test_a_megabyte_of_anything_is_lived_with(own_folders: Path, seed: int) -> None:
     (own_folders / "config").mkdir()

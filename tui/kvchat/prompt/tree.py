@@ -60,12 +60,13 @@ class Tree:
         """The branch that ends at `head`, root first; empty for None."""
         if head is None:
             return []
-        if self._walked is None or self._walked[0] != head:
+        walked = self._walked
+        if walked is None or walked[0] != head:
             found = [self._nodes[head]]
             while (above := found[-1].parent) is not None:
                 found.append(self._nodes[above])
-            self._walked = head, found[::-1]
-        return [*self._walked[1]]
+            walked = self._walked = head, found[::-1]
+        return [*walked[1]]
 
     def children(self, id: str | None) -> list[Node]:
         return [self._nodes[child] for child in self._children.get(id, ())]

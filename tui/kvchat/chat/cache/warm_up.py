@@ -93,7 +93,7 @@ class WarmUp(ConversationObserver):
         """Read the conversation ahead when it has been looked at for `rest` seconds (None: `REST_S`)."""
         if self._rest is not None:
             self._rest.cancel()
-            self._rest = None
+            self._rest, self._has_rested = None, ""
         if self.enabled:
             self._rest = asyncio.create_task(self._warm_when_rested(id, REST_S if rest is None else rest))
 
@@ -107,7 +107,8 @@ class WarmUp(ConversationObserver):
         except Exception:
             log.exception("a warm-up failed")
         finally:
-            self._has_rested = ""
+            if self._rest is asyncio.current_task():  # else another one has begun since
+                self._has_rested = ""
 
     async def warm(self, id: str) -> None:
         """Warm a conversation up now, where that is wanted, allowed and of use. Raises BackendError."""

@@ -147,8 +147,8 @@ class ConversationView:
 
     def _show_pictures(self, path: Sequence[Node]) -> None:
         """The images of a branch, the newest first, where the terminal has the colours for them."""
-        blocks = [block for node in reversed(path) if node.message.blocks for block in images_in(node.message.blocks)]
-        names = [sha256_of(block) for block in blocks]
+        names = [sha256_of(block) for node in reversed(path) if node.message.blocks
+                 for block in images_in(node.message.blocks)]
         wanted = [name for name in dict.fromkeys(names[:MOST_PICTURES]) if name not in self._pictures]
         app = self.workspace.app
         if wanted and not app.no_color and app.console.color_system in ("truecolor", "256"):

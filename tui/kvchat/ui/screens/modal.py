@@ -18,7 +18,6 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.chat.events import EventBus, Listener, ServiceEvent
 from kvchat.sanitize import one_line
 from kvchat.ui import keys
 from kvchat.ui.actions import BY_ID, bindings, first_key
@@ -26,6 +25,7 @@ from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
 
 if TYPE_CHECKING:
+    from kvchat.chat.events import EventBus, Listener, ServiceEvent
     from kvchat.ui.app import KvchatApp
 
 T = TypeVar("T")

@@ -84,10 +84,17 @@ class TerminalDriver(LinuxDriver):
         self.has_terminal = True
 
     def stop_application_mode(self) -> None:
+        """Give the terminal back. It echoes again only when all is written: what somebody types on would stand in the
+        middle of the sequences that restore it."""
         if (desktop := cast("KvchatApp", self._app).desktop) is not None:
             desktop.progress.remove()
         self.has_terminal = False
+        before, self.attrs_before = self.attrs_before, None
         super().stop_application_mode()
+        self.close()
+        if before is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self.fileno, termios.TCSANOW, before)
 
     def _sigtstp_application(self, *_: object) -> None:
         """Give the terminal back and stop, between two steps of the loop: a signal comes in the middle of anything, as
