@@ -242,7 +242,9 @@ async def test_a_kvchat_that_is_put_aside_takes_its_progress_along(own_folders: 
             terminal.process.send_signal(signal.SIGTSTP)
             await asyncio.to_thread(os.waitpid, terminal.process.pid, os.WUNTRACED)
             await terminal.writes(GONE)
+            before = len(terminal.output)
             terminal.process.send_signal(signal.SIGCONT)
+            await terminal.writes_after(before, b"palette")  # the keys in the last line, which had not changed
             script.prefill(840)
             await terminal.writes(at(80))
             await terminal.press("\x11")

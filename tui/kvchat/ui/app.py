@@ -121,10 +121,15 @@ class KvchatApp(App[int]):
 
     async def on_mount(self) -> None:
         self.ending.listen()
-        for signal in (self.app_suspend_signal, self.app_resume_signal):
-            signal.subscribe(self, lambda _: self._frame.forget())
+        self.app_suspend_signal.subscribe(self, lambda _: self._frame.forget())
+        self.app_resume_signal.subscribe(self, lambda _: self._paint_anew())
         self.set_keymap(self.keys)
         self.call_after_refresh(self._begin)
+
+    def _paint_anew(self) -> None:
+        """Another program had the terminal: nothing of what was painted is there."""
+        self._frame.forget()
+        self.screen.refresh(layout=True)
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual's own would print a traceback."""

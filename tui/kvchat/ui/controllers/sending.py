@@ -447,7 +447,6 @@ class SendingController:
             trouble = "This terminal cannot run an editor"
         if trouble:
             self.workspace.say(trouble, "error")
-        self.workspace.screen.refresh(layout=True)
         self._composer.focus()
 
     async def _edit_outside(self) -> str:

@@ -182,7 +182,6 @@ class SourceScreen(ListModal[None]):
                       f"{self.key('source.pager')} shows its text.")
         else:
             trouble = await handed_over(self.app, opened(file.path, file.line, self._editor))
-            self.refresh(layout=True)
             self.tell(trouble, bad=True)
             self.look()
 
@@ -194,7 +193,6 @@ class SourceScreen(ListModal[None]):
             trouble = await handed_over(self.app, paged_text(self.block.text))
         else:
             trouble = await handed_over(self.app, paged(file.path, file.line))
-        self.refresh(layout=True)
         self.tell(trouble, bad=True)
 
     def action_copy_place(self) -> None:

@@ -260,7 +260,6 @@ class MemorySource(Source):
     async def _edited_outside(self, known: MemoryOverview, entry: Entry) -> None:
         path, line = await asyncio.to_thread(line_of, known.folder, entry)
         trouble = await handed_over(self.screen.app, opened(path, line, self._command))
-        self.screen.refresh(layout=True)
         await self.screen.look_again()
         self.screen.tell(trouble, bad=True)
 
