@@ -166,11 +166,12 @@ async def test_a_long_text_wraps_scrolls_and_survives_a_resize(book: Library) ->
         assert "  1 │ line 0 word" in shown.text
         await shown.press("end")
         await until(shown.app, lambda: "400 │ line 399 word" in shown.text)
+        rows = shown.app.screen.query_one(TextRows)
+        before = rows.virtual_size
         await shown.pilot.resize_terminal(120, 40)
-        await shown.pilot.pause()
+        await until(shown.app, lambda: rows.virtual_size != before)  # it is wrapped anew
         await shown.press("end")
         await until(shown.app, lambda: "400 │ line 399 word" in shown.text)
-        rows = shown.app.screen.query_one(TextRows)
         await shown.press("home", "space")
         await until(shown.app, lambda: rows.scroll_offset.y > 0)
 
