@@ -24,10 +24,11 @@ from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.turns.alternatives import Wanted
 from kvchat.config import Settings, changed
-from kvchat.config.personas import Persona, filled
+from kvchat.config.personas import Persona
 from kvchat.memory.entry import Kind
 from kvchat.memory.learning.title import INSTRUCTION
 from kvchat.prompt.context import MEMORY
+from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters
 from recorder import Recorded, Recorder, recording

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.config.personas import FIELD, filled, load_personas, load_snippets
+from kvchat.config.personas import load_personas, load_snippets
+from kvchat.prompt.drafts import FIELD, filled
 from kvchat.prompt.request import Parameters
 
 WHOLE = """about = "Reviews code"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KEPT_MARK = "◆"
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:

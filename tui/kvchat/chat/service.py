@@ -13,17 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.consolidation import Consolidation
 from kvchat.chat.background.document_service import DocumentService
-from kvchat.chat.background.episodes import Episodes
-from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import SideRequests
-from kvchat.chat.background.skills import Skills
-from kvchat.chat.background.spare_time import SpareTime
-from kvchat.chat.background.summaries import Summaries
-from kvchat.chat.background.titles import Titles
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.states.kept_claims import KeptClaims
@@ -39,7 +32,6 @@ from kvchat.chat.conversations.options import Options
 from kvchat.chat.conversations.unsaved import Rescued
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import QUIT_S, Clock, Ground, Once, system_clock
-from kvchat.chat.mirror import Mirror
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
@@ -53,11 +45,19 @@ from kvchat.config.layers import running
 from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
+    from kvchat.chat.background.consolidation import Consolidation
+    from kvchat.chat.background.episodes import Episodes
+    from kvchat.chat.background.extraction import Extraction
+    from kvchat.chat.background.skills import Skills
+    from kvchat.chat.background.spare_time import SpareTime
+    from kvchat.chat.background.summaries import Summaries
+    from kvchat.chat.background.titles import Titles
     from kvchat.chat.cache.prices import Prices
     from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
     from kvchat.chat.exports import Exports
     from kvchat.chat.imports import Imports
+    from kvchat.chat.mirror import Mirror
     from kvchat.chat.server.choice import ServerChooser
     from kvchat.chat.thumbnails import Thumbnails
     from kvchat.chat.trunks import Trunks
@@ -93,7 +93,13 @@ class ChatService:
         self.options = Options(ground, shared, tracker)
         self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
 
-        self.jobs = Jobs(ground)
+        self.jobs = jobs = Jobs(ground)
+        shared.observers.append(jobs)
+        for kind, build in (("extraction", lambda: self.extraction), ("consolidation", lambda: self.consolidation),
+                            ("skills", lambda: self.skills), ("episodes", lambda: self.episodes),
+                            ("summary", lambda: self.summaries), ("title", lambda: self.titles),
+                            ("trunk", lambda: self.trunks)):
+            jobs.register_later(kind, build)
         self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of)
         self.documents = DocumentService(ground, shared, None if incognito else library)
         self.vectors = Vectors(ground, shared, servers, self.jobs, self.memory, self.documents)
@@ -114,19 +120,8 @@ class ChatService:
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
                                    self.side_requests)
-        self.spare_time = spare_time = SpareTime(ground, shared, servers, self.warm_up, self.jobs, self.side_requests)
-        self.summaries = Summaries(ground, shared, servers, self.turns, self.jobs, self.side_requests, self.compactor,
-                                   spare_time)
-        self.titles = Titles(ground, shared, servers, self.turns, self.jobs, self.memory, self.side_requests,
-                             spare_time)
-        once = Once(store, self.keeper)
-        self.extraction = Extraction(ground, shared, servers, tracker, self.turns, once, self.jobs, self.memory,
-                                     self.side_requests, spare_time, self.titles)
-        self.consolidation = Consolidation(ground, shared, servers, self.jobs, self.memory, self.extraction,
-                                           self.side_requests, spare_time)
-        self.skills = Skills(ground, shared, self.jobs, self.memory, self.side_requests, spare_time)
-        self.episodes = Episodes(ground, shared, self.jobs, self.memory, self.side_requests, spare_time)
-        self.mirror = Mirror(ground, shared)
+        self._in_background = False
+        self._build_wanted()
 
     @property
     def settings(self) -> Settings:
@@ -135,10 +130,29 @@ class ChatService:
     def take_settings(self, wanted: Settings) -> None:
         """Work with changed settings from now on; what is read at the start stays as it is."""
         before, self.ground.settings = self.settings, running(self.settings, wanted)
+        self._build_wanted()
         if before.memory.enabled != self.settings.memory.enabled:
             self.extraction.begin()  # what is said while it is off is never gone through
-        if before.export != self.settings.export:
+        if before.export != self.settings.export and self._has_mirror:
+            self._begin_mirror()
             self.mirror.look_again()
+
+    def _build_wanted(self) -> None:
+        """What hears of every conversation or answer where the settings want it, and is not built where they do not."""
+        if self.settings.titles.by_model:
+            _ = self.titles
+        if self.settings.cache.summary_at_rest:
+            _ = self.summaries
+        if self.settings.export.mirror_folder.strip():
+            _ = self.mirror
+
+    @property
+    def _has_mirror(self) -> bool:
+        return "mirror" in vars(self)
+
+    def _begin_mirror(self) -> None:
+        if self._in_background and self._has_mirror:
+            self.mirror.begin()
 
     # What a start does not need is built when it is first used.
 
@@ -185,6 +199,59 @@ class ChatService:
         return Imports(self.ground, self.conversations)
 
     @cached_property
+    def extraction(self) -> Extraction:
+        from kvchat.chat.background.extraction import Extraction
+
+        return Extraction(self.ground, self.conversations, self.servers, self.tracker, self.turns,
+                          Once(self.store, self.keeper), self.jobs, self.memory, self.side_requests, self.spare_time,
+                          lambda: self.titles, lambda: (self.consolidation, self.skills, self.episodes))
+
+    @cached_property
+    def consolidation(self) -> Consolidation:
+        from kvchat.chat.background.consolidation import Consolidation
+
+        return Consolidation(self.ground, self.conversations, self.servers, self.jobs, self.memory, self.extraction,
+                             self.side_requests, self.spare_time)
+
+    @cached_property
+    def skills(self) -> Skills:
+        from kvchat.chat.background.skills import Skills
+
+        return Skills(self.ground, self.conversations, self.jobs, self.memory, self.side_requests, self.spare_time)
+
+    @cached_property
+    def episodes(self) -> Episodes:
+        from kvchat.chat.background.episodes import Episodes
+
+        return Episodes(self.ground, self.conversations, self.jobs, self.memory, self.side_requests, self.spare_time)
+
+    @cached_property
+    def titles(self) -> Titles:
+        from kvchat.chat.background.titles import Titles
+
+        return Titles(self.ground, self.conversations, self.servers, self.turns, self.jobs, self.memory,
+                      self.side_requests, self.spare_time)
+
+    @cached_property
+    def summaries(self) -> Summaries:
+        from kvchat.chat.background.summaries import Summaries
+
+        return Summaries(self.ground, self.conversations, self.servers, self.turns, self.jobs, self.side_requests,
+                         self.compactor, self.spare_time)
+
+    @cached_property
+    def spare_time(self) -> SpareTime:
+        from kvchat.chat.background.spare_time import SpareTime
+
+        return SpareTime(self.ground, self.conversations, self.servers, self.warm_up, self.jobs, self.side_requests)
+
+    @cached_property
+    def mirror(self) -> Mirror:
+        from kvchat.chat.mirror import Mirror
+
+        return Mirror(self.ground, self.conversations)
+
+    @cached_property
     def trunks(self) -> Trunks | None:
         """None in a run that keeps nothing."""
         from kvchat.chat.trunks import Trunks
@@ -205,12 +272,12 @@ class ChatService:
 
     def begin_background(self) -> None:
         """Do what can wait from now on, until `aclose`."""
-        _ = self.trunks  # it does jobs of its own
         self.jobs.begin()
         self.extraction.begin()
         self.documents.begin(self.jobs.enabled)
         self.vectors.begin()
-        self.mirror.begin()
+        self._in_background = True
+        self._begin_mirror()
 
     def refresh(self) -> None:
         """Look whether another process changed the store, or somebody the memory's files; tell if so."""
@@ -226,7 +293,8 @@ class ChatService:
         before = self.ground.timestamp() - TRASH_DAYS * 86400
         try:
             gone = [one.id for one in self.store.conversations(trashed=True) if (one.trashed or before) < before]
-            await self.mirror.forget_trash()
+            if self._has_mirror:
+                await self.mirror.forget_trash()
             await self.keeper.call(lambda: self.store.purge_trash(before))
             await self.servers.links.forget(gone)
             await self.keeper.call(self.store.images.tidy)
@@ -253,8 +321,8 @@ class ChatService:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
         for end in (self.stop_all, self.jobs.aclose, self._rest, self.tracker.note_states, self.servers.links.aclose,
-                    self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.mirror.aclose,
-                    self.keeper.aclose):
+                    self.vectors.aclose, self.documents.aclose, self.memory.aclose,
+                    *([self.mirror.aclose] if self._has_mirror else []), self.keeper.aclose):
             try:
                 await end()
             except Exception:  # what is said is still to be kept

@@ -88,7 +88,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(arguments: Sequence[str] | None = None) -> Parser:
-    """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
+    """The command line. `arguments`: what it is for; only the commands that are named in it get theirs, the others are
+    listed alone. None: all."""
     top = Parser(
         prog="kvchat", parents=[common_options()],
         description="Chat with a local language model; the server never prefills a conversation twice.",
@@ -101,12 +102,14 @@ def parser(arguments: Sequence[str] | None = None) -> Parser:
                      help="line by line in place of the app, for screen readers: no escape sequence is written")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
+        if arguments is not None and name not in arguments:
+            commands.add_parser(name, help=help, add_help=False)
+            continue
         command = commands.add_parser(
             name, parents=[common_options(of_command=True)], help=help, description=f"{help[0].upper()}{help[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog=f"Options for the server and the settings: kvchat --help\nExample: {EXAMPLES[name]}")
-        if arguments is None or name in arguments:
-            _module(name).add_arguments(command)
+        _module(name).add_arguments(command)
     return top
 
 

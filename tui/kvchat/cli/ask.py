@@ -40,12 +40,13 @@ from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices
 from kvchat.config.option import Kind, UnfitError, fitted, from_text
-from kvchat.config.personas import NOBODY, Persona, filled
+from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
+from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kvchat.cache.kept import KEPT_MARK
 from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, tag
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.tags import ARCHIVE, FAVOURITE, FAVOURITE_MARK, having, in_words
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, having, in_words
 from kvchat.sanitize import one_line
-from kvchat.text.format import day_time
+from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, day_time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -27,17 +27,6 @@ T = TypeVar("T")
 SIZE_LIMIT = 64 * 1024
 """Bytes of one file."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
-FIELD = re.compile(r"\{\{ *([^{}\n]{1,60}?) *\}\}")
-"""What is to be filled in."""
-
-
-def filled(text: str, words: str) -> str:
-    """A text with `words` in its first field, wherever that stands; without a field they stand below it."""
-    if not words:
-        return text
-    if found := FIELD.search(text):
-        return FIELD.sub(lambda one: words if one[1] == found[1] else one[0], text)
-    return f"{text.rstrip()}\n\n{words}" if text.strip() else words
 
 
 @dataclass(frozen=True, slots=True)

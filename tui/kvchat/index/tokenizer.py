@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.fulltext.query import folded, indexed
+from kvchat.store.fulltext.index import indexed
+from kvchat.store.fulltext.query import folded
 
 TOKENIZE = "tokenize = 'porter unicode61 remove_diacritics 2'"
 """How a full-text table takes a prepared text apart."""

@@ -21,11 +21,11 @@ from kvchat.chat.events import (
 )
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import ALL, NOTHING, OutsideError
-from kvchat.config.personas import NOBODY, Persona, filled
+from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.context import NOTE, TIME, ContextBlock
-from kvchat.prompt.drafts import decoded
+from kvchat.prompt.drafts import decoded, filled
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat

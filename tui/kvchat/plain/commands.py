@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
-from kvchat.config.personas import Snippet, filled
+from kvchat.config.personas import Snippet
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.prompt.citations import name_of, sources
+from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, own, tag_name
 from kvchat.sanitize import one_line

@@ -19,6 +19,8 @@ from kvchat.sanitize import one_line
 
 PASTE = "paste"
 LABEL = re.compile(r"\[(?:[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)|image [^\[\]\n]{1,80} \d{1,5}x\d{1,5})\]")
+FIELD = re.compile(r"\{\{ *([^{}\n]{1,60}?) *\}\}")
+"""`{{name}}`: what is to be filled in before a text is sent."""
 
 _NAME = 48
 """Characters of a file's name in a label."""
@@ -32,6 +34,15 @@ def plain_paste(text: str) -> str:
     """Pasted text as text: every kind of line end is a newline, other control characters are left out."""
     text = re.sub("\r\n?|\x85|\u2028|\u2029|\x0b|\x0c", "\n", text)
     return text.translate(_DROPPED)
+
+
+def filled(text: str, words: str) -> str:
+    """A text with `words` in its first field, wherever that stands; without a field they stand below it."""
+    if not words:
+        return text
+    if found := FIELD.search(text):
+        return FIELD.sub(lambda one: words if one[1] == found[1] else one[0], text)
+    return f"{text.rstrip()}\n\n{words}" if text.strip() else words
 
 
 def measure(text: str) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 FAVOURITE = "favourite"
 """It stands first in the list."""
-FAVOURITE_MARK = "★"
 ARCHIVE = "archive"
 """It is left out of the list until something is looked for."""
 LONGEST = 40

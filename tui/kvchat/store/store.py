@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,6 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
-from kvchat.store.fulltext.search import Search
-from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.kept import KeptRows
 from kvchat.store.key_value import Library
@@ -36,7 +35,9 @@ from kvchat.store.side_requests import SideRequests
 from kvchat.text.problems import recovered_words
 
 if TYPE_CHECKING:
+    from kvchat.store.fulltext.search import Search
     from kvchat.store.images import Images
+    from kvchat.store.imports import Imports
 
 
 class Store:
@@ -50,14 +51,11 @@ class Store:
         self._conversations = Conversations(db)
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
-        self._search = Search(db)
         self._queue = Queue(db)
         self._jobs = Jobs(db, clock)
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
-        self._imports = Imports(db, self._conversations)
         self._kept = KeptRows(db)
-        self._images: Images | None = None
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -117,18 +115,27 @@ class Store:
         """The folders that are indexed."""
         return self._collections
 
-    @property
+    # What a start does not need is built when it is first used.
+
+    @cached_property
     def imports(self) -> Imports:
         """Conversations that came in from files."""
-        return self._imports
+        from kvchat.store.imports import Imports
 
-    @property
+        return Imports(self._db, self._conversations)
+
+    @cached_property
     def images(self) -> Images:
         """The images that messages carry."""
-        from kvchat.store.images import Images  # most messages carry none
+        from kvchat.store.images import Images
 
-        self._images = self._images or Images(self._db, self._clock)
-        return self._images
+        return Images(self._db, self._clock)
+
+    @cached_property
+    def _search(self) -> Search:
+        from kvchat.store.fulltext.search import Search
+
+        return Search(self._db)
 
     # Conversations
 

@@ -9,6 +9,8 @@ import math
 from datetime import date, datetime
 
 UNKNOWN = "–"
+FAVOURITE_MARK, KEPT_MARK = "★", "◆"
+"""In front of a conversation that is a favourite, and of one whose state is kept."""
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

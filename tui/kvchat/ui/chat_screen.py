@@ -6,6 +6,7 @@ The rule: nothing is decided here. The controllers come with the service, after 
 
 from __future__ import annotations
 
+from functools import cached_property
 from inspect import iscoroutine
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
     from kvchat.ui.app import KvchatApp
+    from kvchat.ui.controllers.alternatives import AlternativesController
     from kvchat.ui.controllers.empty import EmptyConversation
+    from kvchat.ui.controllers.settings import SettingsController
     from kvchat.ui.screens.servers import WelcomePanel
 
 LOOK = 2.0
@@ -108,7 +111,6 @@ class ChatScreen(Screen[None]):
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
         from kvchat.chat.conversations.personas import Personas
-        from kvchat.ui.controllers.alternatives import AlternativesController
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
@@ -122,7 +124,6 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
-        from kvchat.ui.controllers.settings import SettingsController
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
@@ -137,8 +138,6 @@ class ChatScreen(Screen[None]):
         self.context = ContextController(workspace, service, composer)
         self.sending = SendingController(
             workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
-        self.alternatives = AlternativesController(
-            workspace, service, costs, self.server, self.sending, composer, transcript)
         self.queue = QueueController(workspace, service, self.sending, composer, self.queue_lines)
         self.documents = DocumentController(workspace, service, self.header, status)
         self.panel = panel = CachePanelController(
@@ -153,7 +152,6 @@ class ChatScreen(Screen[None]):
             workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
         self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
-        self.settings = SettingsController(workspace, service, panel, transcript, composer)
         composer.arguments = {"tag": self.conversations.known_tags}
         service.events.subscribe(self._on_service)
         self.server.show()
@@ -161,6 +159,19 @@ class ChatScreen(Screen[None]):
         panel.fit()
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)
+
+    @cached_property
+    def alternatives(self) -> AlternativesController:
+        from kvchat.ui.controllers.alternatives import AlternativesController
+
+        return AlternativesController(self.workspace, self.service, self.costs, self.server, self.sending,
+                                      self.composer, self.transcript)
+
+    @cached_property
+    def settings(self) -> SettingsController:
+        from kvchat.ui.controllers.settings import SettingsController
+
+        return SettingsController(self.workspace, self.service, self.panel, self.transcript, self.composer)
 
     def on_screen_resume(self) -> None:
         if self.app.has_begun:
@@ -378,7 +389,7 @@ class ChatScreen(Screen[None]):
 
     def _put_snippet(self, name: str, argument: str) -> None:
         """Put a snippet into the composer, as its file has it now."""
-        from kvchat.config.personas import filled
+        from kvchat.prompt.drafts import filled
         from kvchat.ui.snippets import snippets
 
         found, problems = snippets(self.app.paths.snippets)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.extraction import EXTRACTION, Extraction
+from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
@@ -60,11 +60,10 @@ class Consolidation:
         self._extraction = extraction
         self._spare_time = spare_time
         jobs.register(self)
-        jobs.observers.append(self._after)
 
-    def _after(self, job: Job, how: How) -> None:
-        if job.kind == EXTRACTION and how is How.DONE:
-            self._ground.in_background(self._consolidate_if_due())
+    def follow(self, id: str) -> None:
+        """An extraction of a conversation is done."""
+        self._ground.in_background(self._consolidate_if_due())
 
     async def consolidate_soon(self) -> None:
         """Tidy when everything has rested."""

@@ -42,6 +42,10 @@ class Episodes:
                                 switched_on=lambda: ground.settings.memory.episodes, due=self._is_due,
                                 work=self._sum_up)
 
+    def follow(self, id: str) -> None:
+        """An extraction of a conversation is done."""
+        self._pass.follow(id)
+
     async def _is_due(self, id: str) -> bool:
         conversation = self._conversations.get(id)
         return conversation is not None and bool((await self._ended_part(conversation.path())).turns)

@@ -7,10 +7,10 @@ holds of the conversation; its answer is data that is checked before anything is
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kvchat.backends import kinds
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
@@ -18,7 +18,7 @@ from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
 from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted, MemoryBegins
@@ -76,14 +76,23 @@ class QueueRow:
     """When its job can begin at the earliest, in seconds since the epoch, as far as it is known."""
 
 
-class Extraction:
+class Follower(Protocol):
+    """What goes on where an extraction is done."""
+
+    def follow(self, id: str) -> None:
+        """One of this conversation is."""
+
+
+class Extraction(ConversationObserver):
     """Jobs of the kind `extraction`; their subject is a conversation."""
 
     kind = EXTRACTION
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
                  turns: Turns, once: Once, jobs: Jobs, memory: MemoryService, side_requests: SideRequests,
-                 spare_time: SpareTime, titles: Titles) -> None:
+                 spare_time: SpareTime, titles: Callable[[], Titles],
+                 followed_by: Callable[[], Sequence[Follower]]) -> None:
+        """`titles` and `followed_by`, what goes on where an extraction is done, are called when one is worked on."""
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -94,11 +103,12 @@ class Extraction:
         self._side_requests = side_requests
         self._spare_time = spare_time
         self._titles = titles
+        self._followed_by = followed_by
         self._resumed = 0.0
         self._more_left = False
         """Whether more was left than is in the queue."""
         jobs.register(self)
-        jobs.observers.append(self._resume_after)
+        jobs.observers.append(self._worked_on)
         turns.observers.append(self)
         self._conversations.observers.append(self)
 
@@ -205,9 +215,13 @@ class Extraction:
                 await self._announce_memory()
         self._jobs.changed()
 
-    def _resume_after(self, job: Job, how: How) -> None:
-        if self._more_left and job.kind == EXTRACTION:
+    def _worked_on(self, job: Job, how: How) -> None:
+        if job.kind != EXTRACTION:
+            return
+        if self._more_left:
             self._ground.in_background(self._resume_when_done())
+        for follower in self._followed_by() if how is How.DONE else ():
+            follower.follow(job.subject)
 
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
@@ -218,13 +232,8 @@ class Extraction:
 
     # -- what it is told of
 
-    def typed(self, id: str) -> None:
-        self._jobs.typed()
-
     def opened(self, id: str, before: str) -> None:
-        """Somebody is there, so what waits goes on waiting; the conversation `before`, which was left, is put into the
-        queue unless it streams."""
-        self._jobs.typed()  # somebody is there
+        """The conversation `before`, which was left, is put into the queue unless it streams."""
         if before and before != id and before not in self._conversations.streaming():
             self._ground.in_background(self._capture(before, left=True))
 
@@ -232,9 +241,6 @@ class Extraction:
         self._jobs.stir()
         if self._jobs.enabled:
             self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
-
-    async def deleting(self, id: str) -> None:
-        await self._jobs.drop(EXTRACTION, id)
 
     async def restored(self, id: str) -> None:
         await self._capture(id)
@@ -330,7 +336,8 @@ class Extraction:
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
         by_itself = link is not self._servers.link(id) or not shown or not self._side_requests.extends(conversation)
-        passage = await self._passage(path, pending, by_itself, self._titles.wanted(conversation))
+        titled = self._ground.settings.titles.by_model and self._titles().wanted(conversation)
+        passage = await self._passage(path, pending, by_itself, titled)
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], []), UNASKED)
         answer = await self._spare_time.answer(
@@ -339,7 +346,7 @@ class Extraction:
             return answer
         findings = checked(answer.text, passage)
         if passage.title:
-            await self._titles.take(conversation, title_field(answer.text))
+            await self._titles().take(conversation, title_field(answer.text))
         if findings.useless:
             return Outcome(How.USELESS, refusal(findings.useless.why))
         return await self._noted(conversation, passage, findings, answer.model)

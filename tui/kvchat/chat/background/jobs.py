@@ -16,6 +16,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol, TypeVar
 
+from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, JobsChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.ground import Ground
@@ -84,8 +85,8 @@ class JobHandler(Protocol):
         """The person wants a job done that had failed: it is in the queue again."""
 
 
-class Jobs:
-    """The queue, and the runner of its jobs."""
+class Jobs(ConversationObserver):
+    """The queue, and the runner of its jobs. A job whose subject is a conversation goes with it."""
 
     def __init__(self, ground: Ground) -> None:
         self.enabled = False
@@ -94,6 +95,7 @@ class Jobs:
         self._keeper = ground.keeper
         self._tell = ground.events.tell
         self._handlers: dict[str, JobHandler] = {}
+        self._builders: dict[str, Callable[[], object]] = {}
         self._stir = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._at_work: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
@@ -108,6 +110,16 @@ class Jobs:
     def register(self, handler: JobHandler) -> None:
         """Have the jobs of a kind done by this handler."""
         self._handlers[handler.kind] = handler
+
+    def register_later(self, kind: str, build: Callable[[], object]) -> None:
+        """Have the jobs of a kind done by the handler that `build` makes and registers when there is the first one."""
+        self._builders[kind] = build
+
+    def _handler_of(self, kind: str) -> JobHandler | None:
+        """None: the kind may be a later version's."""
+        if kind not in self._handlers and (build := self._builders.get(kind)) is not None:
+            build()
+        return self._handlers.get(kind)
 
     def begin(self) -> None:
         """Do what is due from now on, until `aclose`."""
@@ -133,7 +145,7 @@ class Jobs:
     async def retry(self, kind: str, subject: str) -> None:
         """Try a paused job again. Raises ChatError."""
         await self.queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
-        if (handler := self._handlers.get(kind)) is not None:  # the kind may be a later version's
+        if (handler := self._handler_of(kind)) is not None:
             await handler.retried(subject)
         self.changed()
 
@@ -151,9 +163,12 @@ class Jobs:
         if isinstance(event, WarmthChanged | ServerChanged | CompactionChanged):
             self.stir()
 
-    def typed(self) -> None:
+    def typed(self, id: str = "") -> None:
         """The person types: what has not begun waits."""
         self.typed_at = time.time()
+
+    def opened(self, id: str, before: str) -> None:
+        self.typed()  # somebody is there
 
     def rested_at(self, quiet_since: float, rest: float) -> float:
         """From when on a server that is quiet since then has rested for `rest` seconds, and nobody types."""
@@ -181,7 +196,7 @@ class Jobs:
             key = job.kind, job.subject
             if job.state is JobState.PAUSED or key in self._at_work:
                 continue
-            handler = self._handlers.get(job.kind)
+            handler = self._handler_of(job.kind)
             place = await handler.place_of(job) if handler is not None else None
             if place is None or self._occupied(place.lane):
                 continue
@@ -280,6 +295,11 @@ class Jobs:
         """The queue was changed."""
         self.stir()
         self._tell(JobsChanged())
+
+    async def deleting(self, id: str) -> None:
+        for job in await self._keeper.call(self._store.jobs.all):
+            if job.subject == id:
+                await self.drop(job.kind, id)
 
     async def aclose(self) -> None:
         """End what runs; it goes back to the queue."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.extraction import EXTRACTION
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
@@ -26,7 +25,7 @@ ROOM = 1000
 Work = Callable[[Lane, Link, OpenConversation], Awaitable[Outcome]]
 
 
-class MemoryPass(ConversationObserver):
+class MemoryPass:
     """The jobs of this kind; their subject is a conversation."""
 
     def __init__(self, kind: str, ground: Ground, conversations: Conversations, jobs: Jobs, memory: MemoryService,
@@ -44,24 +43,20 @@ class MemoryPass(ConversationObserver):
         self._due = due
         self._work = work
         jobs.register(self)
-        jobs.observers.append(self._after)
-        conversations.observers.append(self)
 
     def wanted(self, id: str) -> bool:
         """Whether it may be done for a conversation."""
         record = self._conversations.record(id)
         return self._switched_on() and record is not None and record.trashed is None and self._memory.is_on(id)
 
-    def _after(self, job: Job, how: How) -> None:
-        if job.kind == EXTRACTION and how is How.DONE and self.wanted(job.subject):
-            self._ground.in_background(self.put_if_due(job.subject))
+    def follow(self, id: str) -> None:
+        """An extraction of a conversation is done."""
+        if self.wanted(id):
+            self._ground.in_background(self.put_if_due(id))
 
     async def put_if_due(self, id: str) -> None:
         if await self._due(id):
             await self._spare_time.put(self.kind, id, JobReason.NEW_MEMORIES)
-
-    async def deleting(self, id: str) -> None:
-        await self._jobs.drop(self.kind, id)
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""

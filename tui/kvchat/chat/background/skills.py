@@ -44,6 +44,10 @@ class Skills:
                                 switched_on=lambda: ground.settings.memory.skills, due=self._is_due,
                                 work=self._look_for_skills)
 
+    def follow(self, id: str) -> None:
+        """An extraction of a conversation is done."""
+        self._pass.follow(id)
+
     async def _is_due(self, id: str) -> bool:
         return bool(await self._ground.keeper.call(lambda: self._new_cells(id)))
 

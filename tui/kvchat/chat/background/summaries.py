@@ -58,9 +58,6 @@ class Summaries(ConversationObserver):
         if conversation is not None and conversation.context_used and self._may_be_wanted(conversation):
             self._soon(id)  # how full the window is, is known when its server is
 
-    async def deleting(self, id: str) -> None:
-        await self._jobs.drop(SUMMARY, id)
-
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
@@ -34,7 +34,7 @@ ROOM = 800
 """Tokens that the instruction and its answer take, at most."""
 
 
-class Titles:
+class Titles(ConversationObserver):
     """Jobs of the kind `title`; their subject is a conversation."""
 
     kind = TITLE
@@ -78,16 +78,10 @@ class Titles:
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
         self._look_at(conversation)
 
-    def typed(self, id: str) -> None:
-        """Jobs that wait hear of it from others."""
-
     def opened(self, id: str, before: str) -> None:
         conversation = self._conversations.get(id)
         if conversation is not None and conversation.record.unread:  # it is seen now
             self._look_at(conversation)
-
-    async def deleting(self, id: str) -> None:
-        await self._jobs.drop(TITLE, id)
 
     async def restored(self, id: str) -> None:
         self._look_at(self._conversations.load(id))

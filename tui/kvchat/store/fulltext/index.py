@@ -7,19 +7,42 @@ The index keeps no copy of the text (a contentless FTS5 table), so a removal han
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import unicodedata
+from functools import cache
 from typing import Any
 
 from kvchat.prompt.context import IMAGE, NOTE, TIME
-from kvchat.store.fulltext.query import indexed
 from kvchat.store.rows import blocks_of
 
 VERSION = "1"
-"""Raised when `query.indexed` or the table changes; the index is then made anew."""
+"""Raised when `indexed` or the table changes; the index is then made anew."""
 STATE = "store.index"
 """The key of the setting that holds the version of the index; empty while messages may be missing from it."""
 
+CJK = ("\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d"
+       "\U00020000-\U0003ffff")
+"""Characters of Chinese, Japanese and Korean, as in a set of a pattern."""
+
 _TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
+
+
+# The sets of characters are large: compiling them takes longer than opening the store, so it waits for a first use.
+@cache
+def _cjk_run() -> re.Pattern[str]:
+    return re.compile(f"[{CJK}]+")
+
+
+def indexed(text: str) -> str:
+    """`text` as it goes into the full-text index."""
+    text = unicodedata.normalize("NFC", text).replace("\x00", " ")
+    return text if text.isascii() else _cjk_run().sub(lambda m: f" {pairs(m[0])} {m[0][-1]} ", text)
+
+
+def pairs(run: str) -> str:
+    """Its neighbouring characters two by two: `abc` is `ab bc`."""
+    return " ".join(run[i : i + 2] for i in range(len(run) - 1))
 
 
 def searchable(role: str, text: str, blocks: str | None) -> str | None:

@@ -15,6 +15,7 @@ from functools import cache
 
 from kvchat.prompt.tags import TERM, is_term
 from kvchat.prompt.wire import whole_characters
+from kvchat.store.fulltext.index import CJK, pairs
 
 LONGEST_QUERY = 1000
 MOST_WORDS = 32
@@ -23,32 +24,14 @@ SNIPPET = 160
 BEFORE = 40
 """Characters of a snippet in front of its first match, at most."""
 
-_CJK = ("\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d"
-        "\U00020000-\U0003ffff")
 _TOKEN = re.compile(r"[^\W_]+")
 _WORD = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _MARKS = "[\u0300-\u036f]*"
 
 
-# The sets of characters are large: compiling them takes longer than opening the store, so it waits for a first use.
-@cache
-def _cjk_run() -> re.Pattern[str]:
-    return re.compile(f"[{_CJK}]+")
-
-
-@cache
+@cache  # as the index's
 def _segment() -> re.Pattern[str]:
-    return re.compile(f"(?P<cjk>[{_CJK}]+)|[^\\W_{_CJK}]+(?:[\\W_]+[^\\W_{_CJK}]+)*")
-
-
-def indexed(text: str) -> str:
-    """`text` as it goes into the full-text index."""
-    text = unicodedata.normalize("NFC", text).replace("\x00", " ")
-    return text if text.isascii() else _cjk_run().sub(lambda m: f" {_pairs(m[0])} {m[0][-1]} ", text)
-
-
-def _pairs(run: str) -> str:
-    return " ".join(run[i : i + 2] for i in range(len(run) - 1))
+    return re.compile(f"(?P<cjk>[{CJK}]+)|[^\\W_{CJK}]+(?:[\\W_]+[^\\W_{CJK}]+)*")
 
 
 def folded(text: str) -> str:
@@ -123,7 +106,7 @@ def _word(text: str, prefix: bool) -> Word:
         open_end = prefix and segment is segments[-1]
         if segment["cjk"]:
             run = segment[0]
-            phrases.append(f'"{_pairs(run)}"' if len(run) > 1 else f'"{run}" *')
+            phrases.append(f'"{pairs(run)}"' if len(run) > 1 else f'"{run}" *')
             patterns.append(re.escape(folded(run)))
         else:
             tokens = _TOKEN.findall(segment[0])
@@ -137,8 +120,8 @@ def _word(text: str, prefix: bool) -> Word:
 
 def _token_pattern(tokens: list[str], prefix: bool) -> str:
     spelled = [_MARKS.join(re.escape(char) for char in folded(token)) + _MARKS for token in tokens]
-    end = "" if prefix else rf"(?![^\W_{_CJK}])"
-    return rf"(?<![^\W_{_CJK}])" + r"[\W_]+".join(spelled) + end
+    end = "" if prefix else rf"(?![^\W_{CJK}])"
+    return rf"(?<![^\W_{CJK}])" + r"[\W_]+".join(spelled) + end
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:

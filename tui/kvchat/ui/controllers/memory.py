@@ -26,7 +26,6 @@ class MemoryController:
         self.workspace = workspace
         self._service = service
         self._memory = service.memory
-        self._extraction = service.extraction
         self._conversations = conversations
         self._status = status
         self._noted: tuple[str, ...] = ()
@@ -42,7 +41,7 @@ class MemoryController:
             case "on" | "off" as state:
                 await self._switch(state == "on")
             case "now":
-                if await self.workspace.attempt(self._extraction.request(self.workspace.conversation.id)):
+                if await self.workspace.attempt(self._service.extraction.request(self.workspace.conversation.id)):
                     self.workspace.say("Takes notes as soon as no answer is running")
             case _:
                 self._open(query=argument)
@@ -51,7 +50,7 @@ class MemoryController:
         from kvchat.text.memory import WHY_OFF
 
         id = self.workspace.conversation.id
-        if await self.workspace.attempt(self._extraction.set_memory(id, on)):
+        if await self.workspace.attempt(self._service.extraction.set_memory(id, on)):
             self.workspace.say(WHY_OFF[self._memory.why_off(id)])
 
     @in_worker("dialog")
@@ -64,7 +63,7 @@ class MemoryController:
         self._status.set_memory("")
         service = self._service
         chosen = await self.workspace.ask(ManagerScreen(MemorySource(
-            self._memory, self._extraction, service.jobs, service.conversations, service.clock,
+            self._memory, service.extraction, service.jobs, service.conversations, service.clock,
             self.workspace.conversation.id, query=query, fresh=fresh, add=add, editor=service.settings.editor),
             service.events))
         await self._count_proposals()

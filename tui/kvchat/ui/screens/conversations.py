@@ -19,13 +19,11 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.cache.kept import KEPT_MARK
 from kvchat.prompt.conversation import Conversation, SearchHit
 from kvchat.prompt.message import Role
 from kvchat.prompt.tags import (
     ARCHIVE,
     FAVOURITE,
-    FAVOURITE_MARK,
     TagError,
     in_order,
     in_words,
@@ -35,7 +33,7 @@ from kvchat.prompt.tags import (
     terms,
 )
 from kvchat.sanitize import one_line
-from kvchat.text.format import counted, moment
+from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept

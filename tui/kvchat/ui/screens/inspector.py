@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Divergence
-from kvchat.cache.kept import KEPT_MARK, KeptRoom
+from kvchat.cache.kept import KeptRoom
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.conversations.live import OpenConversation
@@ -43,7 +43,7 @@ from kvchat.text.cache import (
     warmth_words,
     why,
 )
-from kvchat.text.format import UNKNOWN, count, counted, duration, percent, short_day
+from kvchat.text.format import KEPT_MARK, UNKNOWN, count, counted, duration, percent, short_day
 from kvchat.text.options import warning_sentence
 from kvchat.text.snapshots import kept_words, room_words
 from kvchat.ui.actions import bindings

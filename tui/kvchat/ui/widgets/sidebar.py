@@ -21,9 +21,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
 
-from kvchat.cache.kept import KEPT_MARK
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
+from kvchat.text.format import KEPT_MARK
 from kvchat.text.messages import queued_words
 from kvchat.ui import actions
 from kvchat.ui.widgets.jump import Letter, Target, with_letters

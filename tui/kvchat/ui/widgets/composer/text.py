@@ -20,8 +20,8 @@ from textual.document._edit import Edit
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
-from kvchat.config.personas import FIELD
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import FIELD
 from kvchat.sanitize import clean
 from kvchat.ui import actions
 from kvchat.ui.widgets.composer.chips import (

@@ -19,8 +19,8 @@ from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, Meant
-from kvchat.config.personas import FIELD
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import FIELD
 from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
 from kvchat.ui.slash import parse
