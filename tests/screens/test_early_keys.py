@@ -13,7 +13,7 @@ from test_keys import MODALS, in_place, scene
 from textual import events
 from textual.keys import _character_to_key
 
-from kvchat.cache.kept import KeptRoom
+from kvchat.cache.report import KeptRoom
 from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kvchat.paths import PathError, folder, reason
+from kvchat.patterns import compiled_later
 from kvchat.sanitize import one_line
 
 LINE_LIMIT = 2000
@@ -24,14 +25,15 @@ LINE_LIMIT = 2000
 
 _HIDDEN = "[hidden]"
 _PATTERNS = (
-    (re.compile(r"(?i)(\bbearer\s+|\bbasic\s+)[^\s\"',;\]})]{4,}"), rf"\1{_HIDDEN}"),
-    (re.compile(r"(?i)(\b(?:proxy-)?authorization\b[\"']?\s*[:=]\s*[b\"'(]*)(?!bearer|basic)[^\s\"',;\]})]+"),
+    (compiled_later(r"(?i)(\bbearer\s+|\bbasic\s+)[^\s\"',;\]})]{4,}"), rf"\1{_HIDDEN}"),
+    (compiled_later(r"(?i)(\b(?:proxy-)?authorization\b[\"']?\s*[:=]\s*[b\"'(]*)(?!bearer|basic)[^\s\"',;\]})]+"),
      rf"\1{_HIDDEN}"),
-    (re.compile(r"(?i)((?:api[_-]?key|token|access[_-]?key|secret|passw(?:or)?d|cookie)(?:[\"']?\s*[:=]|[\"']\s*,)\s*[b\"'(]*)"
+    (compiled_later(r"(?i)((?:api[_-]?key|token|access[_-]?key|secret|passw(?:or)?d|cookie)(?:[\"']?\s*[:=]|[\"']\s*,)\s*[b\"'(]*)"
                 r"(?=[^\s\"',;&\]})]*[a-z])[^\s\"',;&\]})]+"), rf"\1{_HIDDEN}"),
-    (re.compile(r"(?<=://)[^/\s?#\"']*@"), f"{_HIDDEN}@"),
-    (re.compile(r"\b(?:sk|pk|hf|gsk|ghp|gho|xai|AIza|key)[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"), _HIDDEN),
-    (re.compile(r"(?i)([?&](?:key|sig|signature)=)[^\s&\"']+"), rf"\1{_HIDDEN}"),
+    (compiled_later(r"(?<=://)[^/\s?#\"']*@"), f"{_HIDDEN}@"),
+    (compiled_later(r"\b(?:sk|pk|hf|gsk|ghp|gho|xai|AIza|key)[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"),
+     _HIDDEN),
+    (compiled_later(r"(?i)([?&](?:key|sig|signature)=)[^\s&\"']+"), rf"\1{_HIDDEN}"),
 )
 _known: set[str] = set()
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble, failure
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
+from kvchat.patterns import compiled_later
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
@@ -21,8 +22,8 @@ from kvchat.text.faults import Fault
 
 LONGEST_S = 3600
 """More than that is not waited for: it is "later"."""
-_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
-_DATE = re.compile(r"[A-Za-z]{3,9}, [0-9A-Za-z: -]{15,40}", re.ASCII)
+_SECONDS = compiled_later(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_DATE = compiled_later(r"[A-Za-z]{3,9}, [0-9A-Za-z: -]{15,40}", re.ASCII)
 
 
 def seconds_of(header: str, now: datetime) -> int | None:
@@ -50,27 +51,28 @@ def seconds_of(header: str, now: datetime) -> int | None:
 QUOTE_LIMIT, SHORT = 120, 80
 CONTEXT_ERROR = "exceed_context_size_error"
 
-_CONTEXT_TEXT = re.compile(
+_CONTEXT_TEXT = compiled_later(
     r"context (?:length|size|window)|maximum allowed length|context.{0,20}(?:exceed|overflow)|exceed.{0,40}context",
     re.IGNORECASE,
 )
-_CONTEXT_EXCEEDED = re.compile(r"context.{0,20}exceed|exceed.{0,40}context", re.IGNORECASE)
-_PROMPT_TOKENS = re.compile(
+_CONTEXT_EXCEEDED = compiled_later(r"context.{0,20}exceed|exceed.{0,40}context", re.IGNORECASE)
+_PROMPT_TOKENS = compiled_later(
     r"(?:passed|requested|length|prompt has|first|request|contains|at least) \(?(\d{2,9})\)?(?: input)?(?: tokens)?",
     re.IGNORECASE)
-_WINDOW_TOKENS = re.compile(
+_WINDOW_TOKENS = compiled_later(
     r"(?:context (?:length|size|window)|maximum allowed length)"
     r"(?: is| of)?(?: only)?(?: up to)? \(?(\d{2,9})\)?(?: tokens)?", re.IGNORECASE
 )
-_ROLES = re.compile(
+_ROLES = compiled_later(
     r"roles must alternate|system (?:role|message|prompt)s?(?: is| are)? not (?:supported|allowed)|"
     r"not support (?:the )?[`'\"]?system\b|only user\b.{0,40}\broles are supported|unexpected role.{0,4}system|"
     r"developer instruction is not enabled", re.IGNORECASE)
 """How a chat template, or a service, says that it takes no system message, or wants questions and answers in turn."""
-_NO_MODEL = re.compile(
+_NO_MODEL = compiled_later(
     r"\bmodels?\b.{0,120}\b(?:not found|not loaded|not exist|unknown)\b|\b(?:unknown|invalid|no) model|"
     r"\bfor requested model|cached snapshot|repository not found", re.IGNORECASE)
-_NO_CREDIT = re.compile(r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE)
+_NO_CREDIT = compiled_later(
+    r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE)
 _PLAIN_LIMIT = 500
 """Characters: a longer body that is no JSON is a page, not a message."""
 
@@ -273,11 +275,11 @@ def _number(pattern: re.Pattern[str], message: str) -> int | None:
 # -- which field of a request a server refuses by name: only what it says of the request counts, never what it repeats
 
 
-_REFUSES = re.compile(
+_REFUSES = compiled_later(
     r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
     r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
-_ROLE = re.compile(r"\broles?\b", re.IGNORECASE)
-_ECHO = re.compile(r"\binput(?:_value)?['\"]?\s?[=:]")
+_ROLE = compiled_later(r"\broles?\b", re.IGNORECASE)
+_ECHO = compiled_later(r"\binput(?:_value)?['\"]?\s?[=:]")
 """From here on, a problem written out as text repeats what was sent."""
 _IN_PASSING = frozenset({"model", "messages", "stream"})
 """Fields whose names stand in sentences that are about other fields."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
-from kvchat.cache.kept import KeptRoom
+from kvchat.cache.kept import Kept
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import Day
@@ -16,6 +16,38 @@ from kvchat.cache.warmth import Warmth
 
 if TYPE_CHECKING:
     from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """A kept state, with what is saved of it."""
+
+    kept: Kept
+    title: str
+    """Of its conversation, raw."""
+    trashed: bool = False
+    tokens: int | None = None
+    """None: nothing is saved yet."""
+    size: int | None = None
+    """Bytes on the disk."""
+    fits: bool = True
+    """Whether the server in use can take it; so where none is in use."""
+    complete: bool = False
+    """Whether all that is to stay is saved: not so while the last turns wait for the server to be idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """All kept states, and the room that they may take."""
+
+    states: tuple[KeptState, ...] = ()
+    most: int = 0
+    """Bytes."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that they take."""
+        return sum(state.size or 0 for state in self.states)
 
 
 @dataclass(frozen=True, slots=True)

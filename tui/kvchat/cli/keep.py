@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvchat.cache.kept import KeptRoom, KeptState
+from kvchat.cache.report import KeptRoom, KeptState
 from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, UsageError
 from kvchat.sanitize import one_line

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kvchat.patterns import compiled_later
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, SUMMARY, ContextBlock
 from kvchat.prompt.message import Node, Role
 
 CITE = "The texts below are numbered; name the numbers you rely on, as in [1]."
 """Said once on a branch, in front of its first passages."""
 
-_NUMBER = re.compile(r"\A\[([0-9]{1,6})\] ")
+_NUMBER = compiled_later(r"\A\[([0-9]{1,6})\] ")
 _ONE = r"\[\s?(\d{1,6}(?:\s*[,;–-]\s*\d{1,6}){0,50})\s?\]"
-_BRACKET = re.compile(_ONE)
-_CITED = re.compile(rf"(?<![\]\w])((?:{_ONE.replace('(', '(?:', 1)})++)([(\[])?")
+_BRACKET = compiled_later(_ONE)
+_CITED = compiled_later(rf"(?<![\]\w])((?:{_ONE.replace('(', '(?:', 1)})++)([(\[])?")
 """Brackets in a row, and what would make a link's text of the last."""
-_DEFINED = re.compile(r"^ {0,3}\[\d{1,6}\]:", re.MULTILINE)
+_DEFINED = compiled_later(r"^ {0,3}\[\d{1,6}\]:", re.MULTILINE)
 _WIDEST = 50
 """Numbers in a range: a wider one is none."""
 _LARGEST_TOLD = 999
@@ -28,8 +29,8 @@ _LARGEST_TOLD = 999
 
 _SENTENCE_ENDS = (*".!?:;…。！？)\"'”’»",)
 
-_FENCE = re.compile(r" {0,3}(?:[>*+-] *|\d{1,9}[.)] +)*+(`{3,}+|~{3,}+)([^\n]*)")
-_TICKS = re.compile("`+")
+_FENCE = compiled_later(r" {0,3}(?:[>*+-] *|\d{1,9}[.)] +)*+(`{3,}+|~{3,}+)([^\n]*)")
+_TICKS = compiled_later("`+")
 
 
 def number_of(block: ContextBlock) -> int | None:

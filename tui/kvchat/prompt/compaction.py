@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kvchat.patterns import compiled_later
 from kvchat.prompt.branching import Branch, grafted, with_block
 from kvchat.prompt.context import SUMMARY, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State, node
@@ -33,9 +34,9 @@ SEAM_TOKENS = 20
 BYTES_PER_TOKEN = 4
 """For turns whose figures are not known, on a branch where none are."""
 
-_SOURCE = re.compile(r"summary of ([\d,]+) earlier turns?")
-_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-_SENTENCE_END = re.compile(r"[.!?:;]['\")\]]*(?=\s)|\n")
+_SOURCE = compiled_later(r"summary of ([\d,]+) earlier turns?")
+_THOUGHT = compiled_later(r"\A\s*<think>.*?</think>", re.DOTALL)
+_SENTENCE_END = compiled_later(r"[.!?:;]['\")\]]*(?=\s)|\n")
 
 
 def turns_of(path: Sequence[Node]) -> list[list[Node]]:

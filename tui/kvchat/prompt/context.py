@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from kvchat.patterns import compiled_later
 from kvchat.prompt.control_tokens import is_control_mark, is_control_tag
 from kvchat.prompt.wire import whole_characters
 
@@ -44,7 +45,7 @@ UNQUOTED = frozenset((TIME, NOTE, IMAGE))
 
 # The first character of whatever is broken; the name of a tag or mark is looked up. Each part looks ahead over
 # characters that begin no other match, or over few: the time grows with the text's length and no faster.
-_CONTROL = re.compile(
+_CONTROL = compiled_later(
     rf"(?P<fence><(?=\s*+(?:[/\\∕⁄⧸!?]\s*+)*+(?i:{FENCE})(?!\w)))"
     r"|<(?=\|(?![\s>]))|<(?=[\w\"'/:.-]{1,64}\|>)"  # <|im_end|> <|turn> and <turn|>
     r"|<(?=/?(?P<tag>[\w:-]{1,48})>)|<(?=</?(?i:SYS)>>)"
@@ -53,12 +54,12 @@ _CONTROL = re.compile(
     r"|>(?=>[A-Z_]{3,32}<<)|\|(?=DSML\|)|/(?=no_?think)"  # of Falcon, DeepSeek; GLM and Qwen
 )
 # Characters that Unicode compatibility takes for letters, digits, brackets and bars of ASCII: ＜ ｜ 𝐜 ⓒ.
-_COMPATIBLE = re.compile(
+_COMPATIBLE = compiled_later(
     "[\u00aa-\u00ba\u017f\u02b0-\u02b8\u02e1-\u02e3\u1d2c-\u1d65\u1d9c-\u1dbb\u2070-\u209c\u2102-\u2149\u2160-\u217f"
     "\u2460-\u2468\u24b6-\u24ea\u2c7c\u2c7d\ufe33\ufe34\ufe47-\ufe4f\ufe63-\ufe65\uff0d\uff0f-\uff19\uff1c\uff1e"
     "\uff21-\uff3b\uff3d\uff3f\uff41-\uff5a\uff5c\U0001d400-\U0001d7ff\U0001f12b-\U0001f149\U0001fbf0-\U0001fbf9]")
 
-_LINE_END = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_LINE_END = compiled_later("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # Letters and marks of the scripts in which joiners, and spaces without width, are spelling: Arabic, the Indic ones...
 _JOINED = ("\u0620-\u065f\u066e-\u06dc\u06de-\u070e\u0710-\u08e1\u08e3-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u1cff"
            "\ua800-\uabff\U00010a00-\U00011fff")
@@ -70,8 +71,8 @@ _GONE = (
     "\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff")
 """Controls, and what has no picture of its own and can hide text or turn its direction."""
-_SUSPECT = re.compile(f"[{_GONE}\u180b-\u180d\u180f\u200b-\u200d\ufe0e\ufe0f]")
-_UNSEEN = re.compile(
+_SUSPECT = compiled_later(f"[{_GONE}\u180b-\u180d\u180f\u200b-\u200d\ufe0e\ufe0f]")
+_UNSEEN = compiled_later(
     r"\x1b\[[0-?]*+[ -/]*+[@-~]"  # what a terminal obeys and does not show: colours, the cursor
     r"|\x1b[\]PX^_][^\n\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)|\x1b[ -/]++[0-~]"  # titles, links, the clipboard, fonts
     f"|[{_GONE}]"

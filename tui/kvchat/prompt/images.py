@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvchat.prompt.context import IMAGE, ContextBlock
 
@@ -23,8 +23,7 @@ _STORED = re.compile(re.escape(_BEGINS) + rb'([0-9a-f]{64})"\}\}')
 """Text in a message cannot look like this: its quotes are escaped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thumbnail:
+class Thumbnail(NamedTuple):
     """An image as small as a terminal shows it."""
 
     width: int

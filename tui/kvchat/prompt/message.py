@@ -11,13 +11,16 @@ import re
 import uuid
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
-from kvchat.prompt.token_ids import AnswerIds
 from kvchat.prompt.wire import canonical, whole_characters
+
+if TYPE_CHECKING:
+    from kvchat.prompt.token_ids import AnswerIds
 
 DEFAULT_INSTRUCTIONS = "You are a helpful assistant."
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
@@ -22,8 +22,10 @@ from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import tagged
-from kvchat.prompt.token_ids import packed, unpacked
 from kvchat.prompt.wire import whole_characters
+
+if TYPE_CHECKING:
+    from kvchat.prompt.token_ids import AnswerIds
 
 Row = Sequence[Any]
 
@@ -106,8 +108,23 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))
     column["note"] = tuple(_note_of(text) if text else text for text in column["note"])
-    column["ids"] = tuple(unpacked(stored) if isinstance(stored, bytes) else None for stored in column["ids"])
+    column["ids"] = tuple(_ids_of(stored) if isinstance(stored, bytes) else None for stored in column["ids"])
     return filled(Node, column, count)
+
+
+# Most answers have no token ids.
+
+
+def _ids_of(stored: bytes) -> AnswerIds | None:
+    from kvchat.prompt.token_ids import unpacked
+
+    return unpacked(stored)
+
+
+def _stored_ids(ids: AnswerIds) -> bytes:
+    from kvchat.prompt.token_ids import packed
+
+    return packed(ids)
 
 
 def node_of(row: Row) -> Node:
@@ -124,7 +141,7 @@ def row_of(node: Node) -> tuple[object, ...]:
             whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
             whole_characters(node.model), figures_to_json(node.figures),
             to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note),
-            packed(node.ids) if node.ids is not None else None)
+            _stored_ids(node.ids) if node.ids is not None else None)
 
 
 def from_json(text: str | None, kind: type[T]) -> T:

@@ -22,7 +22,6 @@ from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
-from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
@@ -30,14 +29,15 @@ from kvchat.store.jobs import Jobs
 from kvchat.store.kept import KeptRows
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
-from kvchat.store.queue import Queue
-from kvchat.store.side_requests import SideRequests
 from kvchat.text.problems import recovered_words
 
 if TYPE_CHECKING:
+    from kvchat.store.collections import Collections
     from kvchat.store.fulltext.search import Search
     from kvchat.store.images import Images
     from kvchat.store.imports import Imports
+    from kvchat.store.queue import Queue
+    from kvchat.store.side_requests import SideRequests
 
 
 class Store:
@@ -51,10 +51,7 @@ class Store:
         self._conversations = Conversations(db)
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
-        self._queue = Queue(db)
         self._jobs = Jobs(db, clock)
-        self._side_requests = SideRequests(db)
-        self._collections = Collections(db)
         self._kept = KeptRows(db)
 
     @classmethod
@@ -91,11 +88,6 @@ class Store:
         return self._db
 
     @property
-    def queue(self) -> Queue:
-        """Messages that wait for the answer before them."""
-        return self._queue
-
-    @property
     def jobs(self) -> Jobs:
         """Work that waits."""
         return self._jobs
@@ -105,17 +97,28 @@ class Store:
         """The conversations whose state the person keeps."""
         return self._kept
 
-    @property
+    # What not everybody who looks at the store needs is built when it is first used.
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Messages that wait for the answer before them."""
+        from kvchat.store.queue import Queue
+
+        return Queue(self._db)
+
+    @cached_property
     def side_requests(self) -> SideRequests:
         """What was asked of servers beside the chat, and its cost."""
-        return self._side_requests
+        from kvchat.store.side_requests import SideRequests
 
-    @property
+        return SideRequests(self._db)
+
+    @cached_property
     def collections(self) -> Collections:
         """The folders that are indexed."""
-        return self._collections
+        from kvchat.store.collections import Collections
 
-    # What a start does not need is built when it is first used.
+        return Collections(self._db)
 
     @cached_property
     def imports(self) -> Imports:

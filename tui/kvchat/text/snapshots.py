@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum, auto
+from typing import TYPE_CHECKING
 
 from kvchat.cache.causes.cause import Argument, Statement
-from kvchat.cache.kept import KeptRoom, KeptState
 from kvchat.text.format import counted, size
+
+if TYPE_CHECKING:
+    from kvchat.cache.report import KeptRoom, KeptState
 
 KEPT = "Kept · saved while the server is idle"
 KEPT_HERE = "Kept up to this answer · saved while the server is idle"

@@ -144,7 +144,6 @@ class KvchatApp(App[int]):
 
     async def _begin(self) -> None:
         """After the first paint: the conversation and the notices."""
-        from kvchat.config.personas import load_personas
         from kvchat.ui.terminal.desktop import Desktop
 
         screen = self.chat
@@ -157,7 +156,7 @@ class KvchatApp(App[int]):
             self.ending.fail(str(error))
             return
         self.key_queue.begin()
-        self._notices += [*screen.load_snippets(), *map(str, load_personas(self.paths.personas)[1])]
+        self._notices += [*screen.load_snippets(), *self._load_personas()]
         for notice in (*self._notices, *self.service.store.notices):
             screen.workspace.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
@@ -165,6 +164,14 @@ class KvchatApp(App[int]):
             self.ask_terminal()
         self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
+
+    def _load_personas(self) -> list[str]:
+        """What is wrong with some of them."""
+        if not self.paths.personas.is_dir():
+            return []
+        from kvchat.config.personas import load_personas
+
+        return [str(problem) for problem in load_personas(self.paths.personas)[1]]
 
     async def _open_first(self, screen: ChatScreen) -> None:
         try:

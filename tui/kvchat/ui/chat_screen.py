@@ -33,6 +33,7 @@ from kvchat.ui.widgets.transcript.widget import Transcript
 if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
+    from kvchat.config.problem import Problem
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.controllers.alternatives import AlternativesController
     from kvchat.ui.controllers.empty import EmptyConversation
@@ -380,11 +381,14 @@ class ChatScreen(Screen[None]):
 
     def load_snippets(self) -> list[str]:
         """Offer the person's snippets as commands; what is wrong with some."""
-        from kvchat.ui.snippets import snippets
+        offered: list[tuple[str, str]] = []
+        problems: list[Problem] = []
+        if self.app.paths.snippets.is_dir():
+            from kvchat.ui.snippets import snippets
 
-        found, problems = snippets(self.app.paths.snippets)
-        self.composer.set_commands([*slash.slash_commands(), *(
-            (name, one.about or one_line(one.text, 60)) for name, one in found.items())])
+            found, problems = snippets(self.app.paths.snippets)
+            offered = [(name, one.about or one_line(one.text, 60)) for name, one in found.items()]
+        self.composer.set_commands([*slash.slash_commands(), *offered])
         return list(map(str, problems))
 
     def _put_snippet(self, name: str, argument: str) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import threading
 import time
@@ -27,6 +26,7 @@ from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, kept_among, read_card, token_ids
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
+from kvchat.patterns import compiled_later
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 MOST = 24
@@ -38,7 +38,7 @@ MOST_BRANCHES = 3
 LEFTOVER_SECONDS = 600.0
 """A file that belongs to no snapshot may be one that is being written, for so long."""
 
-_OURS = re.compile(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\.(bin|\d+\.tmp)")
+_OURS = compiled_later(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\.(bin|\d+\.tmp)")
 """The second form is the one of earlier versions: by model and slot."""
 
 

@@ -7,6 +7,7 @@ its beginning would push out what the server holds of another.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.llamacpp.planner import worth_a_salt
@@ -17,7 +18,6 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
-from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import (
@@ -33,6 +33,9 @@ from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
 
+if TYPE_CHECKING:
+    from kvchat.config.personas import Persona
+
 TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""
 TAG, TEMPLATE = 6, 4
@@ -47,31 +50,34 @@ class NewConversations:
         self._conversations = conversations
         self._servers = servers
 
-    async def create(self, instructions: str | None = None, *, persona: Persona = NOBODY,
+    async def create(self, instructions: str | None = None, *, persona: Persona | None = None,
                      trunk: Message | None = None, reuse: bool = True) -> OpenConversation:
         """A new conversation, looked at. `trunk`: the system message of a trunk, which it shares with others to the
         byte. `reuse`: an empty one that nobody has written in is used again. Raises ChatError."""
         if instructions is None:
-            instructions = persona.system_prompt or self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
+            own = persona.system_prompt if persona is not None else ""
+            instructions = own or self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
         message, servers = trunk or system_message(instructions), self._servers
         server = self.server_of(persona)
         link = servers.links.at(server)
-        _must_have(link, persona)
-        parameters = merged(servers.first_parameters(link), persona.parameters)
-        if reuse and (conversation := await self._used_again(message, server, persona.model, parameters)) is not None:
+        model, parameters = "", servers.first_parameters(link)
+        if persona is not None:
+            _must_have(link, persona)
+            model, parameters = persona.model, merged(parameters, persona.parameters)
+        if reuse and (conversation := await self._used_again(message, server, model, parameters)) is not None:
             return conversation
         if trunk is None and await self._wants_tag(link, message):
             message = system_message(instructions, new_tag())
         now = self._ground.timestamp()
         root = node(None, message, now)
-        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=server, model=persona.model,
+        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=server, model=model,
                               parameters=parameters)
         return await self._conversations.insert(record, root)
 
-    def server_of(self, persona: Persona) -> str:
+    def server_of(self, persona: Persona | None) -> str:
         """The name of the server that a conversation begins with: the persona's, but where this run was given one.
         Raises ChatError."""
-        if not persona.profile or self._servers.is_given:
+        if persona is None or not persona.profile or self._servers.is_given:
             return self._servers.first()
         profiles = self._ground.settings.profiles
         if persona.profile in profiles:

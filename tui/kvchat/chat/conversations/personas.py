@@ -7,15 +7,18 @@ comes before a saved prompt of its name, and is changed in an editor only.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.options import Options
 from kvchat.chat.errors import ChatError
-from kvchat.config.personas import Persona, load_personas
-from kvchat.config.problem import Problem
 from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
+
+if TYPE_CHECKING:
+    from kvchat.config.personas import Persona
+    from kvchat.config.problem import Problem
 
 
 class Personas:
@@ -27,6 +30,8 @@ class Personas:
 
     def all(self) -> list[Persona]:
         """Every persona, by name."""
+        from kvchat.config.personas import Persona
+
         saved = {prompt.name: Persona(prompt.name, system_prompt=prompt.text) for prompt in self._options.prompts()}
         return sorted({**saved, **self._files()[0]}.values(), key=lambda persona: persona.name.casefold())
 
@@ -51,6 +56,8 @@ class Personas:
                 if problem.file is not None and problem.file.stem.casefold() == wanted]
 
     def _files(self) -> tuple[dict[str, Persona], list[Problem]]:
+        from kvchat.config.personas import load_personas
+
         return load_personas(self.folder)
 
     # The library of system prompts, as its screen has it.

@@ -18,8 +18,7 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Divergence
-from kvchat.cache.kept import KeptRoom
-from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
+from kvchat.cache.report import CacheReport, HeldState, KeptRoom, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError

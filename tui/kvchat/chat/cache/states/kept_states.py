@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError
 from kvchat.cache.causes.cause import Statement
-from kvchat.cache.kept import Kept, KeptRoom, KeptState
+from kvchat.cache.kept import Kept
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.states.state_saver import StateSaver
@@ -31,6 +32,9 @@ from kvchat.store import StoreError
 from kvchat.text.format import size
 from kvchat.text.problems import ChatProblem
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
+
+if TYPE_CHECKING:
+    from kvchat.cache.report import KeptRoom
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +66,8 @@ class KeptStates(ConversationObserver):
 
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
+        from kvchat.cache.report import KeptRoom, KeptState
+
         self._claims.look_again()  # the trash may have been emptied
         rows, paths, found = self.all(), await asyncio.to_thread(self._claims.paths), list[KeptState]()
         saved = await self._links.snapshots.kept()
