@@ -16,7 +16,7 @@ from kvchat.config import Settings
 from kvchat.config.settings import BY_PATH
 from kvchat.paths import own_themes
 from kvchat.ui.app import DARK_THEME, LIGHT_THEME
-from kvchat.ui.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, variable_defaults
+from kvchat.ui.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, own_theme, variable_defaults
 from kvchat.ui.widgets import sidebar
 from kvchat.ui.widgets.transcript import styles as transcript
 
@@ -203,6 +203,11 @@ def test_a_theme_of_ones_own_loads_beside_ours_and_may_replace_one(folder: Path)
     assert themes["mine"].primary == "#336699"
     assert themes["kvchat-night"].primary == "#336699"
     assert len(themes) == len(THEMES) + 1
+
+
+def test_each_of_ours_is_found_by_its_name_alone(folder: Path) -> None:
+    assert {name: own_theme(name) for name in THEMES} == THEMES
+    assert own_theme("mine") is None
 
 
 def test_both_spellings_of_colours_are_right(folder: Path) -> None:

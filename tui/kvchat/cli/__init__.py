@@ -100,7 +100,7 @@ def parser(arguments: Sequence[str] | None = None) -> Parser:
     choosing_options(top)
     top.add_argument("--plain", action="store_true",
                      help="line by line in place of the app, for screen readers: no escape sequence is written")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = top.add_subparsers(prog="kvchat", dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
         if arguments is not None and name not in arguments:
             commands.add_parser(name, help=help, add_help=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.config.option import Option
@@ -62,5 +61,7 @@ def _header(holder: Key) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was probably meant to be."""
+    import difflib  # nobody needs it who makes no mistake
+
     found = difflib.get_close_matches(name[:80].lower(), list(known), 1, 0.7)
     return found[0] if found else None

@@ -28,7 +28,7 @@ from kvchat.ui.render.frame import Frame
 from kvchat.ui.sweeper import EVERY, Sweeper
 from kvchat.ui.terminal import paste_guard
 from kvchat.ui.terminal.control_filter import ControlFilter
-from kvchat.ui.themes import AUTOMATIC, load_themes, plain_theme, variable_defaults
+from kvchat.ui.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -82,7 +82,9 @@ class KvchatApp(App[int]):
         """Whether the theme is a light or a dark one as the terminal is."""
         self._terminals_choice = ""
         """The theme that the terminal's answer is just changing to."""
-        self._take_themes()
+        self._has_themes = False
+        """Whether all themes are registered, or just the one that is wanted."""
+        self._take_theme()
         self.keys, problems = actions.keymap(service.settings.keys, paths.config,
                                              vi_keys=service.settings.vi_keys)
         """The person's keys by action, where they differ from the table."""
@@ -90,16 +92,19 @@ class KvchatApp(App[int]):
 
     # -- start and end
 
-    def _take_themes(self) -> None:
-        themes, problems = load_themes([own_themes(), self.paths.themes])
-        for theme in themes.values():
-            self.register_theme(theme)
-        self._notices += map(str, problems)
+    def _take_theme(self) -> None:
+        """The theme that is wanted. Where the person has none of their own, the others wait until the first screen
+        stands."""
+        wanted = self.service.settings.theme
+        only = None if self.paths.themes.is_dir() else own_theme(DARK_THEME if wanted == AUTOMATIC else wanted)
+        if only is None:
+            self._take_themes()
+        else:
+            self.register_theme(only)
         if self.no_color:
             self.register_theme(theme := plain_theme())
             self.theme = theme.name
             return
-        wanted = self.service.settings.theme
         self.follows_terminal = wanted == AUTOMATIC
         if self.follows_terminal:
             wanted = DARK_THEME
@@ -107,6 +112,13 @@ class KvchatApp(App[int]):
             self._notices.append(f"There is no theme {one_line(wanted, 40)}. /theme shows them all.")
             wanted = DARK_THEME
         self.theme = wanted if wanted in self.available_themes else self.theme
+
+    def _take_themes(self) -> None:
+        themes, problems = load_themes([own_themes(), self.paths.themes])
+        for theme in themes.values():
+            self.register_theme(theme)
+        self._notices += map(str, problems)
+        self._has_themes = True
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -156,6 +168,8 @@ class KvchatApp(App[int]):
             self.ending.fail(str(error))
             return
         self.key_queue.begin()
+        if not self._has_themes:
+            self._take_themes()
         self._notices += [*screen.load_snippets(), *self._load_personas()]
         for notice in (*self._notices, *self.service.store.notices):
             screen.workspace.say(notice, "warning")

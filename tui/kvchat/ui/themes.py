@@ -6,7 +6,6 @@ with its line while the others load.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
 from kvchat.config.toml import TomlFile, problem_at, read_toml, toml_files
+from kvchat.paths import own_themes
 from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ def load_themes(folders: Iterable[Path]) -> tuple[dict[str, Theme], list[Problem
     return themes, problems
 
 
+def own_theme(name: str) -> Theme | None:
+    """The theme of this name that comes with kvchat: its file has its name. None: there is none."""
+    path = own_themes() / f"{name}.toml"
+    theme = load_theme(path)[0] if path.is_file() else None
+    return theme if theme is not None and theme.name == name else None
+
+
 def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
     """The theme of one file; None where it lacks what a theme needs."""
     file = read_toml(path, SIZE_LIMIT, _OTHERWISE)
@@ -102,7 +109,9 @@ def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Pr
     known = [*themes, *BUILTIN_THEMES, AUTOMATIC]
     if name in known:
         return []
-    near = difflib.get_close_matches(name, known, 1)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
     hint = f"; did you mean {near[0]}?" if near else "; /theme shows them all"
     return [problem_at(file, "theme", f"there is no theme {one_line(name, 40)}{hint}")]
 
@@ -197,5 +206,7 @@ def _known_variables() -> frozenset[str]:
 
 
 def _meant(key: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(key[:60].lower(), known, 1, 0.6)
+    from difflib import get_close_matches
+
+    near = get_close_matches(key[:60].lower(), known, 1, 0.6)
     return f"; did you mean {near[0]}?" if near else "; it is left out"
