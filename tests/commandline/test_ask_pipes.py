@@ -166,6 +166,11 @@ async def test_what_cannot_be_attached_is_told_and_nothing_is_sent(run, tmp_path
     assert json.loads((await run("list", "--json")).out) == []
 
 
+async def test_a_missing_file_is_told_before_any_server_is_asked(run, tmp_path):
+    done = await run("--base-url", "http://127.0.0.1:9", "ask", "-a", tmp_path / "gone.txt", "What is it?")
+    assert (done.status, done.err) == (1, f"kvchat: There is no file gone.txt in {tmp_path}.\n")
+
+
 # -- parameters, model, system prompt
 
 

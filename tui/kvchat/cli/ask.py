@@ -17,7 +17,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -42,7 +42,7 @@ from kvchat.cli.session import CommandError, Session, UsageError, print_notices
 from kvchat.config.option import Kind, UnfitError, fitted, from_text
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import DocumentError, UnreadableError
 from kvchat.documents.reading.decoding import decoded
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
@@ -162,6 +162,8 @@ def run(session: Session) -> int:
     schema = AnswerSchema(args.schema) if args.schema else None
     if schema is not None:
         schema.prepare()
+    if args.attach:
+        _must_be_there(args.attach)
     question = read_question(args.text, not args.no_stdin)
     session.print_problems()
 
@@ -175,6 +177,17 @@ def run(session: Session) -> int:
         return await ask(service, args, question, schema, persona)
 
     return session.with_service(work)
+
+
+def _must_be_there(paths: Sequence[str]) -> None:
+    """Raises CommandError where a file is missing: before a server is waited for."""
+    from kvchat.documents.attachments import must_be_there
+
+    try:
+        for path in paths:
+            must_be_there(Path(path.strip()).expanduser().absolute())
+    except (DocumentError, RuntimeError) as error:
+        raise CommandError(str(error)) from None
 
 
 def read_question(given: str, stdin: bool = True) -> Question:

@@ -10,9 +10,11 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
 from kvchat.documents.images import Keep, image_block
@@ -165,15 +167,31 @@ def _digest_of(path: str, size: int, mtime_ns: int, inode: int) -> str:
 
 def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
     """The bytes of a regular file of at most `largest` bytes. Raises DocumentError."""
+    with _opened(path, shown) as (file, size):
+        if size > largest:
+            _check_kind(path.name, file.read(_HEAD), shown)
+            raise _too_large(shown, size, most_bytes)
+        data = file.read(largest + 1)
+    if len(data) > largest:  # it grows, or does not tell its size
+        raise _too_large(shown, len(data), most_bytes)
+    return data
+
+
+def must_be_there(path: Path) -> None:
+    """Raises DocumentError where there is no file that can be read; how large it may be is not asked here."""
+    with _opened(path, one_line(path.name, 200)):
+        pass
+
+
+@contextmanager
+def _opened(path: Path, shown: str) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file and its size in bytes. Raises DocumentError, also where reading it fails."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # a pipe would wait
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise DocumentError(_no_file(found.st_mode, shown))
-            if found.st_size > largest:
-                _check_kind(path.name, file.read(_HEAD), shown)
-                raise _too_large(shown, found.st_size, most_bytes)
-            data = file.read(largest + 1)
+            yield file, found.st_size
     except FileNotFoundError:
         folder = one_line(str(path.parent), 1000)
         raise DocumentError(f"There is no file {shown} in {folder}." if path.parent.is_dir() else
@@ -185,9 +203,6 @@ def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
             raise DocumentError(_no_file(stat.S_IFDIR, shown)) from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise DocumentError(f"{shown} cannot be read: {reason}.") from None
-    if len(data) > largest:  # it grows, or does not tell its size
-        raise _too_large(shown, len(data), most_bytes)
-    return data
 
 
 def _check_kind(name: str, head: bytes, shown: str) -> None:
