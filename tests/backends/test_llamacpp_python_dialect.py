@@ -26,7 +26,7 @@ async def test_it_tells_its_model_and_what_it_cannot_tell() -> None:
         info = (await talk_with(server, LlamaCppPythonBackend)).backend.info
     assert (info.kind, info.model, info.context_size, info.slots) == ("llama-cpp-python", "/models/smol.gguf", None, 1)
     assert info.figures is Figures.NONE
-    assert info.unknown == ("token counts", "cache hits", "context size", "prompt progress")
+    assert info.unknown == ("token counts", "cached tokens", "context size", "prompt progress")
 
 
 async def test_ten_turns_read_only_what_is_new_and_no_figure_is_made_up() -> None:

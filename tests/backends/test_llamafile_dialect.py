@@ -30,7 +30,7 @@ def test_a_llama_server_that_tells_its_build_is_no_llamafile(props: bytes) -> No
 
 
 @pytest.mark.parametrize(("is_new", "window", "slots", "build", "first_unknown"), [
-    (False, 8192, 1, "", "token counts"), (True, None, None, "0.9.3", "cache hits")])
+    (False, 8192, 1, "", "token counts"), (True, None, None, "0.9.3", "cached tokens")])
 async def test_each_form_tells_what_it_can(
         is_new: bool, window: int | None, slots: int | None, build: str, first_unknown: str) -> None:
     async with LlamafileStandIn(is_new=is_new, model="llava-v1.5") as server:

@@ -30,7 +30,7 @@ def test_without_owners_its_root_tells_it(text: bytes, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(("cache_report", "figures", "first_unknown"), [
-    (True, Figures.AFTER, "slots"), (False, Figures.NONE, "cache hits")])
+    (True, Figures.AFTER, "slots"), (False, Figures.NONE, "cached tokens")])
 async def test_it_says_itself_whether_it_reports_its_cache(
         cache_report: bool, figures: Figures, first_unknown: str) -> None:
     async with SglangStandIn(cache_report=cache_report, context_size=2048) as server:

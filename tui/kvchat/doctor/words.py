@@ -18,6 +18,7 @@ from kvchat.doctor.reuse import BEFORE, Kept, fate, reuse_seen
 from kvchat.text import doctor as words
 from kvchat.text.format import count, counted, duration, size, speed
 from kvchat.text.notes import note_sentence
+from kvchat.text.servers import CACHED_TOKENS
 
 GLYPHS: dict[Severity, str] = {Severity.PROBLEM: "✗", Severity.NOTE: "!", Severity.FINE: "✓"}
 PLACES: dict[HostClass, str] = {
@@ -56,7 +57,7 @@ def _facts(found: Examination) -> Iterable[tuple[str, str]]:
     trained = f" (the model was trained for {count(found.trained_context)})" if found.trained_context else ""
     yield "window", f"{counted(info.context_size, 'token')}{trained}" if info.context_size else "not told"
     yield "slots", _slots(found)
-    yield "cache hits", f"{info.figures}" if info.figures != "not reported" else "not reported by this server"
+    yield CACHED_TOKENS, f"{info.figures}" if info.figures != "not reported" else "not reported by this server"
     yield "speed", _speeds(found)
     yield "template", words.template_words(None if found.template is None else asdict(found.template))
     for turn in found.turns:

@@ -35,6 +35,9 @@ _REWINDS: dict[str, str] = {
     "window": "reuses up to a checkpoint (sliding window)",
     "nowhere": "reuses up to a checkpoint (recurrent layers)",
 }
+TOTAL_HEADS = ("cached tokens", "wasted tokens", "reuse", "time saved")
+"""Over a conversation's sums, in their order."""
+WASTED_BY, NOTHING_WASTED = "wasted by", "nothing wasted"
 REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
 FAR = 4096

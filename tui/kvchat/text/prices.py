@@ -47,6 +47,14 @@ def price_lines(price: Price, act: Act | None = None) -> list[str]:
     return lines
 
 
+STAYS_CACHED = "cached"
+
+
+def next_prefill(tokens: int) -> str:
+    """What going on with one of several answers costs: `+412 to prefill next`."""
+    return f"+{short_count(tokens)} to prefill next"
+
+
 def several_lines(requests: Sequence[int], models: Sequence[str]) -> list[str]:
     """How several answers come, by how many each request asks for, and what stays cached of them."""
     if models:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kvchat.cache.speed import SpeedFit
 
 ENGINE = "the built-in engine"
+CACHED_TOKENS = "cached tokens"
+"""Among the facts that a server does not report."""
 
 
 def place_words(name: str) -> str:

@@ -21,6 +21,7 @@ from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Exchange
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.text.faults import Fault
+from kvchat.text.servers import CACHED_TOKENS
 
 COUNT_PATH = "/extras/tokenize/count"
 REASON_S = 10.0
@@ -52,7 +53,7 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
             slots=1,
             takes_local_extras=True,
             figures=Figures.NONE,
-            unknown=("token counts", "cache hits", "context size", "prompt progress"),
+            unknown=("token counts", CACHED_TOKENS, "context size", "prompt progress"),
         )
 
     def answer(self, turn: ChatTurn, emit: Emit) -> LlamaCppPythonAnswer:

@@ -16,6 +16,7 @@ from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.payload import Responses, count_at, figures_at, models_in, owners, said
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.servers import CACHED_TOKENS
 
 PROPS_PATH = "/props"
 OWNER = "llamafile"
@@ -55,8 +56,8 @@ class LlamafileBackend(OneTokenWarmUp):
             build=whole_characters(server.removeprefix(SERVER_PREFIX)) if counts else "",
             takes_local_extras=True,
             figures=Figures.NONE,
-            unknown=(("cache hits", "slots", "context size", "prompt progress") if counts
-                     else ("token counts", "cache hits", "prompt progress")),
+            unknown=((CACHED_TOKENS, "slots", "context size", "prompt progress") if counts
+                     else ("token counts", CACHED_TOKENS, "prompt progress")),
         )
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:

@@ -30,6 +30,7 @@ from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.servers import CACHED_TOKENS
 
 LISTING_PATH, OLD_LISTING_PATH = "/api/v1/models", "/api/v0/models"
 USUAL_IDLE_S = 3600
@@ -85,7 +86,7 @@ class LMStudioBackend(ProgramBackend):
             slots=slots.get(chosen.id) if chosen else None,
             figures=Figures.NONE,
             unloads=self._unloads(),
-            unknown=("cached tokens", *(() if slots else ("slots",))),
+            unknown=(CACHED_TOKENS, *(() if slots else ("slots",))),
         )
 
     async def _listed(self) -> tuple[tuple[Model, ...], dict[str, int]]:

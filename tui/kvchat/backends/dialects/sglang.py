@@ -19,6 +19,7 @@ from kvchat.backends.payload import Responses, count_at, flag_at, owners, said, 
 from kvchat.backends.template import facts_of_text, reasoning_option_in
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.servers import CACHED_TOKENS
 
 ROOT_PATH, INFO_PATH, MODEL_INFO_PATH = "/", "/server_info", "/get_model_info"
 OWNER = "sglang"
@@ -61,7 +62,7 @@ class SglangBackend(OneTokenWarmUp):
             template=facts_of_text(template),
             sees=flag_at(model_info, "has_image_understanding"),
             figures=Figures.AFTER if reports else Figures.NONE,
-            unknown=("slots", "prompt progress") if reports else ("cache hits", "slots", "prompt progress"),
+            unknown=("slots", "prompt progress") if reports else (CACHED_TOKENS, "slots", "prompt progress"),
         )
 
     def head(self, turn: ChatTurn) -> dict[str, object]:

@@ -20,6 +20,7 @@ from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
+from kvchat.text.servers import CACHED_TOKENS
 
 INFO_PATH = "/v1/internal/model/info"
 NO_MODEL = "None"
@@ -59,7 +60,7 @@ class TextGenBackend(ProgramBackend):
         models = Models(tuple(replace(model, loaded=model.id == name, about=text_at(fields, "loader") or "")
                               for model in models_in(listing).all))
         return replace(self._info, model=name, listing=models.all, figures=Figures.NONE,
-                       unknown=("cached tokens", "context size", "slots", "version"))
+                       unknown=(CACHED_TOKENS, "context size", "slots", "version"))
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         return super().head(turn) | {OPTIONS[name]: value for name, value in turn.template_options.items()

@@ -22,7 +22,8 @@ from textual.widgets import Static
 from kvchat.cache.price import Price
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, ServiceEvent
 from kvchat.prompt.message import State
-from kvchat.text.format import counted, short_count
+from kvchat.text.format import counted
+from kvchat.text.prices import STAYS_CACHED, next_prefill
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.branches import STATES
 from kvchat.ui.screens.modal import Modal
@@ -189,8 +190,8 @@ class AlternativesScreen(Modal[str]):
             return content(*parts, state)
         if column.price is not None and column.price.tokens is not None:  # first: a narrow column cuts the line
             extra = column.price.tokens
-            parts.append((" · cached", CACHED) if extra <= HELD_BACK else (
-                f" · +{short_count(extra)} to prefill next", WASTED))
+            parts.append((f" · {STAYS_CACHED}", CACHED) if extra <= HELD_BACK else (
+                f" · {next_prefill(extra)}", WASTED))
         parts.append(state)
         tokens = live.reported.predicted_tokens
         if tokens:

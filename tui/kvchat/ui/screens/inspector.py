@@ -25,8 +25,11 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
+    NOTHING_WASTED,
     REUSE_UNKNOWN,
+    TOTAL_HEADS,
     UNREPORTED,
+    WASTED_BY,
     accuracy,
     count_of,
     held_words,
@@ -279,7 +282,6 @@ def _tokens(tokens: int | None, exact: bool) -> str:
 
 
 LABEL = 13
-TOTAL_HEADS = ("cached tokens", "wasted tokens", "reuse", "time saved")
 TOTAL_CELLS = (15, 15, 9, 14)
 DAY = 7
 """Cells of a day of the week."""
@@ -343,9 +345,9 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         yield content((f"{name:<{LABEL}}", MUTED)) + totals_line(ledger, width - LABEL)
     if report.days:
         yield from days_lines(report.days)
-    for name, ledger in (("wasted by", report.here), ("  7 days", report.week)):
+    for name, ledger in ((WASTED_BY, report.here), ("  7 days", report.week)):
         told = misses(ledger)
-        yield from _told(name, "; ".join(told) if told else "nothing wasted", width)
+        yield from _told(name, "; ".join(told) if told else NOTHING_WASTED, width)
     yield from _told(
         "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width)
     if report.week.memory.count:
