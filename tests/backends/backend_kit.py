@@ -20,8 +20,8 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
-from kvchat.backends.transport import Clock
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.transport import Clock
 from toyserver import ToyServer
 
 

@@ -14,7 +14,7 @@ from backend_kit import Heard, endpoint_of
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ChatTurn, Ended, Reported, StreamEvent
-from kvchat.backends.payload import Response, Responses
+from kvchat.backends.http.payload import Response, Responses
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical

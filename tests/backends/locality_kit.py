@@ -8,7 +8,7 @@ from typing import Any
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.http.endpoint import Endpoint
 
 
 def resolving(*rounds: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:

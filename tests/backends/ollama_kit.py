@@ -9,7 +9,7 @@ from backend_kit import Heard, endpoint_of
 from kvchat.backends.dialect import ChatTurn, Ended, Reported, ServerOptions
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.transport import Clock
+from kvchat.backends.http.transport import Clock
 from kvchat.prompt.wire import canonical
 from toyserver import ToyServer
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kvchat.backends.answer import Alternatives
 from kvchat.backends.dialect import ChatTurn, Ended, HostClass, OfAlternative, Reported, ServerInfo, TextDelta
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import DIALECTS
-from kvchat.backends.stream import Payload
 from kvchat.prompt.message import Message, Role, State
 
 QUESTION = Message(Role.USER, "Go on").wire()

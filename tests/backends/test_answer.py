@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended, Reported, Trouble
 from kvchat.backends.errors import of_status, of_stream
-from kvchat.backends.payload import PayloadError
-from kvchat.backends.stream import Decoder, Payload
+from kvchat.backends.http.payload import PayloadError
+from kvchat.backends.http.stream import Decoder, Payload
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, event, raw, sse, tokens
@@ -211,7 +211,7 @@ async def test_an_error_line_after_json_lines_keeps_the_text(heard: Heard) -> No
 
 
 async def test_an_answer_that_is_too_large_stops_and_is_kept(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.stream.SseParser.__init__.__kwdefaults__", {
+    monkeypatch.setattr("kvchat.backends.http.stream.SseParser.__init__.__kwdefaults__", {
         "line_limit": 1000, "event_limit": 1000, "answer_limit": 1000})
     many: Iterable[bytes] = [event(delta(content="word "))] * 50
     async with ToyServer() as server:

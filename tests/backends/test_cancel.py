@@ -8,7 +8,7 @@ import random
 import pytest
 from backend_kit import FakeTime, Heard, a_turn, hurried, llamacpp_at
 
-from kvchat.backends.transport import unskippable
+from kvchat.backends.http.transport import unskippable
 from toyserver import Answer, ToyServer, error, hang, loading, raw, tokens
 
 ANSWERS: dict[str, Answer] = {

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kvchat.backends.dialect import BackendError, ChatTurn, HostClass, ServerOptions, Trouble
 from kvchat.backends.dialects.cloud import CloudBackend
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

@@ -19,8 +19,8 @@ from kvchat.backends.dialect import (
     TextDelta,
     TokenPrompt,
 )
-from kvchat.backends.payload import Model
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.payload import Model
+from kvchat.backends.http.stream import Payload
 from kvchat.backends.thoughts import NO_TAGS, Thoughts, ThoughtTags, tags_in
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State

@@ -12,7 +12,7 @@ from kvchat.backends.dialects.lmstudio import LMStudioBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.sglang import SglangBackend
 from kvchat.backends.dialects.vllm import VllmBackend
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.kinds import DIALECTS
 from kvchat.prompt.message import Message, Role
 

@@ -14,8 +14,8 @@ import pytest
 from kvchat.backends import discovery
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.discovery import discover, questions
+from kvchat.backends.http.payload import Responses
 from kvchat.backends.kinds import ServerKind
-from kvchat.backends.payload import Responses
 from toyserver import ToyServer, Visit, drop, hang, loading, raw, reply, reset
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"

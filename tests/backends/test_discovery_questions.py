@@ -10,9 +10,9 @@ from kvchat.backends import discovery, kinds
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.discovery import discover, questions
+from kvchat.backends.http.payload import Responses, said
+from kvchat.backends.http.transport import Exchange
 from kvchat.backends.kinds import ServerKind
-from kvchat.backends.payload import Responses, said
-from kvchat.backends.transport import Exchange
 from toyserver import ToyServer, hang, reply
 
 LONG, SOON = 20.0, 1.0

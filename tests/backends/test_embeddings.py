@@ -14,7 +14,7 @@ from locality_kit import resolving
 from kvchat.backends import embeddings
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.embeddings import BATCH, REST_S, ChatServer, Embeddings
-from kvchat.backends.transport import Clock
+from kvchat.backends.http.transport import Clock
 from standins.embeddings import EmbeddingsStandIn, given, vector
 from toyserver import Answer, drop, error, hang, loading, raw, reply
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from corpus import corpus
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
-from kvchat.backends.endpoint import BadAddressError, BaseUrl, Endpoint, classify, locate, open_endpoint, parse_base_url
+from kvchat.backends.http.endpoint import (
+    BadAddressError,
+    BaseUrl,
+    Endpoint,
+    classify,
+    locate,
+    open_endpoint,
+    parse_base_url,
+)
 
 LOOPBACK, LAN, TAILNET, CLOUD, REFUSED = *HostClass, None
 

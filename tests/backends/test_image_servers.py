@@ -11,7 +11,7 @@ from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerOptions, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.payload import sees_in
+from kvchat.backends.http.payload import sees_in
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.images import url_sha256
 from kvchat.prompt.message import Message, Role, system_message

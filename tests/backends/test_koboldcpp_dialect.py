@@ -9,8 +9,8 @@ from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, Reported, Trouble
 from kvchat.backends.dialects.koboldcpp import KoboldCppBackend, estimated
+from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import Figures
-from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

@@ -10,8 +10,8 @@ from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerOptions, Trouble
 from kvchat.backends.dialects.litellm import LiteLLMBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from standins.litellm import KEY, LiteLLMStandIn

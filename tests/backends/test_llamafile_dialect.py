@@ -9,8 +9,8 @@ from engine_talk import assert_only_new_was_read, recognised_by, talk_with
 from kvchat.backends.dialect import PrefillAccess, ServerOptions
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.llamafile import LlamafileBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from standins.llamafile import LlamafileStandIn
 

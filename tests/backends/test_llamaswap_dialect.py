@@ -13,8 +13,8 @@ from backend_kit import FakeTime, Heard, a_turn, endpoint_of, hurried
 from engine_fixture import running_server
 from kvchat.backends.dialect import PRESERVED, BackendError, CacheAccess, ChatTurn, Trouble
 from kvchat.backends.dialects.llamaswap import LlamaSwapBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

@@ -15,8 +15,8 @@ from kvchat.backends.embeddings import REST_S
 from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Endpoint, EngineExit
+from kvchat.backends.http.transport import Clock
 from kvchat.backends.local_embeddings import BATCH, LocalEmbeddings
-from kvchat.backends.transport import Clock
 from kvchat.config.settings import EmbeddingSettings
 from kvchat.text.problems import EngineProblem
 from standins.embeddings import EmbeddingsStandIn, vector

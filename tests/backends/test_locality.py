@@ -15,7 +15,7 @@ from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.identify import connect
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

@@ -17,7 +17,7 @@ from locality_kit import greedy, resolving
 from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
 from kvchat.backends.dialect import SESSION_HEADERS, BackendError, HostClass, ServerOptions
-from kvchat.backends.endpoint import Place, locate, open_endpoint, parse_base_url
+from kvchat.backends.http.endpoint import Place, locate, open_endpoint, parse_base_url
 from kvchat.prompt.request import Parameters
 
 LOOPBACK, LAN, TAILNET, CLOUD = HostClass

@@ -15,9 +15,9 @@ from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerOptions
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import Place, open_endpoint
+from kvchat.backends.http.endpoint import Place, open_endpoint
+from kvchat.backends.http.transport import Exchange
 from kvchat.backends.identify import connect
-from kvchat.backends.transport import Exchange
 from toyserver import ToyServer, reply, tokens
 
 LOOPBACK, LAN, TAILNET, CLOUD = HostClass

@@ -10,8 +10,8 @@ from engine_talk import assert_only_new_was_read, recognised_by, recorded_answer
 
 from kvchat.backends.dialect import BackendError, PrefillAccess, Progressed, Trouble
 from kvchat.backends.dialects.mlxlm import LONGEST_ANSWER, MlxLmBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

@@ -12,9 +12,9 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.jan import JanBackend
 from kvchat.backends.dialects.litellm import LiteLLMBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
-from kvchat.backends.endpoint import Place
+from kvchat.backends.http.endpoint import Place
+from kvchat.backends.http.payload import Model, models_in
 from kvchat.backends.kinds import OPENAI
-from kvchat.backends.payload import Model, models_in
 from standins.jan import JanStandIn
 from standins.litellm import LiteLLMStandIn
 from standins.ollama import OllamaStandIn, StandInModel

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import Ended, Progressed, Reported
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
-from kvchat.backends.payload import parsed
-from kvchat.backends.stream import MIB, Decoder, Payload
+from kvchat.backends.http.payload import parsed
+from kvchat.backends.http.stream import MIB, Decoder, Payload
 from kvchat.cache.accounting import TurnFigures, measured_speed, totals
 from kvchat.cache.speed import fit, samples_of
 from kvchat.chat.conversations.live import LiveAnswer

@@ -13,9 +13,9 @@ from backend_kit import Heard, a_turn
 from ollama_kit import NEWEST, Talk, connected, words
 
 from kvchat.backends.dialect import ChatTurn, Trouble
+from kvchat.backends.http.stream import Payload
+from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import Figures
-from kvchat.backends.stream import Payload
-from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

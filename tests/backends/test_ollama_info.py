@@ -13,8 +13,8 @@ from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.ollama.models import facts_in, full_name, template_facts
 from kvchat.backends.dialects.openai import OpenAIBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 from toyserver import ToyServer, reply

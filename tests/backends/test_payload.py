@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     PayloadError,
     as_object,
     count_at,

@@ -9,7 +9,7 @@ import pytest
 from backend_kit import Heard, a_turn, hurried, llamacpp_at
 
 from kvchat.backends.dialect import Trouble
-from kvchat.backends.transport import ERROR_BODY_LIMIT
+from kvchat.backends.http.transport import ERROR_BODY_LIMIT
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from toyserver import Answer, ToyServer, drop, error, event, loading, raw, reply, reset, sse, tokens

@@ -20,8 +20,8 @@ from kvchat.backends.dialects.localai import LocalAIBackend
 from kvchat.backends.dialects.program import LEAST_NEW, Expected, PrefillTimes, ProgramBackend, PromptCounts
 from kvchat.backends.dialects.tabbyapi import TabbyAPIBackend
 from kvchat.backends.dialects.textgen import TextGenBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.identify import connect
-from kvchat.backends.payload import Response
 from standins.jan import JanStandIn
 from standins.koboldcpp import KoboldCppStandIn
 from standins.lmstudio import LMStudioStandIn

@@ -11,8 +11,8 @@ from engine_talk import assert_only_new_was_read, recognised_by, talk_with
 
 from kvchat.backends.dialect import BackendError, PrefillAccess, Trouble
 from kvchat.backends.dialects.sglang import SglangBackend
+from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from standins.sglang import SglangStandIn
 

@@ -15,7 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.backends.stream import Comment, Decoder, Event, Payload, Piece, SseParser, Stray, StreamDone, TooLargeError
+from kvchat.backends.http.stream import (
+    Comment,
+    Decoder,
+    Event,
+    Payload,
+    Piece,
+    SseParser,
+    Stray,
+    StreamDone,
+    TooLargeError,
+)
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/sse_vectors.json").read_text(encoding="utf-8"))

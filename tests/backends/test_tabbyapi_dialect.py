@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.dialects.tabbyapi import TabbyAnswer, TabbyAPIBackend, timings_of
+from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import Figures
-from kvchat.backends.stream import Payload
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

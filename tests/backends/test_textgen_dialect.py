@@ -7,7 +7,7 @@ from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.dialects.textgen import TextGenBackend
-from kvchat.backends.endpoint import BaseUrl
+from kvchat.backends.http.endpoint import BaseUrl
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters

@@ -14,8 +14,8 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended
 from kvchat.backends.dialects.lmstudio import LMStudioBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
-from kvchat.backends.payload import PayloadError
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.payload import PayloadError
+from kvchat.backends.http.stream import Payload
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, event, reply, sse

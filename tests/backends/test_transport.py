@@ -15,9 +15,9 @@ from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.transport import Exchange, _socket_options
 from kvchat.backends.identify import connect
-from kvchat.backends.transport import Exchange, _socket_options
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, hang
@@ -45,7 +45,7 @@ def deaf_port() -> Iterator[int]:
 
 async def test_a_connection_that_does_not_come_about_is_told(
         deaf_port: int, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.transport.CONNECT_LOOPBACK_S", 0.1)
+    monkeypatch.setattr("kvchat.backends.http.transport.CONNECT_LOOPBACK_S", 0.1)
     ended = await at(deaf_port).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
     assert "no answer to the connection" in note_sentence(ended.note)
@@ -87,7 +87,7 @@ async def test_leaving_an_exchange_early_closes_it() -> None:
 
 
 async def test_a_stuck_close_shuts_the_socket_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.transport.CLOSE_S", 0.05)
+    monkeypatch.setattr("kvchat.backends.http.transport.CLOSE_S", 0.05)
     async with ToyServer() as server:
         server.on_chat(hang())
         never = asyncio.Event()

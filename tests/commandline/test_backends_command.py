@@ -16,7 +16,7 @@ import pytest
 from kvchat.backends import kinds
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.discovery import discover
-from kvchat.backends.endpoint import Place
+from kvchat.backends.http.endpoint import Place
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.cli import backends as backends_command
 from kvchat.cli import main
@@ -128,7 +128,7 @@ async def test_a_server_of_the_network_is_asked_where_the_person_agreed_to_use_i
             return server_class
 
         monkeypatch.setattr(backends_command, "locate", located)
-        monkeypatch.setattr("kvchat.backends.endpoint.locate", located)
+        monkeypatch.setattr("kvchat.backends.http.endpoint.locate", located)
         url = f"http://box.example:{server.port}"
         _, out = await said(capsys, settings(), UsedServer(url, 1, is_agreed=agreed), as_json=True)
         assert [(row["base_url"], row["state"]) for row in json.loads(out)["servers"]] == [(url, state)]

@@ -476,8 +476,8 @@ def test_a_day_ends_at_midnight_and_an_instant_is_itself() -> None:
 
 
 async def test_nothing_heavy_is_loaded_for_a_list(environment: dict[str, str]) -> None:
-    heavy = ["textual", "httpx", "rich", "kvchat.ui", "kvchat.chat", "kvchat.backends.transport", "pypdf", "pathspec",
-             "watchfiles", "zipfile", "html.parser", "kvchat.documents.reading.formats"]
+    heavy = ["textual", "httpx", "rich", "kvchat.ui", "kvchat.chat", "kvchat.backends.http.transport", "pypdf",
+             "pathspec", "watchfiles", "zipfile", "html.parser", "kvchat.documents.reading.formats"]
     script = (f"import sys; from kvchat.cli import main; main(['documents', 'list'])\n"
               f"print([name for name in {heavy} if name in sys.modules])")
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, env=environment,

@@ -218,7 +218,7 @@ async def test_hostile_text_is_shown_harmless_and_fits_the_window(
 
 
 async def test_nothing_heavy_is_loaded_for_a_list(environment: dict[str, str]) -> None:
-    heavy = ["textual", "httpx", "rich", "kvchat.ui", "kvchat.chat", "kvchat.backends.transport"]
+    heavy = ["textual", "httpx", "rich", "kvchat.ui", "kvchat.chat", "kvchat.backends.http.transport"]
     script = (f"import sys; from kvchat.cli import main; main(['memory', 'list'])\n"
               f"print([name for name in {heavy} if name in sys.modules])")
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, env=environment,

@@ -23,8 +23,8 @@ from kvchat.backends.dialect import (
     Trouble,
     failure,
 )
+from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Figures
-from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens

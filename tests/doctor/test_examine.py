@@ -12,7 +12,7 @@ from patient import OpenPatient, Patient, an_info
 
 from corpus import corpus
 from kvchat.backends.dialect import HostClass, SlotCount, Trouble, failure
-from kvchat.backends.payload import Model
+from kvchat.backends.http.payload import Model
 from kvchat.cache.causes.cause import said
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step

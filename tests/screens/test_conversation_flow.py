@@ -718,7 +718,7 @@ async def test_a_message_without_a_server_is_kept_and_answered_later(drive: Driv
 
 async def test_another_machine_is_asked_about_once(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.endpoint.classify", lambda _address: HostClass.LAN)
+    monkeypatch.setattr("kvchat.backends.http.endpoint.classify", lambda _address: HostClass.LAN)
     async with drive() as app:
         assert app.service.servers.info is not None and app.service.servers.info.host_class == "lan"
         await app.write("a secret")
@@ -741,7 +741,7 @@ async def test_another_machine_is_asked_about_once(
 
 async def test_nothing_leaves_before_the_place_of_the_server_is_known(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.endpoint.classify", lambda _address: HostClass.LAN)
+    monkeypatch.setattr("kvchat.backends.http.endpoint.classify", lambda _address: HostClass.LAN)
     async with drive(settings=changed(Settings(), "server.base_url", server.url), connect=False) as app:
         await app.write("typed before it was connected")
         app.service.servers.link().connector._backend = None
@@ -758,7 +758,7 @@ async def test_acts_on_branches_ask_before_they_leave_this_machine_too(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with drive() as app:
         id = await app.begin("said here")
-    monkeypatch.setattr("kvchat.backends.endpoint.classify", lambda _address: HostClass.CLOUD)
+    monkeypatch.setattr("kvchat.backends.http.endpoint.classify", lambda _address: HostClass.CLOUD)
     async with drive(conversation=id) as app:
         await app.select(1)
         await app.press("r")

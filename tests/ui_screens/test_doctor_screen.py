@@ -10,7 +10,7 @@ import pytest
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.backends.payload import Model
+from kvchat.backends.http.payload import Model
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
 from kvchat.chat.errors import ChatError

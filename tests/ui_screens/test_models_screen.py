@@ -12,7 +12,7 @@ import pytest
 from screens_kit import showing
 
 from kvchat.backends.dialect import HostClass
-from kvchat.backends.payload import Model
+from kvchat.backends.http.payload import Model
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.ui.screens.servers import ModelPicker, address_of
 

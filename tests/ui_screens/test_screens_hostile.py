@@ -12,7 +12,7 @@ import pytest
 from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, Source, a_report, conversation, figures, opened, showing
 from textual.screen import Screen
 
-from kvchat.backends.payload import Model
+from kvchat.backends.http.payload import Model
 from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.server.choice import ServerChoice

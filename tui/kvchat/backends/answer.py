@@ -27,7 +27,7 @@ from kvchat.backends.dialect import (
     Trouble,
 )
 from kvchat.backends.errors import quoted
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     PayloadError,
     as_object,
     count_at,
@@ -39,7 +39,7 @@ from kvchat.backends.payload import (
     object_at,
     text_at,
 )
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.stream import Payload
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State

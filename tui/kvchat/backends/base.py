@@ -34,12 +34,12 @@ from kvchat.backends.dialect import (
     Waiting,
     failure,
 )
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.errors import unknown_field
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
+from kvchat.backends.http.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
+from kvchat.backends.http.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.backends.kinds import OPENAI, ServerKind
-from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
-from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
-from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.prompt.images import sent, url_sha256
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Emit, Ended, Sampled, TokenPrompt
-from kvchat.backends.payload import as_object, is_object, list_at, text_at
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.payload import as_object, is_object, list_at, text_at
+from kvchat.backends.http.stream import Payload
 from kvchat.backends.thoughts import Thoughts
 from kvchat.prompt.request import Parameters
 

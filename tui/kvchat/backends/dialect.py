@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
 
+from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Continuing, Figures, kind_of
-from kvchat.backends.payload import Model
 from kvchat.backends.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement

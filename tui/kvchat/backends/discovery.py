@@ -19,7 +19,7 @@ from typing import Literal
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
-from kvchat.backends.endpoint import (
+from kvchat.backends.http.endpoint import (
     LOOPBACK,
     BadAddressError,
     BaseUrl,
@@ -30,8 +30,8 @@ from kvchat.backends.endpoint import (
     literal,
     parse_base_url,
 )
-from kvchat.backends.payload import Model, PayloadError, Response, Responses, models_in
-from kvchat.backends.transport import Head
+from kvchat.backends.http.payload import Model, PayloadError, Response, Responses, models_in
+from kvchat.backends.http.transport import Head
 from kvchat.text.faults import Fault
 
 # -- a small HTTP/1.1 client: one GET after the other, with a limit on everything -------------------------------------

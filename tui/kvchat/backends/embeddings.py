@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, Trouble, failure
-from kvchat.backends.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
+from kvchat.backends.http.payload import PayloadError, as_object, count_at, list_at, parsed
+from kvchat.backends.http.stream import MIB
+from kvchat.backends.http.transport import Clock, ask
 from kvchat.backends.kinds import kind_of
-from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
-from kvchat.backends.stream import MIB
-from kvchat.backends.transport import Clock, ask
 from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.text.faults import Fault, Unread
 

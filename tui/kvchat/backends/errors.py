@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble, failure
-from kvchat.backends.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
+from kvchat.backends.http.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
 from kvchat.patterns import compiled_later
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line

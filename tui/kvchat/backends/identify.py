@@ -8,9 +8,9 @@ from dataclasses import replace
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import HttpBackend, Images, loading_delays, no_images
 from kvchat.backends.dialect import PLAIN, Backend, BackendError, HostClass, ServerOptions, Trouble
-from kvchat.backends.endpoint import Endpoint, Resolver, lookup, open_endpoint
-from kvchat.backends.payload import Response
-from kvchat.backends.transport import Clock
+from kvchat.backends.http.endpoint import Endpoint, Resolver, lookup, open_endpoint
+from kvchat.backends.http.payload import Response
+from kvchat.backends.http.transport import Clock
 from kvchat.text.faults import BUILT_IN
 
 

@@ -23,7 +23,7 @@ from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions, default_threads
 from kvchat.backends.engine.process import Engine, EngineExit
-from kvchat.backends.transport import Clock
+from kvchat.backends.http.transport import Clock
 from kvchat.text.faults import Fault
 from kvchat.text.problems import EngineProblem
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.engine.folders import sources
-from kvchat.backends.payload import PayloadError, is_object, text_at
+from kvchat.backends.http.payload import PayloadError, is_object, text_at
 from kvchat.backends.template import MOST_TEMPLATE
 
 MOST_CONFIG = 1 << 24

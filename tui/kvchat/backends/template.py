@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from typing import Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, ChatTurn, TemplateFacts, TemplateOption, Trouble
+from kvchat.backends.http.payload import PayloadError, as_object, text_at
 from kvchat.backends.kinds import kind_of
-from kvchat.backends.payload import PayloadError, as_object, text_at
 from kvchat.prompt.wire import canonical
 
 SYSTEM = "You are a calm guide to a small garden."

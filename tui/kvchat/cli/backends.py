@@ -18,7 +18,7 @@ from pathlib import Path
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.discovery import Found, discover, is_asked
-from kvchat.backends.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
+from kvchat.backends.http.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import Session

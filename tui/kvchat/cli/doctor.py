@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
-from kvchat.backends.endpoint import parse_base_url
+from kvchat.backends.http.endpoint import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.server.connection import server_options
 from kvchat.cli.plain_output import Printer

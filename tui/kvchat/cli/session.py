@@ -254,7 +254,7 @@ def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings
 def _origin(address: str) -> tuple[str, str, int]:
     """Scheme, host and port: what a key belongs to."""
     from kvchat.backends.dialect import BackendError
-    from kvchat.backends.endpoint import parse_base_url
+    from kvchat.backends.http.endpoint import parse_base_url
 
     try:
         url = parse_base_url(address)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotCount, SlotFiles
+from kvchat.backends.http.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
-from kvchat.backends.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.template import rendering
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.doctor.report import Asks, Examination

@@ -14,9 +14,9 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo
 from kvchat.backends.errors import unknown_field
+from kvchat.backends.http.payload import Model, Models, Responses, count_at, figures_at, is_object, models_in
+from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import ServerKind
-from kvchat.backends.payload import Model, Models, Responses, count_at, figures_at, is_object, models_in
-from kvchat.backends.stream import Payload
 
 CACHE_KEY = "prompt_cache_key"
 CACHE_KEY_HOSTS = ("api.openai.com", "openrouter.ai", "api.llmgateway.io")

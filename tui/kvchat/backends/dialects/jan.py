@@ -11,8 +11,8 @@ from typing import ClassVar
 from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
+from kvchat.backends.http.payload import Model, Models, Responses, is_object, models_in, said
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Model, Models, Responses, is_object, models_in, said
 
 API_PATH, DISK_PATH = "/openapi.json", "/v1/models/available"
 REMOTE = "remote"

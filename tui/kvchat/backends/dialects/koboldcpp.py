@@ -15,8 +15,7 @@ from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ChatTurn, Reported, ServerInfo, Trouble
 from kvchat.backends.dialects.program import Expected, ProgramBackend, Remedy, Seen
 from kvchat.backends.dialects.tabbyapi import SERVICE_PATH, service_name
-from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Models,
     Responses,
     count_at,
@@ -26,6 +25,7 @@ from kvchat.backends.payload import (
     owners,
     text_at,
 )
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.kinds import ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
@@ -25,6 +24,7 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
+from kvchat.backends.kinds import ServerKind
 from kvchat.cache.causes.remedies import Flags
 from kvchat.prompt.wire import whole_characters
 

@@ -42,8 +42,7 @@ from kvchat.backends.dialect import (
     Trouble,
     failure,
 )
-from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
@@ -61,10 +60,11 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
-from kvchat.backends.stream import MIB, Decoder, StreamDone
+from kvchat.backends.http.stream import MIB, Decoder, StreamDone
+from kvchat.backends.http.transport import Exchange, Head
+from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.thoughts import NO_TAGS, Begins, ThoughtTags, tags_in
 from kvchat.backends.tokens import PieceTokens
-from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe

@@ -15,10 +15,10 @@ from dataclasses import replace
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import OneTokenWarmUp, one_token
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
+from kvchat.backends.http.payload import Responses, said
+from kvchat.backends.http.stream import Payload
+from kvchat.backends.http.transport import Exchange
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Responses, said
-from kvchat.backends.stream import Payload
-from kvchat.backends.transport import Exchange
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.text.faults import Fault
 from kvchat.text.servers import CACHED_TOKENS

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
+from kvchat.backends.http.payload import Responses, count_at, figures_at, models_in, owners, said
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Responses, count_at, figures_at, models_in, owners, said
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.servers import CACHED_TOKENS

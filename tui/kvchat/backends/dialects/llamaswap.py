@@ -29,8 +29,7 @@ from kvchat.backends.dialect import (
     failure,
 )
 from kvchat.backends.dialects.llamacpp import PROPS_PATH, LlamaCppBackend, described_by, live_fields, look_again
-from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
@@ -44,7 +43,8 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.stream import Payload
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags

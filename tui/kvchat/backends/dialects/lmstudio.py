@@ -13,8 +13,7 @@ from typing import ClassVar
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Model,
     Models,
     Responses,
@@ -26,6 +25,7 @@ from kvchat.backends.payload import (
     sees_in,
     text_at,
 )
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import NoteKind

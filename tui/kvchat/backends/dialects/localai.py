@@ -15,9 +15,8 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, Images, no_images
 from kvchat.backends.dialect import PLAIN, BackendError, ChatTurn, Emit, Ended, ServerInfo, ServerOptions
 from kvchat.backends.dialects.program import Expected, PrefillTimes, ProgramBackend, Remedy, Seen
-from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.endpoint import Endpoint
+from kvchat.backends.http.payload import (
     Models,
     Responses,
     count_at,
@@ -28,8 +27,9 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
-from kvchat.backends.stream import Payload
-from kvchat.backends.transport import Clock, Head
+from kvchat.backends.http.stream import Payload
+from kvchat.backends.http.transport import Clock, Head
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import NoteKind

@@ -15,12 +15,12 @@ from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble, failure
+from kvchat.backends.http.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
+from kvchat.backends.http.stream import Decoder
+from kvchat.backends.http.transport import Exchange, Head
 from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.local_template import template_here
-from kvchat.backends.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
-from kvchat.backends.stream import Decoder
 from kvchat.backends.template import facts_of_text, reasoning_option_in
-from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.text.faults import Fault

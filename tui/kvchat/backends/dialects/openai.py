@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.payload import Responses, said
+from kvchat.backends.http.payload import Responses, said
 
 
 class OpenAIBackend(OneTokenWarmUp):

@@ -29,8 +29,8 @@ from kvchat.backends.dialect import (
     Trouble,
     failure,
 )
-from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.transport import Clock, Head
+from kvchat.backends.http.endpoint import Endpoint
+from kvchat.backends.http.transport import Clock, Head
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.request import Parameters

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
+from kvchat.backends.http.payload import Responses, count_at, flag_at, owners, said, text_at
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.local_template import template_here
-from kvchat.backends.payload import Responses, count_at, flag_at, owners, said, text_at
 from kvchat.backends.template import facts_of_text, reasoning_option_in
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters

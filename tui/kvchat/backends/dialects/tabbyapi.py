@@ -14,8 +14,7 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Models,
     Responses,
     as_object,
@@ -28,7 +27,8 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.stream import Payload
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 

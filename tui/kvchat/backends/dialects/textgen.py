@@ -13,9 +13,9 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
 from kvchat.backends.dialect import ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
+from kvchat.backends.http.payload import Models, Responses, as_object, figures_at, is_object, models_in, said, text_at
+from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Models, Responses, as_object, figures_at, is_object, models_in, said, text_at
-from kvchat.backends.stream import Payload
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters

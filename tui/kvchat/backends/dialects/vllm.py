@@ -23,8 +23,8 @@ from kvchat.backends.dialect import (
     TemplateFacts,
     TemplateOption,
 )
+from kvchat.backends.http.payload import PayloadError, Responses, as_object, list_at, name_at, owners, parsed
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.backends.payload import PayloadError, Responses, as_object, list_at, name_at, owners, parsed
 from kvchat.backends.template import Said, reasoning_kept
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import canonical, whole_characters

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass
-from kvchat.backends.payload import Model
+from kvchat.backends.http.payload import Model
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp

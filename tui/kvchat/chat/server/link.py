@@ -180,7 +180,7 @@ def normal(base_url: str) -> str:
     """A base URL in the one form that tells whether two of them lead to the same server; empty for none."""
     if not base_url:
         return ""
-    from kvchat.backends.endpoint import is_loopback_name, parse_base_url
+    from kvchat.backends.http.endpoint import is_loopback_name, parse_base_url
 
     try:
         url = parse_base_url(base_url)
@@ -191,7 +191,7 @@ def normal(base_url: str) -> str:
 
 def is_on_this_machine(base_url: str) -> bool:
     """Whether an address leads to this machine in so many words, whatever a name server says."""
-    from kvchat.backends.endpoint import BadAddressError, classify, is_loopback_name, literal, parse_base_url
+    from kvchat.backends.http.endpoint import BadAddressError, classify, is_loopback_name, literal, parse_base_url
 
     try:
         host = parse_base_url(base_url).host

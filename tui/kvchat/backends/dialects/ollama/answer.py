@@ -15,7 +15,7 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble, failure
 from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, text_bytes
 from kvchat.backends.dialects.ollama.models import full_name
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     as_object,
     count_at,
     figure_at,
@@ -25,7 +25,7 @@ from kvchat.backends.payload import (
     parsed_or_none,
     text_at,
 )
-from kvchat.backends.stream import Payload
+from kvchat.backends.http.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State, chained

@@ -47,10 +47,19 @@ from kvchat.backends.dialects.ollama.models import (
     running_in,
     window,
 )
-from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.http.endpoint import Endpoint
+from kvchat.backends.http.payload import (
+    Models,
+    PayloadError,
+    Responses,
+    as_object,
+    parsed,
+    parsed_or_none,
+    said,
+    text_at,
+)
+from kvchat.backends.http.transport import Clock, Head
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.backends.payload import Models, PayloadError, Responses, as_object, parsed, parsed_or_none, said, text_at
-from kvchat.backends.transport import Clock, Head
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kvchat.backends.dialect import TemplateFacts
-from kvchat.backends.payload import (
+from kvchat.backends.http.payload import (
     Model,
     as_object,
     count_at,

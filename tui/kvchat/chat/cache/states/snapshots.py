@@ -23,7 +23,7 @@ from kvchat.backends.engine.cache_kind import CacheKind, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import Claims, SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdicts
-from kvchat.backends.transport import unskippable
+from kvchat.backends.http.transport import unskippable
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import NO_TOKENS, Tokens

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvchat.backends.errors import error_in
-from kvchat.backends.payload import PayloadError, parsed
+from kvchat.backends.http.payload import PayloadError, parsed
 from kvchat.text.faults import Unread
 
 # -- server-sent events -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
-from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.http.endpoint import Endpoint
 from kvchat.text.faults import Fault, Unreached, Unread
 
 if TYPE_CHECKING:
