@@ -86,6 +86,20 @@ async def test_the_conversation_is_deleted_while_it_runs(tmp_path):
         assert await noted(service) == [], "it was noted after the conversation was deleted"
 
 
+async def test_what_is_asked_for_while_kvchat_looks_what_is_left_is_not_put_off(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, begin=False) as service:
+        server.on_chat(held)
+        id = (await service.new_conversations.create("Be brief.")).id
+        await service.conversations.open(id)
+        await said(service, id, "I keep bees in Bergen.")
+        service.begin_background()
+        service.jobs.typed_at = 0.0
+        await service.extraction.request(id)
+        await until(service, lambda: any(map(is_extraction, server.visits)), seconds=60)
+        await ended(service, held)
+
+
 async def test_a_conversation_that_was_left_waits_until_the_opened_one_was_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(SideRequests, "extends", lambda *_, **__: True)  # the server still holds it
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, typing_s=60) as service:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kvchat.store import Store, StoreUnavailable
-from kvchat.store.jobs import Job, Jobs, JobState
+from kvchat.store.jobs import Job, JobReason, Jobs, JobState
 
 needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and kill")
 
@@ -74,6 +74,16 @@ def test_a_waiting_job_put_again_gets_the_new_time_and_reason(jobs, due):
     assert the(jobs) == Job("extract", "a", due, 0, JobState.WAITING, "idle", 1.0)
     jobs.put("extract", "a", due, "left")
     assert the(jobs).why == "left"
+
+
+def test_a_job_that_the_person_asked_for_is_not_put_off(jobs):
+    jobs.put("extract", "a", 100.0, JobReason.RESTS)
+    jobs.put("extract", "a", 10.0, JobReason.ASKED)
+    for due in (5.0, 100.0):
+        jobs.put("extract", "a", due, JobReason.RESTS)
+        assert (the(jobs).due, the(jobs).why) == (10.0, JobReason.ASKED)
+    jobs.put("extract", "a", 20.0, JobReason.ASKED)
+    assert the(jobs).due == 20.0
 
 
 def test_a_job_in_its_back_off_is_put_no_earlier(jobs):

@@ -64,9 +64,10 @@ _PUT = """
     INSERT INTO job(kind, subject, due, attempts, state, why, created, not_before)
     VALUES (:kind, :subject, :due, 0, 'waiting', :why, :now, 0)
     ON CONFLICT(kind, subject) DO UPDATE SET
-        due = CASE state WHEN 'waiting' THEN max(excluded.due, not_before) ELSE due END,
+        due = CASE WHEN state != 'waiting' OR why = 'asked' AND excluded.why != 'asked' THEN due
+                   ELSE max(excluded.due, not_before) END,
         again = CASE state WHEN 'waiting' THEN NULL ELSE excluded.due END,
-        why = CASE WHEN state = 'waiting' AND excluded.why != '' THEN excluded.why ELSE why END"""
+        why = CASE WHEN state = 'waiting' AND excluded.why != '' AND why != 'asked' THEN excluded.why ELSE why END"""
 
 
 class Jobs:
@@ -77,8 +78,8 @@ class Jobs:
         self._clock = clock
 
     def put(self, kind: str, subject: str, due: float, why: str = "") -> None:
-        """A new job. One that waits gets this `due`, but not before its back-off ends; for one that runs or is paused
-        it is noted that it was asked for again."""
+        """A new job. One that waits gets this `due`, but not before its back-off ends, and stays as it is where the
+        person asked for it; for one that runs or is paused it is noted that it was asked for again."""
         self._write(_PUT, kind, subject, due=due, why=whole_characters(why), now=self._clock())
 
     def all(self) -> list[Job]:
