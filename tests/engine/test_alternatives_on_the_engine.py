@@ -38,9 +38,15 @@ async def talking(url: str, folder: Path) -> AsyncIterator[ChatService]:
         await service.aclose()
 
 
-def limit(tokens: int) -> Parameters:
-    """Answers that differ from their first words, and are all as long: none ends of itself or copies another."""
-    return Parameters(temperature=2.0, min_p=0.0, max_tokens=tokens, extra={"ignore_eos": True})
+async def limit(service: ChatService, tokens: int) -> Parameters:
+    """Answers of so many tokens that differ from their first words: words of one token each, drawn at random, whose
+    text is read in the same tokens."""
+    cache = await service.tracker.cache_of(await service.servers.link().connector.ready())
+    assert cache is not None
+    words = list(await cache.access.tokens_of(" sea wind boat sail wave rain salt fish rope star"))
+    assert len(words) == 10
+    return Parameters(temperature=9.0, min_p=0.0, top_k=0, top_p=1.0, max_tokens=tokens,
+                      extra={"logit_bias": [[word, 500] for word in words]})
 
 
 async def ended(service: ChatService, conversation: OpenConversation) -> Node:
@@ -52,12 +58,13 @@ async def ended(service: ChatService, conversation: OpenConversation) -> Node:
 
 
 async def say(service: ChatService, conversation: OpenConversation, text: str, tokens: int = 12) -> Node:
-    await service.turns.send(conversation.id, Question(text), parameters=limit(tokens))
+    await service.turns.send(conversation.id, Question(text), parameters=await limit(service, tokens))
     return await ended(service, conversation)
 
 
 async def several(service: ChatService, conversation: OpenConversation, count: int, tokens: int = 24) -> list[Node]:
-    await service.turns.ask_for(conversation.id, Wanted(count), Question(STORY), parameters=limit(tokens))
+    parameters = await limit(service, tokens)
+    await service.turns.ask_for(conversation.id, Wanted(count), Question(STORY), parameters=parameters)
     await ended(service, conversation)
     return service.turns.choices(conversation.id)
 
