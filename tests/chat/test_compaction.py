@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from engine_fixture import running_server
-from kvchat.chat.compactor import dropped_on
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.chat.turns.dropped_text import dropped_on
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
@@ -261,16 +261,16 @@ async def test_when_it_is_due(make):
     async with ToyServer(context_size=1500) as server:
         service = make(server.url)
         conversation = await service.new_conversations.create()
-        assert not service.compactor.due(conversation)
+        assert not service.servers.is_nearly_full(conversation)
         server.on_chat(tokens("a", prompt=1200), tokens("a", prompt=1280))
         due = []
         for text in ("one", "two"):
             await service.turns.send(conversation.id, Question(text))
             await service.conversations.wait(conversation.id)
-            due.append(service.compactor.due(conversation))
+            due.append(service.servers.is_nearly_full(conversation))
         assert due == [False, True]
         service.ground.settings = changed(service.settings, "cache.compact_at", 90)
-        assert not service.compactor.due(conversation)
+        assert not service.servers.is_nearly_full(conversation)
 
 
 async def test_the_price_is_told_before(service, server):
@@ -328,7 +328,7 @@ async def test_on_a_real_server_it_costs_one_miss_and_then_every_turn_is_reused(
             return answer.figures
 
         number = 0
-        while not service.compactor.due(conversation):
+        while not service.servers.is_nearly_full(conversation):
             number += 1
             await say(f"Day {number}: " + f"we sailed {number + 3} miles and saw {number + 7} birds. " * 7)
         record, head = conversation.record, conversation.record.head
@@ -338,11 +338,11 @@ async def test_on_a_real_server_it_costs_one_miss_and_then_every_turn_is_reused(
         assert done.spent.reuse >= 0.99  # the request for the summary is a suffix
         assert done.spent.new_tokens < 200
         assert done.after < 0.4 * 1024
-        assert not service.compactor.due(conversation)
+        assert not service.servers.is_nearly_full(conversation)
         first = await say("How many birds did we see on the last day?")
         assert abs(first.prompt_tokens - done.after) < 120
         turns = [await say(f"And day {n}?") for n in range(5)]
         assert all(turn.reuse >= 0.99 for turn in turns)
-        assert not service.compactor.due(conversation)
+        assert not service.servers.is_nearly_full(conversation)
         assert exported(conversation, record, head) == before
         await service.aclose()

@@ -75,7 +75,7 @@ async def test_without_the_setting_nothing_is_asked(tmp_path):
             server, tmp_path, changed(Settings(), "cache.compact_at", 30)) as service:
         server.on_chat(Model())
         conversation = await full(service)
-        assert service.compactor.due(conversation)
+        assert service.servers.is_nearly_full(conversation)
         await passed_over(service)
         assert not summaries(server) and service.jobs.all() == []
 
@@ -99,7 +99,7 @@ async def test_it_is_one_suffix_asked_once_the_window_is_full_and_taken_without_
         assert server.posts == posts and done.after == price.ready == conversation.context_used
         assert conversation.path()[1].message.blocks[0].text == WORDS
         assert conversation.record.head != head and head in conversation.tree
-        assert service.compactor.ready(conversation) is None and not service.compactor.due(conversation)
+        assert service.compactor.ready(conversation) is None and not service.servers.is_nearly_full(conversation)
         assert [row.outcome for row in service.store.side_requests.all(kind=SUMMARY)] == ["done"]
         assert await service.branches.undo(conversation.id) and conversation.record.head == head
 
@@ -230,12 +230,12 @@ async def test_on_a_real_server_it_costs_the_chat_nothing_and_the_new_branch_is_
                 reads_ahead=True) as service):
             conversation = await service.new_conversations.create()
             number = 0
-            while not service.compactor.due(conversation):
+            while not service.servers.is_nearly_full(conversation):
                 number += 1
                 await said(service, conversation.id,
                            f"Day {number}: " + f"we sailed {number + 3} miles and saw {number + 7} birds. " * 7)
             before = conversation.path()[-1].figures
-            await until(service, lambda: not service.compactor.due(conversation) and not service.jobs.at_work())
+            await until(service, lambda: not (service.servers.is_nearly_full(conversation) or service.jobs.at_work()))
             assert service.tracker.warmth(conversation.id).to_prefill > 100, "the price of the new branch is not told"
             await until(service, lambda: service.tracker.warmth(conversation.id).to_prefill < 20)
             used = conversation.context_used

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement
-from kvchat.cache.causes.cut import dropped_text
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
@@ -27,7 +25,7 @@ from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed, WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.turns.answer_run import AnswerRun, carried_out, previous_figures
+from kvchat.chat.turns.answer_run import AnswerRun, carried_out
 from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compaction import (
@@ -43,7 +41,6 @@ from kvchat.prompt.compaction import (
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import HeadMoved
-from kvchat.text.findings import dropped_text_notice
 from kvchat.text.notes import note_sentence
 from kvchat.text.prices import COMPACTION_STOPPED, compacted_words
 from kvchat.text.problems import ChatProblem
@@ -131,14 +128,8 @@ class Compactor:
         self._taking: dict[str, asyncio.Event] = {}
         """The conversations that go on with a ready summary just now; each event is its end."""
         self._conversations.occupations.append(self)
-        turns.observers.append(self)
 
     # -- when
-
-    def due(self, conversation: OpenConversation) -> bool:
-        """Whether the window is so full that compacting is to be offered."""
-        share = self._servers.window_share(conversation)
-        return share is not None and share >= self._ground.settings.cache.compact_at / 100
 
     def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
@@ -369,31 +360,10 @@ class Compactor:
     def _running_in(self, id: str) -> RunningCompaction | None:
         return self.running if self.running is not None and self.running.conversation == id else None
 
-    # -- what the server does without a word
-
-    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
-        info = self._servers.link(conversation.id).info
-        path = conversation.tree.path(answer.id)
-        if found := dropped_on(path, hidden_reasoning=info is None or info.host_class == "cloud"):
-            self._ground.events.tell(Noticed(dropped_text_notice(found), "error"))
-
 
 def _parameters(conversation: OpenConversation, plan: CompactionPlan) -> Parameters:
     """The conversation's own, for a summary."""
     return replace(conversation.record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-
-
-def dropped_on(path: Sequence[Node], *, hidden_reasoning: bool) -> Statement | None:
-    """What was seen of a branch from whose last request the server dropped old text; None when nothing speaks for
-    that. `hidden_reasoning`: the server may keep a model's reasoning to itself."""
-    *before, now = path
-    if now.figures is None:
-        return None
-    answers = [node for node in before if node.role is Role.ASSISTANT]
-    same_model = not answers or not now.model or answers[-1].model == now.model
-    # Hardly any text has tokens of less than two bytes on average.
-    reasoning = None if hidden_reasoning else sum(len(node.message.reasoning.encode()) for node in answers) // 2
-    return dropped_text(previous_figures(before) if same_model else None, now.figures, reasoning)
 
 
 def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
-from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.states.kept_claims import KeptClaims
@@ -24,7 +23,6 @@ from kvchat.chat.cache.states.kept_states import KeptStates
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.compactor import Compactor
 from kvchat.chat.conversations.branches import Branches
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.new_conversations import NewConversations
@@ -38,6 +36,7 @@ from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_request import AnswerRequests
+from kvchat.chat.turns.dropped_text import DroppedText
 from kvchat.chat.turns.queue import MessageQueue
 from kvchat.chat.turns.turns import Turns
 from kvchat.config import Settings
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from kvchat.chat.background.consolidation import Consolidation
     from kvchat.chat.background.episodes import Episodes
     from kvchat.chat.background.extraction import Extraction
+    from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.skills import Skills
     from kvchat.chat.background.spare_time import SpareTime
     from kvchat.chat.background.summaries import Summaries
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kvchat.chat.cache.prices import Prices
     from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
+    from kvchat.chat.compactor import Compactor, RunningCompaction
     from kvchat.chat.exports import Exports
     from kvchat.chat.imports import Imports
     from kvchat.chat.mirror import Mirror
@@ -114,12 +115,10 @@ class ChatService:
         self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue)
         self.turns = Turns(ground, shared, servers, tracker, self.saver, self.warm_up, self.questions, self.sizes,
                            self.queue, self.requests)
+        self.turns.observers.append(DroppedText(ground, servers))
         self.kept = KeptStates(ground, shared, servers, tracker, claims, self.saver, self.warm_up)
         self.turns.observers.append(self.kept)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
-        self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
-        self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
-                                   self.side_requests)
         self._in_background = False
         self._build_wanted()
 
@@ -197,6 +196,24 @@ class ChatService:
         from kvchat.chat.imports import Imports
 
         return Imports(self.ground, self.conversations)
+
+    @cached_property
+    def side_requests(self) -> SideRequests:
+        from kvchat.chat.background.side_requests import SideRequests
+
+        return SideRequests(self.ground, self.conversations, self.servers, self.tracker, self.routes)
+
+    @cached_property
+    def compactor(self) -> Compactor:
+        from kvchat.chat.compactor import Compactor
+
+        return Compactor(self.ground, self.conversations, self.servers, self.tracker, self.warm_up, self.branches,
+                         self.turns, self.side_requests)
+
+    @property
+    def compacting(self) -> RunningCompaction | None:
+        """The compaction that runs: one at a time."""
+        return self.compactor.running if "compactor" in vars(self) else None
 
     @cached_property
     def extraction(self) -> Extraction:
@@ -307,7 +324,10 @@ class ChatService:
         """End all running answers and keep what came."""
         self.conversations.shared.give_up_all()
         self.servers.look_no_more()
-        await asyncio.gather(self.turns.stop_all(), self.compactor.stop_all())
+        stopped = [self.turns.stop_all()]
+        if self.compacting is not None:
+            stopped.append(self.compactor.stop_all())
+        await asyncio.gather(*stopped)
 
     async def _rest(self) -> None:
         """End what is done beside the conversations, and wait until what the last answers left is known."""

@@ -127,7 +127,7 @@ class Answers:
         conversation = self._conversations.get(self._id)
         if conversation is not None and conversation.live is not None:
             return conversation.live
-        running = self._service.compactor.running
+        running = self._service.compacting
         return running.live if running is not None and running.conversation == self._id else None
 
     def _begin(self) -> None:

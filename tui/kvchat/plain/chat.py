@@ -229,7 +229,7 @@ class PlainChat:
         return agreed
 
     def _offer_compaction(self) -> None:
-        if not self.service.compactor.due(self.conversation):
+        if not self.service.servers.is_nearly_full(self.conversation):
             self._offered = ""
         elif self._offered != self.id:
             self._offered = self.id

@@ -72,7 +72,7 @@ class Summaries(ConversationObserver):
                 and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link)))
 
     def _wanted(self, conversation: OpenConversation) -> bool:
-        return self._may_be_wanted(conversation) and self._compactor.due(conversation)
+        return self._may_be_wanted(conversation) and self._servers.is_nearly_full(conversation)
 
     async def place_of(self, job: Job) -> Place | None:
         conversation = self._conversations.get(job.subject)

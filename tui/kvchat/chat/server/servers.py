@@ -106,6 +106,11 @@ class Servers(ConversationObserver):
         used, size = conversation.context_used, self.window(conversation.id)
         return used / size if used is not None and size and conversation.record.turns else None
 
+    def is_nearly_full(self, conversation: OpenConversation) -> bool:
+        """Whether the window is so full that compacting is to be offered."""
+        share = self.window_share(conversation)
+        return share is not None and share >= self._ground.settings.cache.compact_at / 100
+
     async def move(self, conversation: OpenConversation, name: str, model: str) -> None:
         """Let a conversation go on with another server and model. Parameters that it began with become those of the
         other one."""

@@ -37,7 +37,7 @@ class CompactionController:
     def __init__(self, workspace: Workspace, service: ChatService, server: ServerController, transcript: Transcript,
                  status: StatusLine) -> None:
         self.workspace = workspace
-        self._compactor = service.compactor
+        self._service = service
         self._servers = service.servers
         self._tracker = service.tracker
         self._server = server
@@ -54,7 +54,7 @@ class CompactionController:
 
         workspace, id = self.workspace, self.workspace.conversation.id
         try:
-            price = self._compactor.price(id)
+            price = self._service.compactor.price(id)
         except ChatError as error:
             workspace.say(str(error))
             return
@@ -66,22 +66,22 @@ class CompactionController:
                 [("y", "Compact", True), ("n", "Cancel", False)])))
         if agreed and await self._server.may_leave_this_machine():
             self._transcript.follow()
-            if await workspace.attempt(self._compactor.compact(id)) and workspace.shows(id):
+            if await workspace.attempt(self._service.compactor.compact(id)) and workspace.shows(id):
                 self._transcript.follow()
 
     def offer_words(self) -> str:
         """A few words for the status line while the window of the open conversation is nearly full."""
         current = self.workspace.current
-        if current is None or not self._compactor.due(current):
+        if current is None or not self._servers.is_nearly_full(current):
             return ""
-        if self._compactor.ready(current) is not None:
+        if self._service.compactor.ready(current) is not None:
             return f"summary ready: {self.workspace.key_of('compact') or '/compact'}"
         return f"{percent(self._servers.window_share(current))} full: /compact"
 
     def offer(self) -> None:
         """After an answer: say once that compacting would make room."""
         conversation = self.workspace.conversation
-        if not self._compactor.due(conversation):
+        if not self._servers.is_nearly_full(conversation):
             if self._offered == conversation.id:
                 self._offered = ""
         elif self._offered != conversation.id:
@@ -91,8 +91,8 @@ class CompactionController:
 
     def offer_ready(self) -> None:
         """Say once of a summary that it is there before it is wanted, and what going on with it makes of the window."""
-        ready = self._compactor.ready(self.workspace.conversation)
-        if ready is not None and ready is not self._told and not self._compactor.by_itself:
+        ready = self._service.compactor.ready(self.workspace.conversation)
+        if ready is not None and ready is not self._told and not self._service.compactor.by_itself:
             self._told = ready
             after = counted(ready.plan.after_with(ready.tokens), "token")
             key = self.workspace.key_of("compact") or "/compact"
@@ -100,7 +100,7 @@ class CompactionController:
 
     def _summary(self) -> RunningCompaction | None:
         """The compaction of the branch that is looked at, while its summary is written."""
-        running, conversation = self._compactor.running, self.workspace.current
+        running, conversation = self._service.compacting, self.workspace.current
         if running is None or conversation is None:
             return None
         here = (running.conversation, running.head) == (conversation.id, conversation.record.head)

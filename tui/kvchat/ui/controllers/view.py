@@ -242,7 +242,7 @@ class ConversationView:
 
     def compaction_changed(self, id: str) -> None:
         """A summary begins, goes on, ends, or is ready before it is wanted."""
-        running = self._service.compactor.running is not None
+        running = self._service.compacting is not None
         if running is not self._summarising:
             self._summarising = running
             self._sending.forget_refusal(id)
