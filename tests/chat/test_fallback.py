@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import small_model
+from kvchat.backends.dialect import BackendError
 from kvchat.chat.events import FallbackChosen
 from kvchat.chat.question import Question
 from kvchat.chat.server import connection, fallback
 from kvchat.chat.server.connection import Connector
+from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings
@@ -101,6 +103,25 @@ async def test_a_question_that_was_quicker_goes_out_once_where_the_conversation_
         id = (await service.new_conversations.create()).id
         assert await said(service, id, "Hi") is State.DONE
         assert other.posts == 1 and service.conversations.get(id).record.server == "box"  # type: ignore[union-attr]
+
+
+async def test_a_question_does_not_wait_for_a_server_that_another_one_stood_in_for_meanwhile(
+        begin: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ToyServer() as other:
+        service = begin(box=other.url)
+        id = (await service.new_conversations.create()).id
+        is_gone = service.servers.is_gone
+
+        async def late(link: Link, error: BackendError) -> bool:
+            found = await is_gone(link, error)
+            await until(lambda: service.conversations.get(id).record.server == "box")  # type: ignore[union-attr]
+            await until(lambda: service.servers.fallback.off is None)
+            return found
+
+        monkeypatch.setattr(service.servers, "is_gone", late)
+        async with asyncio.timeout(20):
+            assert await said(service, id, "Hi") is State.DONE
+        assert other.posts == 1
 
 
 async def test_one_server_by_two_names_is_one(begin: Maker) -> None:

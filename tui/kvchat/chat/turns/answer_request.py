@@ -111,8 +111,9 @@ class AnswerRequests:
                     lane.expect(conversation.id)
             if ended.error is None or not await self._servers.is_gone(link, ended.error):
                 return ended
-            emit(Waiting("gone", time.monotonic() - waiting, False))
-            await link.connector.back()
+            if self._servers.link(conversation.id) is link:  # another server may stand in for it by now
+                emit(Waiting("gone", time.monotonic() - waiting, False))
+                await link.connector.back()
 
     async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
