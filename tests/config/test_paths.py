@@ -93,3 +93,10 @@ def test_writing_replaces_the_whole_file(tmp_path: Path) -> None:
     paths.write_private(file, b"short")
     assert file.read_bytes() == b"short"
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_missing(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert all(map(paths.is_missing, (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "below")))
+    assert not paths.is_missing(tmp_path) and not paths.is_missing(tmp_path / "loop")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -85,6 +86,16 @@ def folder(path: Path) -> Path:
     if not path.is_dir():
         raise PathError(f"{path} is not a folder. Move it away, or choose another with --data-dir or {DATA_VARIABLE}.")
     return path
+
+
+def is_missing(folder: Path) -> bool:
+    """Whether there is no such folder for sure: one that cannot be looked at is told by whoever reads it."""
+    try:
+        return not stat.S_ISDIR(folder.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from kvchat.chat.errors import ChatError
 from kvchat.config import ConfigError, Settings, save_setting
 from kvchat.config.layers import Layers, layered
-from kvchat.paths import Paths, own_themes
+from kvchat.paths import Paths, is_missing, own_themes
 from kvchat.sanitize import one_line
 from kvchat.ui import actions, keys
 from kvchat.ui.chat_screen import ChatScreen
@@ -96,7 +96,7 @@ class KvchatApp(App[int]):
         """The theme that is wanted. Where the person has none of their own, the others wait until the first screen
         stands."""
         wanted = self.service.settings.theme
-        only = None if self.paths.themes.is_dir() else own_theme(DARK_THEME if wanted == AUTOMATIC else wanted)
+        only = own_theme(DARK_THEME if wanted == AUTOMATIC else wanted) if is_missing(self.paths.themes) else None
         if only is None:
             self._take_themes()
         else:
@@ -181,7 +181,7 @@ class KvchatApp(App[int]):
 
     def _load_personas(self) -> list[str]:
         """What is wrong with some of them."""
-        if not self.paths.personas.is_dir():
+        if is_missing(self.paths.personas):
             return []
         from kvchat.config.personas import load_personas
 

@@ -20,6 +20,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from kvchat.paths import is_missing
 from kvchat.sanitize import one_line
 from kvchat.ui import actions, slash
 from kvchat.ui.widgets.composer.widget import Composer
@@ -383,7 +384,7 @@ class ChatScreen(Screen[None]):
         """Offer the person's snippets as commands; what is wrong with some."""
         offered: list[tuple[str, str]] = []
         problems: list[Problem] = []
-        if self.app.paths.snippets.is_dir():
+        if not is_missing(self.app.paths.snippets):
             from kvchat.ui.snippets import snippets
 
             found, problems = snippets(self.app.paths.snippets)

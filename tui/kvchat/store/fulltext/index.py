@@ -7,12 +7,11 @@ The index keeps no copy of the text (a contentless FTS5 table), so a removal han
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import unicodedata
-from functools import cache
 from typing import Any
 
+from kvchat.patterns import compiled_later
 from kvchat.prompt.context import IMAGE, NOTE, TIME
 from kvchat.store.rows import blocks_of
 
@@ -24,20 +23,15 @@ STATE = "store.index"
 CJK = ("\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d"
        "\U00020000-\U0003ffff")
 """Characters of Chinese, Japanese and Korean, as in a set of a pattern."""
+_CJK_RUN = compiled_later(f"[{CJK}]+")
 
 _TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
-
-
-# The sets of characters are large: compiling them takes longer than opening the store, so it waits for a first use.
-@cache
-def _cjk_run() -> re.Pattern[str]:
-    return re.compile(f"[{CJK}]+")
 
 
 def indexed(text: str) -> str:
     """`text` as it goes into the full-text index."""
     text = unicodedata.normalize("NFC", text).replace("\x00", " ")
-    return text if text.isascii() else _cjk_run().sub(lambda m: f" {pairs(m[0])} {m[0][-1]} ", text)
+    return text if text.isascii() else _CJK_RUN.sub(lambda m: f" {pairs(m[0])} {m[0][-1]} ", text)
 
 
 def pairs(run: str) -> str:

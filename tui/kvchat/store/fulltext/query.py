@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import cache
 
+from kvchat.patterns import compiled_later
 from kvchat.prompt.tags import TERM, is_term
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.fulltext.index import CJK, pairs
@@ -26,12 +26,8 @@ BEFORE = 40
 
 _TOKEN = re.compile(r"[^\W_]+")
 _WORD = re.compile(r'"([^"]*)"?|([^\s"]+)')
+_SEGMENT = compiled_later(f"(?P<cjk>[{CJK}]+)|[^\\W_{CJK}]+(?:[\\W_]+[^\\W_{CJK}]+)*")
 _MARKS = "[\u0300-\u036f]*"
-
-
-@cache  # as the index's
-def _segment() -> re.Pattern[str]:
-    return re.compile(f"(?P<cjk>[{CJK}]+)|[^\\W_{CJK}]+(?:[\\W_]+[^\\W_{CJK}]+)*")
 
 
 def folded(text: str) -> str:
@@ -100,7 +96,7 @@ def parsed(text: str) -> Query:
 
 
 def _word(text: str, prefix: bool) -> Word:
-    segments = list(_segment().finditer(text))
+    segments = list(_SEGMENT.finditer(text))
     phrases, patterns = [], []
     for segment in segments:
         open_end = prefix and segment is segments[-1]
