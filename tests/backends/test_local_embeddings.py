@@ -18,7 +18,7 @@ from kvchat.backends.engine.process import Endpoint, EngineExit
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.local_embeddings import BATCH, LocalEmbeddings
 from kvchat.config.settings import EmbeddingSettings
-from kvchat.text.problems import EngineProblem
+from kvchat.text.engine import EngineProblem
 from standins.embeddings import EmbeddingsStandIn, vector
 from toyserver import drop, hang
 

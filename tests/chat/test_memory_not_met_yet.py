@@ -1,4 +1,5 @@
-"""A server on this machine that was not met yet: `kvchat ask`, and the app's first question while a model loads."""
+"""A first question: at a server on this machine that was not met yet, as with `kvchat ask` and in the app while a model
+loads; and where nothing was ever remembered."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
 from kvchat.memory.entry import Kind
-from kvchat.memory.memories import Memories
+from kvchat.memory.memories import Memories, open_memories
+from kvchat.memory.place import is_untouched
+from kvchat.paths import Paths
 from kvchat.store import Store
 from toyserver import ToyServer, tokens
 
@@ -34,3 +37,33 @@ async def test_a_first_question_has_its_memories(tmp_path, host):
             assert b"Bergen" in wire, "it was taken for a service on the internet"
         finally:
             await service.aclose()
+
+
+async def test_a_memory_that_nothing_was_put_into_is_not_opened_and_is_when_another_kvchat_put_something(tmp_path):
+    async with ToyServer(slots=2) as server:
+        for answer in ("I do not know.", "In Bergen."):
+            server.on_chat(tokens(answer))
+        settings = replace(changed(Settings(), "server.base_url", server.url), memory=MemorySettings(**QUICK))
+        store, other = Store.open(tmp_path), Store.open(tmp_path)
+        places, opened = Paths(tmp_path, tmp_path / "config.toml", tmp_path / "cache"), []
+
+        def memories():
+            opened.append(open_memories(places, settings, store, "s"))
+            return opened[-1]
+
+        service = ChatService(store, settings, lanes=tmp_path / "lanes", memories=memories,
+                              memory_is_untouched=lambda: is_untouched(places, settings, store))
+        try:
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.turns.send(id, Question("Where do I keep my bees?"))
+            await service.conversations.wait(id)
+            assert not opened
+            elsewhere = open_memories(places, settings, other, "t")
+            elsewhere.add("I keep my bees in Bergen.", Kind.FACT)
+            elsewhere.close()
+            await service.turns.send(id, Question("Where are my bees?"))
+            await service.conversations.wait(id)
+            assert b"Bergen" in service.conversations.loaded[id].path()[3].wire
+        finally:
+            await service.aclose()
+            other.close()

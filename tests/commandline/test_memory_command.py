@@ -25,7 +25,8 @@ from kvchat.config import Settings, changed
 from kvchat.index.index import Chunk, Index
 from kvchat.memory.entry import Entry, Fact, Kind, MemoryTrouble, Reason, Why
 from kvchat.memory.ledger import Cell
-from kvchat.memory.memories import Memories, memory_folder, open_memories
+from kvchat.memory.memories import Memories, open_memories
+from kvchat.memory.place import memory_folder
 from kvchat.memory.sync import SCOPE
 from kvchat.paths import Paths
 from kvchat.store import Store

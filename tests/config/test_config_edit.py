@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kvchat.config import ConfigError, Settings, described, example, load, save_setting, table
+from kvchat.config import ConfigError, Settings, load
+from kvchat.config.edit import save_setting
 from kvchat.config.settings import OPTIONS, changed
+from kvchat.config.show import described, example, table
 
 MINE = """# my settings
 theme   =  "kvchat-day"   # like paper

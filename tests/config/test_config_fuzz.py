@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kvchat.config import Settings, described, example, load
+from kvchat.config import Settings, load
 from kvchat.config.server import PROFILE_NAME
 from kvchat.config.settings import OPTIONS
+from kvchat.config.show import described, example
 from kvchat.config.source import Source
 from kvchat.prompt.request import RESERVED
 from kvchat.sanitize import one_line

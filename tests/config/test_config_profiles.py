@@ -12,8 +12,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kvchat.backends import kinds
-from kvchat.config import ConfigError, Problem, ServerSettings, Settings, described, effective, load, save_setting
+from kvchat.config import ConfigError, Problem, ServerSettings, Settings, effective, load
+from kvchat.config.edit import save_setting
 from kvchat.config.settings import changed, key_of
+from kvchat.config.show import described
 from kvchat.prompt.request import Parameters
 
 TWO = """default_profile = "work"

@@ -363,7 +363,7 @@ def test_the_facts_tell_what_is_known_and_leave_out_the_rest() -> None:
     assert told["server"] == "llama.cpp b1 · http://127.0.0.1:8080, on this machine"
     assert told["window"] == "16,384 tokens (the model was trained for 32,768)"
     assert told["slots"] == "4, one KV cache for all" and told["speed"] == "prefill 100 tok/s · decode 20.0 tok/s"
-    assert told["turn 3"] == "440 tokens: 405 cached, 35 read in 0.35 s, 1 of them again"
+    assert told["turn 3"] == "440 tokens: 405 cached, 35 prefilled in 0.35 s, 1 of them again"
     unknown = dict(facts(an_examination(template=None, turns=(), server=a_server(slots=None, context_size=None))))
     assert unknown["slots"] == unknown["window"] == "not told" and unknown["template"] == "not known"
     assert "speed" not in unknown and "spent" not in unknown

@@ -9,7 +9,7 @@ from kvchat.backends.engine import options
 from kvchat.backends.engine.gguf import GgufHeader
 from kvchat.backends.engine.log import LINES, LogTail, start_failure
 from kvchat.backends.engine.options import EngineOptions, context_for, default_cache_ram, default_threads
-from kvchat.text.problems import exit_in_words
+from kvchat.text.engine import exit_in_words
 
 HEADER = GgufHeader(version=3, tensors=1, architecture="llama", context_length=2048)
 

@@ -13,7 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from kvchat.cli import parser
-from kvchat.config import table
+from kvchat.config.show import table
 from kvchat.plain.commands import plain_help
 from kvchat.ui.actions import DIALOG_ACTIONS, help_rows
 from kvchat.ui.keys import shown

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, Driven
 
-from kvchat.config import load, save_setting
+from kvchat.config import load
+from kvchat.config.edit import save_setting
 from kvchat.config.settings import OPTIONS
 from kvchat.paths import find
 from toyserver import ToyServer, tokens

@@ -24,8 +24,8 @@ from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions, default_threads
 from kvchat.backends.engine.process import Engine, EngineExit
 from kvchat.backends.http.transport import Clock
+from kvchat.text.engine import EngineProblem
 from kvchat.text.faults import Fault
-from kvchat.text.problems import EngineProblem
 
 IDLE_S = 300.0
 """After so long without a text the engine is ended, and its memory given back."""

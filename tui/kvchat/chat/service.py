@@ -77,10 +77,12 @@ class ChatService:
                  clock: Clock = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
                  trunks: Path | None = None, one_server: bool = False,
                  memories: Callable[[], Memories | None] | None = None,
+                 memory_is_untouched: Callable[[], bool] = lambda: False,
                  library: Callable[[], Library | None] | None = None) -> None:
         """`snapshots`, `lanes`, `trunks`: the folders of saved states, of the locks between kvchats and of trunks.
         `one_server`: every conversation goes to the server of the settings, whatever it was begun on. `memories`,
-        `library` are opened when they are first needed; None, and in an incognito run: there are none."""
+        `library` are opened when they are first needed; None, and in an incognito run: there are none.
+        `memory_is_untouched`: whether nothing was ever remembered, so that a question need not have it opened."""
         self.store, self.incognito, self.clock = store, incognito, clock
         self.ground = ground = Ground(store, settings, incognito=incognito, strict=strict, clock=clock)
         self.events, self.keeper = ground.events, ground.keeper
@@ -101,7 +103,8 @@ class ChatService:
                             ("summary", lambda: self.summaries), ("title", lambda: self.titles),
                             ("trunk", lambda: self.trunks)):
             jobs.register_later(kind, build)
-        self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of)
+        self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of,
+                                    memory_is_untouched)
         self.documents = DocumentService(ground, shared, None if incognito else library)
         self.vectors = Vectors(ground, shared, servers, self.jobs, self.memory, self.documents)
         self.retrieval = Retrieval(ground, shared, servers, self.documents, self.vectors)

@@ -10,7 +10,8 @@ from pathlib import Path
 from kvchat import paths
 from kvchat.cli import common_options
 from kvchat.cli.session import CommandError, Session, UsageError
-from kvchat.config import ConfigError, Problem, Settings, load, save_setting
+from kvchat.config import ConfigError, Problem, Settings, load
+from kvchat.config.edit import save_setting
 from kvchat.sanitize import clean
 
 
@@ -40,7 +41,7 @@ def run(session: Session) -> int:
         case "path":
             print(session.places.config)
         case "show":
-            from kvchat.config import described
+            from kvchat.config.show import described
 
             session.print_problems()
             print(clean(described(session.settings)), end="")
@@ -134,7 +135,7 @@ def _edit(session: Session) -> int:
     import asyncio
     import tempfile
 
-    from kvchat.config import example
+    from kvchat.config.show import example
     from kvchat.ui.terminal.editor import EditorError, opened
 
     file = session.places.config

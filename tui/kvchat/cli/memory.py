@@ -22,7 +22,8 @@ from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import CommandError, Session, UsageError, instant, number, print_notices
 from kvchat.index.index import Index
 from kvchat.memory.entry import PROFILE, Change, Entry, Kind, MemoryTrouble, Status
-from kvchat.memory.memories import Memories, index_path, memory_folder, open_memories
+from kvchat.memory.memories import Memories, open_memories
+from kvchat.memory.place import index_path, memory_folder
 from kvchat.memory.sync import SCOPE
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import clean

@@ -100,14 +100,19 @@ class Session:
 
             return open_memories(places, settings, store, service.memory.session)
 
+        def is_untouched() -> bool:
+            from kvchat.memory.place import is_untouched
+
+            return is_untouched(places, settings, store)
+
         def library() -> Library | None:
             from kvchat.documents.library import open_library
 
             return open_library(places, settings, store)
 
         service = ChatService(store, settings, incognito=incognito, strict=strict, snapshots=snapshots, lanes=lanes,
-                              trunks=trunks,
-                              memories=memories, library=library, one_server=self._has_one_server())
+                              trunks=trunks, memories=memories, memory_is_untouched=is_untouched, library=library,
+                              one_server=self._has_one_server())
         return service, store.notices
 
     def layers(self) -> Layers:

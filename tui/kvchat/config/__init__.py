@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from kvchat.config.edit import save_setting
 from kvchat.config.load import effective, load
 from kvchat.config.option import Kind, Option
 from kvchat.config.problem import ConfigError, Problem
 from kvchat.config.secret import api_key
 from kvchat.config.server import ServerSettings
 from kvchat.config.settings import OPTIONS, EngineSettings, MemorySettings, Settings, changed, value_of
-from kvchat.config.show import described, example, table
 from kvchat.config.toml import TomlFile, problem_at, read_toml
 
 __all__ = [
     "OPTIONS", "ConfigError", "EngineSettings", "Kind", "MemorySettings", "Option", "Problem", "ServerSettings",
-    "Settings", "TomlFile", "api_key", "changed", "described", "effective", "example", "load", "problem_at",
-    "read_toml", "save_setting", "table", "value_of",
+    "Settings", "TomlFile", "api_key", "changed", "effective", "load", "problem_at", "read_toml", "value_of",
 ]

@@ -1,10 +1,8 @@
-"""The memory as one object: what is remembered, in files, state and index, and everything that can be done with it; and
-where it is.
+"""The memory as one object: what is remembered, in files, state and index, and everything that can be done with it.
 
 The rule: each change is stored durably first and put into the files then; the files are the truth, so what the person
-did in them comes first. Any thread may call; all kvchats on one store take turns. The place depends on the settings and
-the data folder alone, and a memory is not begun in a folder whose surroundings are missing: it was mistyped, or its
-drive is not connected.
+did in them comes first. Any thread may call; all kvchats on one store take turns. A memory is not begun in a folder
+whose surroundings are missing: it was mistyped, or its drive is not connected.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from kvchat.memory.entry import MemoryTrouble as MemoryTrouble
 from kvchat.memory.ledger import EPISODES, Cell, Ledger
 from kvchat.memory.pages.files import is_portable
 from kvchat.memory.pages.folder import Folder, FolderError
+from kvchat.memory.place import index_path, memory_folder
 from kvchat.memory.state import StaleChange, State
 from kvchat.memory.sync import SCOPE, Diary, Syncing, emptied
 from kvchat.store import Store, StoreError
@@ -371,30 +370,6 @@ def _told() -> Iterator[None]:
         raise MemoryTrouble(str(error)) from error
     except (sqlite3.Error, OSError) as error:
         raise MemoryTrouble(f"The memory cannot be used: {error}.") from error
-
-
-# Where it is
-
-
-FOLDER = "memory"
-INDEX = "index.db"
-
-
-def memory_folder(places: Paths, settings: Settings) -> Path:
-    """The folder of the Markdown files: the one of the settings, else `memory` beside the conversations. `~` is the
-    home folder; a relative one is seen from the data folder. Raises MemoryTrouble where that is no path."""
-    given = settings.memory.folder.strip()
-    if "\0" in given:
-        raise MemoryTrouble("memory.folder holds a NUL character; give the path of a folder.")
-    try:
-        return places.data / Path(given or FOLDER).expanduser()
-    except RuntimeError:
-        raise MemoryTrouble(f"memory.folder is {given}: there is no such user's home folder.") from None
-
-
-def index_path(places: Paths) -> Path:
-    """The file of the search index. It is made anew from the folder at any time."""
-    return places.data / INDEX
 
 
 def open_memories(places: Paths, settings: Settings, store: Store, session: str) -> Memories | None:

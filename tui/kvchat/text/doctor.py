@@ -307,8 +307,8 @@ _ASKS: dict[str, Callable[[Statement], str]] = {
 
 
 def turn_words(figures: TurnFigures, estimated: bool, continues: bool) -> str:
-    """A request of the probe: `395 tokens: 346 reused, 49 read in 0.14 s`. `continues`: whether it goes on from one
-    before it, so that what was read again is told."""
+    """A request of the probe: `395 tokens: 346 cached, 49 prefilled in 0.14 s`. `continues`: whether it goes on from
+    one before it, so that what was prefilled again is told."""
     if figures.prompt_tokens is None:
         return f"first token after {duration(figures.ttft_ms / 1000)}" if figures.ttft_ms else "answered"
     about = "about " if estimated else ""
@@ -321,7 +321,7 @@ def turn_words(figures: TurnFigures, estimated: bool, continues: bool) -> str:
     wasted = figures.wasted_tokens or 0
     again = f", {count(wasted)} of them again" if continues and wasted else ""
     return (f"{total}: {about}{count(figures.cached_tokens)} cached, {about}{count(figures.evaluated_tokens)} "
-            f"read{took}{again}")
+            f"prefilled{took}{again}")
 
 
 def pushed_out_words(tokens: int, seconds: float | None, parked: bool) -> str:

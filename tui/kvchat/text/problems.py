@@ -1,5 +1,5 @@
-"""What kvchat refuses or what fails in it: the conversation service, the store and the index, the built-in engine. What
-a server did is in `text.faults`.
+"""What kvchat refuses or what fails in it: the conversation service, the store and the index. What a server did is in
+`text.faults`, what the built-in engine did in `text.engine`.
 
 The rule: a kind of problem is a member of an enumeration, whose value is the sentence with its arguments by name. An
 error is raised with both, and nobody compares words.
@@ -7,7 +7,6 @@ error is raised with both, and nobody compares words.
 
 from __future__ import annotations
 
-import signal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -226,58 +225,3 @@ class ChatProblem(StrEnum):
     NO_DOCUMENTS = "There are no documents in an incognito run."
     NOT_INDEXED = "It could not be indexed ({error})."
     NO_INDEX_WRITTEN = "The search index cannot be written; its folder is read-only or full."
-
-
-_DAMAGED = "{path} is a damaged GGUF file: "
-
-
-class EngineProblem(StrEnum):
-    """`path`: of a model file. `error`, `reason`: the system's words."""
-
-    # the engine
-    NOT_INSTALLED = "The embedded engine is not installed. Install it with: pip install 'kvchat[embedded]'"
-    NOT_LOADABLE = "The embedded engine cannot be loaded here: {error}"
-    STOPPED = "The engine was stopped while it was starting."
-    NO_PROCESS = "The engine's process cannot be started: {reason}."
-    NO_FOLDER = "The folder for saved conversations {path} cannot be made: {reason}."
-    UNKNOWN_ARCHITECTURE = ("The engine does not know the architecture '{architecture}' of {path}: use another model, "
-                            "or a newer engine (pip install -U xllamacpp).")
-    INCOMPLETE = "{path} is damaged or not completely downloaded: download it again."
-    NO_MEMORY = "There is not enough memory for {path}: use a smaller model or a smaller context."
-    BROKE_DOWN = "The engine broke down while it loaded {path} ({exit})."
-    NOT_LOADED = "The engine could not load {path}: {error}."
-    SILENT = "The engine could not load {path}: it ended without a word."
-    ENDED = "The engine ended unexpectedly ({exit})."
-    KILLED = "The engine ended unexpectedly ({exit}; the machine may have run out of memory)."
-    RANKS = "{path} ranks texts and makes no vectors: use an embedding model."
-    # a model file
-    GONE = "There is no file {path}."
-    FOLDER = "{path} is a folder, not a GGUF model file."
-    NO_FILE = "{path} is not a file."
-    UNREADABLE = "{path} cannot be read: {reason}."
-    EMPTY = "{path} is not a GGUF model file: it is empty, not GGUF."
-    OTHER_FORMAT = "{path} is not a GGUF model file: it begins with {beginning}, not GGUF."
-    OTHER_VERSION = "{path} is a GGUF file of a version this engine does not read ({version})."
-    CUT_HEADER = _DAMAGED + "it ends in its header."
-    SHORT = _DAMAGED + "its header needs byte {needed}, the file has {size}."
-    MANY_ENTRIES = _DAMAGED + "it claims {count} header entries."
-    LONG_NAME = _DAMAGED + "a name of {length} bytes."
-    UNKNOWN_ENTRY = _DAMAGED + "an entry of the unknown type {type}."
-    UNKNOWN_LIST = _DAMAGED + "a list of the unsupported type {type}."
-    LONG_LIST = _DAMAGED + "a list of {count} strings in {size} bytes."
-
-
-def exit_in_words(code: int) -> str:
-    """An exit code as the person knows it: `exit code 1`, or the signal's name."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
-def ended_words(code: int) -> str:
-    """That the engine has ended by itself with this exit code."""
-    exit = exit_in_words(code)
-    return (EngineProblem.KILLED if exit == "SIGKILL" else EngineProblem.ENDED).format(exit=exit)

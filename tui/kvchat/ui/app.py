@@ -16,8 +16,7 @@ from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
-from kvchat.config import ConfigError, Settings, save_setting
-from kvchat.config.layers import Layers, layered
+from kvchat.config import ConfigError, Settings
 from kvchat.paths import Paths, is_missing, own_themes
 from kvchat.sanitize import one_line
 from kvchat.ui import actions, keys
@@ -32,6 +31,7 @@ from kvchat.ui.themes import AUTOMATIC, load_themes, own_theme, plain_theme, var
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.config.layers import Layers
     from kvchat.ui.terminal.desktop import Desktop
 
 DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
@@ -66,7 +66,7 @@ class KvchatApp(App[int]):
         self.ending = Ending(self, service, paths)
         self.key_queue = KeyQueue(self, super().on_event)
         self.paths = paths
-        self.layers = layers or (lambda: layered(paths.config))
+        self._layers = layers
         self.has_begun = False
         """Whether the service is opened."""
         self._notices = list(notices)
@@ -341,6 +341,12 @@ class KvchatApp(App[int]):
         self.follows_terminal = False
         self._save_theme(self.theme)
 
+    def layers(self) -> Layers:
+        """The settings as they are now, with where they come from."""
+        from kvchat.config.layers import layered
+
+        return self._layers() if self._layers else layered(self.paths.config)
+
     def take_settings(self, before: Settings, now: Settings) -> None:
         """The theme and the keys of changed settings."""
         if now.theme != before.theme and not self.no_color:
@@ -357,6 +363,8 @@ class KvchatApp(App[int]):
             self.chat.show_keys()
 
     def _save_theme(self, name: str) -> None:
+        from kvchat.config.edit import save_setting
+
         try:
             save_setting(self.paths.config, "theme", name)
         except ConfigError as error:

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvchat.text.problems import EngineProblem, ProblemError
+from kvchat.text.engine import EngineProblem
+from kvchat.text.problems import ProblemError
 
 MAGIC = b"GGUF"
 WINDOW = 256 * 1024

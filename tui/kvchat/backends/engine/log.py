@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from kvchat.text.problems import EngineProblem, ProblemError, exit_in_words
+from kvchat.text.engine import EngineProblem, exit_in_words
+from kvchat.text.problems import ProblemError
 
 LINES = 500
 TAIL = 20

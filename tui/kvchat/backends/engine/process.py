@@ -22,7 +22,7 @@ from kvchat.backends.engine.child import LOOPBACK
 from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.log import TAIL, EngineError, LogTail, start_failure
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.text.problems import EngineProblem, ended_words
+from kvchat.text.engine import EngineProblem, ended_words
 
 GRACE = 2.0
 """Seconds a child has to end by itself, and again after it was asked to terminate."""

@@ -69,9 +69,10 @@ class MemoryService:
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers,
                  open_memories: Callable[[], Memories | None] | None,
-                 vector_of: Callable[[str], Awaitable[list[float] | None]]) -> None:
+                 vector_of: Callable[[str], Awaitable[list[float] | None]],
+                 is_untouched: Callable[[], bool] = lambda: False) -> None:
         """`open_memories` opens them when they are first needed; None: there is no memory. `vector_of`: the vector of a
-        question, None where there is no source of vectors."""
+        question, None where there is no source of vectors. `is_untouched`: whether nothing was ever remembered."""
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -79,6 +80,7 @@ class MemoryService:
         self.session = new_id()[:12]
         """This run, as the history of the memory names it."""
         self._open_memories = open_memories
+        self._is_untouched = is_untouched
         self._memories: Memories | None = None
         self._looking = False
         self._remembering = Worker("kvchat-memory")
@@ -163,9 +165,6 @@ class MemoryService:
         vector: list[float] | None = None
 
         def find(memories: Memories) -> tuple[Recalled, ...]:
-            memories.sync()
-            if memories.is_empty:  # loading recall takes a while: it stems the words that tell nothing
-                return ()
             from kvchat.memory.recall import recalled
 
             return recalled(memories, text, path, tokens=settings.recall_tokens,
@@ -174,7 +173,7 @@ class MemoryService:
         try:
             async with asyncio.timeout(FIRST_RECALL_S if self._memories is None else RECALL_S):
                 vector = await self._vector_of(text)
-                return await self.with_memories(find)
+                return await self._found_in(find) or ()
         except (ChatError, TimeoutError) as error:
             log.info("nothing was recalled: %s", error or "it took too long")
             return ()
@@ -186,17 +185,26 @@ class MemoryService:
             return None
 
         def find(memories: Memories) -> Recalled | None:
-            memories.sync()
-            if memories.is_empty:
-                return None
             from kvchat.memory.recall import profile_of
 
             return profile_of(memories, path, tokens)
 
         try:
-            return await self.with_memories(find)
+            return await self._found_in(find)
         except ChatError:
             return None
+
+    async def _found_in(self, find: Callable[[Memories], T]) -> T | None:
+        """What `find` finds in the memory as its files are; None where nothing is remembered. Loading the memory takes
+        a while, and so does what finds in it: it stems the words that tell nothing. Raises ChatError."""
+        if self._memories is None and await self._remembering.do(self._is_untouched):
+            return None
+
+        def look(memories: Memories) -> T | None:
+            memories.sync()
+            return None if memories.is_empty else find(memories)
+
+        return await self.with_memories(look)
 
     # -- by the person
 

@@ -18,7 +18,7 @@ from kvchat import paths
 from kvchat.documents.collection import Collection, Options, Progress, Report
 from kvchat.documents.indexing.worker import job, understood
 from kvchat.sanitize import one_line
-from kvchat.text.problems import exit_in_words
+from kvchat.text.engine import exit_in_words
 
 COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.indexing.worker")
 PATIENCE = 1.0

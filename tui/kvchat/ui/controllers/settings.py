@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.config import ConfigError, save_setting
+from kvchat.config import ConfigError
+from kvchat.config.edit import save_setting
 from kvchat.ui.controllers.cache_panel import CachePanelController
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.themes import AUTOMATIC
