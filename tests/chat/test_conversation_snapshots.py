@@ -15,6 +15,7 @@ import pytest
 from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.backends.errors import NoAnswerError
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, Snapshots, Touch
@@ -38,6 +39,7 @@ class Slots:
         """How far two probes of one state are apart."""
         self.probes = 0
         self.answers = True
+        self.is_silent = False
         self.harms: Callable[[tuple[str, int]], tuple[str, int]] = lambda state: state
         """What becomes of a state while it is restored."""
         self.gate: asyncio.Event | None = None
@@ -75,6 +77,8 @@ class Slots:
 
     async def probe_slot(self, slot, state, seconds, *, extended=False):
         self.probes += 1
+        if self.is_silent:
+            raise NoAnswerError("http://127.0.0.1:1", seconds)
         if not self.answers:
             return None
         name, tokens = self.holds.get(slot, ("", 0))
@@ -320,6 +324,18 @@ async def test_a_server_without_probabilities_gets_no_snapshots(snapshots, serve
     assert await snapshots.save(server, 0, "c1", "a", 100) is None
     assert "log-probabilities" in snapshot_sentence(snapshots.why_not) and on_disk(folder) == 0
     assert server.holds[0] == ("river", 100)
+
+
+@pytest.mark.parametrize("extends", [False, True])
+async def test_a_server_that_did_not_answer_once_is_asked_again_at_the_next_save(start, server, folder, extends):
+    snapshots = await start(extends=extends)
+    server.holds[0] = ("river", 100)
+    assert await snapshots.save(server, 0, "c1", "a", 100) is not None
+    server.holds[0], server.is_silent = ("river", 120), True
+    assert await snapshots.save(server, 0, "c1", "b", 120) is None
+    assert snapshots.why_not is None and on_disk(folder) == 1, "it was said to give no log-probabilities"
+    server.is_silent = False
+    assert (await snapshots.save(server, 0, "c1", "b", 120)).snapshot.tokens == 120
 
 
 async def test_a_slot_that_somebody_else_used_meanwhile_is_not_kept(snapshots, server, folder):

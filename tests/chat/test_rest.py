@@ -58,6 +58,27 @@ async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeyp
     assert service.conversations.find(conversation.id).title == "still written"
 
 
+async def test_a_write_that_is_under_way_at_the_end_leaves_nothing_to_do_behind(monkeypatch):
+    monkeypatch.setattr(keeper, "REST_SECONDS", 0.0)
+    troubles, begun, go = [], threading.Event(), threading.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
+    writer = keeper.Keeper(lambda _: None)
+
+    def slow() -> None:
+        begun.set()
+        go.wait(60)
+
+    write = asyncio.create_task(writer.call(slow))
+    await asyncio.to_thread(begun.wait, 60)
+    ending = asyncio.create_task(writer.aclose())
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(write, ending)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not troubles
+
+
 async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypatch):
     server.on_chat(tokens("Yes."))
     begun, go = threading.Event(), threading.Event()

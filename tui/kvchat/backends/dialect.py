@@ -493,7 +493,7 @@ class SlotFiles(Protocol):
     async def probe_slot(self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
                          ) -> StateProbe | None:
         """What a slot that holds `state` answers. `extended`: as of the probe; the slot then holds a token more. None:
-        no answer, or none with probabilities."""
+        no probabilities. Raises BackendError where there is no answer."""
 
 
 @dataclass(frozen=True, slots=True)

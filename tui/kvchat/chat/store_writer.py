@@ -41,6 +41,7 @@ class Keeper:
         """Held by the write that is under way: the next one must know whether it failed."""
         self._backlog: list[Write] = []
         self._retry: asyncio.Task[None] | None = None
+        self._has_ended = False
 
     @property
     def trouble(self) -> str:
@@ -88,7 +89,8 @@ class Keeper:
         finally:
             if self._resting is not None:
                 self._resting.cancel()
-            self._resting = loop.call_later(REST_SECONDS, self._thread.submit, self._rest)
+            if not self._has_ended:
+                self._resting = loop.call_later(REST_SECONDS, self._thread.submit, self._rest)
 
     def _rest(self) -> None:
         with suppress(StoreError):
@@ -126,6 +128,7 @@ class Keeper:
             await self.flush() if self._backlog else None
         except StoreError:
             pass
+        self._has_ended = True
         if self._resting is not None:
             self._resting.cancel()
         await asyncio.to_thread(self._thread.shutdown)

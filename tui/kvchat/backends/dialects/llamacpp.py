@@ -306,10 +306,10 @@ class LlamaCppBackend(HttpBackend):
         prompt = state + state.first(1) if extended else state
         body = canonical({"prompt": list(prompt), "n_predict": 1, "n_probs": TOPS, "temperature": 0,
                           "cache_prompt": True, "id_slot": slot})
+        head, answer = await self.ask("POST", "/completion", seconds, headers=JSON, body=body, limit=TEXT_LIMIT)
         try:
-            head, answer = await self.ask("POST", "/completion", seconds, headers=JSON, body=body, limit=TEXT_LIMIT)
             return probe_of(answer, extended) if head.status == 200 else None
-        except (BackendError, PayloadError):
+        except PayloadError:
             return None
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:

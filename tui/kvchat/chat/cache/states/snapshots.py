@@ -105,7 +105,8 @@ LEAST_SAVED = 0.9
 """Of the tokens that a slot should hold: with fewer it holds something else by now."""
 NOT_PROBED = StateProbe((), 0)
 _FAILED = {Return.CHANGED: SnapshotProblem.CHANGED, Return.REFUSED: SnapshotProblem.REFUSED,
-           Return.UNUSED: SnapshotProblem.UNUSED, Return.UNKNOWN: SnapshotProblem.UNPROVED}
+           Return.UNUSED: SnapshotProblem.UNUSED, Return.UNKNOWN: SnapshotProblem.UNPROVED,
+           Return.SILENT: SnapshotProblem.UNPROVED}
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
 TOKEN_BYTES = 32 << 10
@@ -336,15 +337,16 @@ class Snapshots:
 
     async def _vouched(self, backend: SlotFiles, draft: Snapshot, state: Tokens) -> StateProbe | None:
         """What the slot answers that was just saved; None when it is of no use, which is mostly the end of snapshots
-        for this model and build."""
+        for this model and build. A server that did not answer is asked again at the next save."""
         found = await self._proof.vouch(backend, draft.slot, draft.file, state)
-        emptied = found in (Return.CHANGED, Return.REFUSED)
+        unsure = found is Return.SILENT and self._proof.extends  # it may hold a token more
+        emptied = unsure or found in (Return.CHANGED, Return.REFUSED)
         self._touch(draft.slot, Touch.EMPTIED if emptied else Touch.RESTORED if self._proof.restores else Touch.PROBED)
         if isinstance(found, StateProbe):
             return found
         if found is Return.UNKNOWN:
             self._why_not = said(SnapshotProblem.NO_PROOF)
-        elif found is not Return.OTHER:
+        elif found not in (Return.OTHER, Return.SILENT):
             await self._give_up(_FAILED[found])
         return None
 

@@ -11,7 +11,7 @@ import logging
 import math
 from enum import StrEnum, auto
 
-from kvchat.backends.dialect import SlotFiles
+from kvchat.backends.dialect import BackendError, SlotFiles
 from kvchat.cache.llamacpp.state_probe import StateProbe, spread_of
 from kvchat.cache.tokens import Tokens
 
@@ -37,7 +37,9 @@ class Return(StrEnum):
     """The slot does not hold what was saved: somebody else used it, or the cache cannot go back. Or the model computes
     no numbers."""
     UNKNOWN = auto()
-    """The server does not answer, or without probabilities."""
+    """The server answers without probabilities."""
+    SILENT = auto()
+    """The server did not answer: nothing is known of the state."""
 
 
 class StateProof:
@@ -64,7 +66,7 @@ class StateProof:
         if found is Return.CHANGED:
             await server.erase_slot(slot, RESTORE_S)
         elif self.extends and found is not Return.REFUSED and not await self._put_back(server, slot, file):
-            return Return.REFUSED
+            return found if found is Return.SILENT else Return.REFUSED
         return found
 
     async def _vouched(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | Return:
@@ -110,21 +112,29 @@ class StateProof:
     async def returned(self, server: SlotFiles, slot: int, file: str, state: Tokens, saved: StateProbe,
                        spread: float) -> Return:
         """Whether what was restored into a slot is what `saved` tells of `state`; if it is not, the slot is emptied."""
-        back = await server.probe_slot(slot, state, PROBE_S, extended=saved.extended)
-        if back is not None and saved.proves(back, max(spread, self.spread or 0.0)):
+        back = await _asked(server, slot, state, saved.extended)
+        if isinstance(back, StateProbe) and saved.proves(back, max(spread, self.spread or 0.0)):
             if saved.extended and not await self._put_back(server, slot, file):
                 return Return.REFUSED
             return Return.PROVED
         await server.erase_slot(slot, RESTORE_S)
-        return Return.UNKNOWN if back is None else Return.CHANGED
+        return Return.CHANGED if isinstance(back, StateProbe) else back
 
     async def _probe(self, server: SlotFiles, slot: int, file: str, state: Tokens,
                      extended: bool) -> StateProbe | Return:
         """What the slot answers; with a token more it is filled anew first."""
         if extended and not await self._put_back(server, slot, file):
             return Return.REFUSED
-        found = await server.probe_slot(slot, state, PROBE_S, extended=extended)
-        return found if found is not None else Return.UNKNOWN
+        return await _asked(server, slot, state, extended)
 
     async def _put_back(self, server: SlotFiles, slot: int, file: str) -> bool:
         return bool(await server.slot_file("restore", slot, file, RESTORE_S))
+
+
+async def _asked(server: SlotFiles, slot: int, state: Tokens, extended: bool) -> StateProbe | Return:
+    try:
+        found = await server.probe_slot(slot, state, PROBE_S, extended=extended)
+    except BackendError as error:
+        log.warning("what a slot holds could not be asked: %s", error.sentence)
+        return Return.SILENT
+    return found if found is not None else Return.UNKNOWN
