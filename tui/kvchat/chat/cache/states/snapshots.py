@@ -346,7 +346,9 @@ class Snapshots:
             return found
         if found is Return.UNKNOWN:
             self._why_not = said(SnapshotProblem.NO_PROOF)
-        elif found not in (Return.OTHER, Return.SILENT):
+        elif found in (Return.OTHER, Return.SILENT):
+            log.info("slot %d is not saved: %s", draft.slot, found)
+        else:
             await self._give_up(_FAILED[found])
         return None
 
