@@ -231,6 +231,7 @@ class Compactor:
             emit(Waiting("connecting", 0.0))
             backend = await link.connector.ready()
             await link.lane.sit()
+            emit(Waiting("queued", 0.0))
             live.sent_at = time.monotonic()
             ended = await self._side_requests.of_conversation(
                 backend, conversation, path, _parameters(conversation, plan), emit, began)

@@ -101,6 +101,7 @@ class AnswerRequests:
                     if link.lane is not lane or self._servers.link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
                     await lane.sit()
+                    emit(Waiting("queued", 0.0))
                     for answer_run in asking.runs:
                         answer_run.live.sent_at = time.monotonic()
                     ended = await self._sent(link, backend, asking, emit)
