@@ -25,7 +25,7 @@ async def app(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:
 
 def kept(app: Driven) -> dict[str, str]:
     """By title, the message up to which it is kept."""
-    return {app.service.conversations.title(id): one.node for id, one in app.service.kept.all().items()}
+    return {app.service.conversations.title(id): one.node for id, one in app.service.claims.all().items()}
 
 
 async def test_a_conversation_is_kept_and_released_and_marked_meanwhile(app: Driven) -> None:

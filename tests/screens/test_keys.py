@@ -162,7 +162,7 @@ async def _(app: Driven, do: Do) -> None:
     for words, kept in (("Kept · saved", True), ("No longer kept", False)):
         await do()
         await app.until(lambda words=words: app.noticed(words))
-        assert (app.conversation.id in app.service.kept.all()) is kept
+        assert (app.conversation.id in app.service.claims.all()) is kept
         app.notices.clear()
 
 

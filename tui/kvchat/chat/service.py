@@ -19,7 +19,6 @@ from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.states.kept_claims import KeptClaims
-from kvchat.chat.cache.states.kept_states import KeptStates
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from kvchat.chat.cache.prices import Prices
     from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
+    from kvchat.chat.cache.states.kept_states import KeptStates
     from kvchat.chat.compactor import Compactor, RunningCompaction
     from kvchat.chat.exports import Exports
     from kvchat.chat.imports import Imports
@@ -119,8 +119,6 @@ class ChatService:
         self.turns = Turns(ground, shared, servers, tracker, self.saver, self.warm_up, self.questions, self.sizes,
                            self.queue, self.requests)
         self.turns.observers.append(DroppedText(ground, servers))
-        self.kept = KeptStates(ground, shared, servers, tracker, claims, self.saver, self.warm_up)
-        self.turns.observers.append(self.kept)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self._in_background = False
         self._build_wanted()
@@ -140,7 +138,10 @@ class ChatService:
             self.mirror.look_again()
 
     def _build_wanted(self) -> None:
-        """What hears of every conversation or answer where the settings want it, and is not built where they do not."""
+        """What hears of every conversation or answer where the settings, or what is kept, want it, and is not built
+        where they do not."""
+        if self.claims.all():
+            _ = self.kept
         if self.settings.titles.by_model:
             _ = self.titles
         if self.settings.cache.summary_at_rest:
@@ -175,6 +176,15 @@ class ChatService:
         from kvchat.chat.cache.reports import CacheReports
 
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker, self.kept)
+
+    @cached_property
+    def kept(self) -> KeptStates:
+        from kvchat.chat.cache.states.kept_states import KeptStates
+
+        kept = KeptStates(self.ground, self.conversations, self.servers, self.tracker, self.claims, self.saver,
+                          self.warm_up)
+        self.turns.observers.append(kept)
+        return kept
 
     @cached_property
     def thumbnails(self) -> Thumbnails:
@@ -306,6 +316,7 @@ class ChatService:
             self.jobs.look_again()
             self.extraction.look_again()
             self.documents.look_again()
+            self._build_wanted()
         self.memory.look_soon()
 
     async def housekeeping(self) -> None:
@@ -334,7 +345,7 @@ class ChatService:
 
     async def _rest(self) -> None:
         """End what is done beside the conversations, and wait until what the last answers left is known."""
-        tasks = self.warm_up.rest() | self.saver.rest() | self.kept.rest()
+        tasks = self.warm_up.rest() | self.saver.rest() | (self.kept.rest() if "kept" in vars(self) else set())
         await self.servers.rest()
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)

@@ -209,7 +209,7 @@ class Commands:
     def _row(self, record: Conversation) -> str:
         words = [self._chat.title(record.title), self._chat.facts(record.id)]
         words += ["favourite"] if FAVOURITE in record.tags else []
-        words += ["kept"] if record.id in self._chat.service.kept.all() else []
+        words += ["kept"] if record.id in self._chat.service.claims.all() else []
         words += ["open now"] if record.id == self._chat.id else []
         words += ["new answer"] if record.unread else []
         words += [f"tagged {' '.join(own(record.tags))}"] if own(record.tags) else []
@@ -261,7 +261,7 @@ class Commands:
     async def _keep(self, argument: str) -> None:
         states, id = self._chat.service.kept, self._chat.id
         await (states.release(id) if argument.strip() == "off" else states.switch(id))
-        self._say(f"{KEPT if id in states.all() else RELEASED}.")
+        self._say(f"{KEPT if id in self._chat.service.claims.all() else RELEASED}.")
 
     async def _toggle(self, tag: str, on: str, off: str) -> None:
         there = tag in self._chat.conversation.record.tags

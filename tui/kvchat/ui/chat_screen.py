@@ -133,7 +133,7 @@ class ChatScreen(Screen[None]):
         service.servers.consent.asks_before_leaving = True
         personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
-        self.costs = costs = CostQuestions(workspace, service.prices)
+        self.costs = costs = CostQuestions(workspace)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
         self.server = ServerController(workspace, service, costs, empty, self.header)
         self.compaction = CompactionController(workspace, service, self.server, transcript, status)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.message import Role, State
 from kvchat.text.format import counted, percent
-from kvchat.text.prices import compaction_lines
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
@@ -50,6 +49,7 @@ class CompactionController:
 
     @in_worker("dialog")
     async def compact(self) -> None:
+        from kvchat.text.prices import compaction_lines
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         workspace, id = self.workspace, self.workspace.conversation.id

@@ -42,7 +42,6 @@ class ContextController:
         self.workspace = workspace
         self._memory = service.memory
         self._retrieval = service.retrieval
-        self._prices = service.prices
         self._warm_up = service.warm_up
         self._composer = composer
         self._pasted: Composer.PathPasted | None = None
@@ -118,13 +117,14 @@ class ContextController:
 
     def _count(self, text: str) -> int:
         current = self.workspace.current
-        return (self._prices.estimate(current.id, "attach", text=text).tokens or 0) if current else 0
+        return (self.workspace.service.prices.estimate(current.id, "attach", text=text).tokens or 0) if current else 0
 
     def _price(self, sent: str, tokens: int, images: int = 0) -> str:
         """`~812 tokens, about 3 s`; with images `at most`; empty where nothing is sent."""
         if not tokens:
             return ""
-        price = self._prices.estimate(self.workspace.conversation.id, "attach", text=sent, images=images)
+        prices, id = self.workspace.service.prices, self.workspace.conversation.id
+        price = prices.estimate(id, "attach", text=sent, images=images)
         return f"{'at most ' if images else '~'}{cost_words(tokens, price.seconds)}"
 
     @in_worker("dialog")

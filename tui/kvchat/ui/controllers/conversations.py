@@ -220,7 +220,7 @@ class ConversationController:
         node = "" if id else self._transcript.selected or ""
         id, states = id or self.workspace.conversation.id, self._service.kept
         if await self.workspace.attempt(states.release(id) if argument == "off" else states.switch(id, node)):
-            now = states.all().get(id)
+            now = self._service.claims.all().get(id)
             self.workspace.say(RELEASED if now is None else KEPT_HERE if now.node else KEPT)
 
     async def archive(self, id: str = "") -> None:
@@ -389,7 +389,7 @@ class ConversationController:
         favourite, archived = FAVOURITE in record.tags, ARCHIVE in record.tags
         choices = [("o", "Open", "open"), ("r", "Rename", "rename"),
                    ("f", "No longer a favourite" if favourite else "Favourite", "favourite"),
-                   ("k", "No longer kept" if id in self._service.kept.all() else "Keep", "keep"),
+                   ("k", "No longer kept" if id in self._service.claims.all() else "Keep", "keep"),
                    ("a", "Back into the list" if archived else "Archive", "archive"), ("t", "Tags", "tags"),
                    ("e", "Export", "export"), ("d", "Delete", "delete")]
         match await self.workspace.ask(ConfirmScreen(record.title, [], choices)):

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from kvchat.cache.price import Act, Price, Way
+from kvchat.cache.price import Way
 from kvchat.chat.errors import ChatError
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kvchat.chat.cache.prices import Prices
+    from kvchat.cache.price import Act, Price
 
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""
@@ -37,9 +37,8 @@ ACTS: Mapping[str, Act] = {
 class CostQuestions:
     """Shows what an act would have the server prefill, and asks whether to do it: that only in workers."""
 
-    def __init__(self, workspace: Workspace, prices: Prices) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._prices = prices
 
     def in_brief(self) -> dict[str, str]:
         """What the acts of this conversation cost, each in a few words, by their actions; without those that are free.
@@ -50,10 +49,10 @@ class CostQuestions:
         if node is None:
             return {}
         conversation, cut = self._workspace.conversation, self._workspace.cut_answer()
-        id = conversation.id
-        costs = {action: in_brief(self._prices.estimate(id, act, node)) for action, act in ACTS.items()}
+        prices, id = self._workspace.service.prices, conversation.id
+        costs = {action: in_brief(prices.estimate(id, act, node)) for action, act in ACTS.items()}
         if cut is not None and conversation.tree[cut].is_cut:
-            costs["transcript.continue"] = in_brief(self._prices.estimate(id, "continue", cut))
+            costs["transcript.continue"] = in_brief(prices.estimate(id, "continue", cut))
         with suppress(ChatError):  # there is nothing to compact
             costs["compact"] = compaction_in_brief(self._workspace.service.compactor.price(id).summary_seconds)
         return {action: words for action, words in costs.items() if words}
@@ -68,8 +67,8 @@ class CostQuestions:
                       options: Mapping[str, object] | None = None) -> Decision | None:
         """What the person decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
         there is one; `fork`: whether a fork can."""
-        id = self._workspace.conversation.id
-        return await self._decided(self._prices.exact(id, act, node, text, options), act, title, (), instead, fork)
+        prices, id = self._workspace.service.prices, self._workspace.conversation.id
+        return await self._decided(prices.exact(id, act, node, text, options), act, title, (), instead, fork)
 
     async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str]) -> bool:
         """Whether the person agrees to this price of an act; `words` are said with it."""

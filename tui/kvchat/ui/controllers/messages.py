@@ -30,7 +30,6 @@ class MessageController:
         self._branches = service.branches
         self._turns = service.turns
         self._tracker = service.tracker
-        self._prices = service.prices
         self._costs = costs
         self._server = server
         self._sending = sending
@@ -45,7 +44,7 @@ class MessageController:
             self.workspace.say("No message to edit yet")
             return
         question, _ = self.workspace.conversation.tree.turn_of(node)
-        if self._prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
+        if self.workspace.service.prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
             self._ask_edit(question)
         else:
             self._sending.begin_edit(question.id, question.text)

@@ -25,7 +25,6 @@ class OptionController:
         self._personas = personas
         self._options = service.options
         self._branches = service.branches
-        self._prices = service.prices
         self._tracker = service.tracker
         self._costs = costs
         self._composer = composer
@@ -44,7 +43,7 @@ class OptionController:
         from kvchat.ui.screens.options import SystemPromptScreen
 
         conversation = self.workspace.conversation
-        price = self._prices.estimate(conversation.id, "system")
+        price = self.workspace.service.prices.estimate(conversation.id, "system")
         chosen: str | None = text
         if not text:
             chosen = await self.workspace.ask(SystemPromptScreen(conversation.instructions, price, self._personas))

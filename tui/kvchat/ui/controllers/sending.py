@@ -20,7 +20,6 @@ from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
 from kvchat.text.format import count, counted, short_count
-from kvchat.text.prices import in_brief
 from kvchat.text.problems import ChatProblem
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -463,6 +462,8 @@ class SendingController:
 
     def begin_edit(self, node: str, text: str) -> None:
         """Put a question into the composer, to be asked anew."""
+        from kvchat.text.prices import in_brief
+
         self._composer.flush()
         self.workspace.editing = node
         self._composer.load("", "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kvchat.cache.price import Price
 from kvchat.text.cache import cost_words, to_prefill
 from kvchat.text.format import counted, short_count
 from kvchat.text.servers import fallback_words, leaving_lines, place_words
@@ -15,6 +14,7 @@ from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.header_text import HeaderState
 
 if TYPE_CHECKING:
+    from kvchat.cache.price import Price
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
     from kvchat.chat.service import ChatService

@@ -90,7 +90,7 @@ class ConversationView:
 
     def show_list(self) -> None:
         self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming(),
-                                            self.held(), self._service.kept.all()))
+                                            self.held(), self._service.claims.all()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 

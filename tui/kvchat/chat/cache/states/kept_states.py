@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError
@@ -60,16 +59,12 @@ class KeptStates(ConversationObserver):
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
-    def all(self) -> Mapping[str, Kept]:
-        """What is kept, by conversation, the oldest first."""
-        return self._claims.all()
-
     async def room(self) -> KeptRoom:
         """What is kept, with what is saved of it and the room that it takes."""
         from kvchat.cache.report import KeptRoom, KeptState
 
         self._claims.look_again()  # the trash may have been emptied
-        rows, paths, found = self.all(), await asyncio.to_thread(self._claims.paths), list[KeptState]()
+        rows, paths, found = self._claims.all(), await asyncio.to_thread(self._claims.paths), list[KeptState]()
         saved = await self._links.snapshots.kept()
         for link in self._links:
             saved = {**saved, **await link.connector.snapshots.kept()}
@@ -107,7 +102,7 @@ class KeptStates(ConversationObserver):
 
     async def switch(self, id: str, node: str = "") -> None:
         """Keep it, or no longer where just that is kept. Raises ChatError."""
-        now = self.all().get(id)
+        now = self._claims.all().get(id)
         if now is not None and (not node or _end_of_turn(self._conversations.load(id), node) == now.node):
             await self.release(id)
         else:
@@ -167,7 +162,7 @@ class KeptStates(ConversationObserver):
             self._follow(looked_at, looked_at=True)
 
     def _follow(self, id: str, *, looked_at: bool = False) -> None:
-        if id not in self._saving and (kept := self.all().get(id)) is not None:
+        if id not in self._saving and (kept := self._claims.all().get(id)) is not None:
             self._save_soon(id, prefills=looked_at and bool(kept.node), rests=looked_at)
 
     def _save_soon(self, id: str, *, prefills: bool, rests: bool = False) -> None:
@@ -210,7 +205,7 @@ class KeptStates(ConversationObserver):
         """Try once; whether there is nothing to do any more."""
         link = self._servers.link(id)
         await link.lane.freed()
-        kept, connector = self.all().get(id), link.connector
+        kept, connector = self._claims.all().get(id), link.connector
         if kept is None or connector.connection.phase != "ready":
             return True
         conversation = self._conversations.load(id)
