@@ -18,6 +18,8 @@ from kvchat.memory.memories import Memories
 from kvchat.store import Store
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow  # what rests is waited for
+
 IDLE = 0.4
 """Stands for the 60 seconds of the settings."""
 

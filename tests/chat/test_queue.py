@@ -535,6 +535,7 @@ STEPS = st.lists(st.one_of(
     max_size=16)
 
 
+@pytest.mark.slow
 @given(steps=STEPS)
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_message_is_lost_or_sent_twice_whatever_is_done(tmp_path_factory, steps):
@@ -626,6 +627,7 @@ TWO_STEPS = st.lists(st.tuples(st.sampled_from([0, 0, 1]), st.one_of(
     st.just(("rest",)))), max_size=14)
 
 
+@pytest.mark.slow
 @given(steps=TWO_STEPS)
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 def test_two_windows_lose_no_message_and_send_none_twice(tmp_path_factory, steps):

@@ -27,6 +27,8 @@ from standins.ollama import OllamaStandIn
 from standins.ollama_engine import StandInModel
 from toyserver import Answer, ToyServer, Visit, error, hang, reply, tokens
 
+pytestmark = pytest.mark.slow
+
 Maker = Callable[..., ChatService]
 AWAY = "https://ollama.com:443"
 
