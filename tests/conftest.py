@@ -1,11 +1,12 @@
 """What every test stands on: its own folders, a calm terminal, no settings of the person who runs it, and the tiers.
 
 `uv run pytest` runs what needs neither a real model server nor a process of kvchat, on all processors. Three tiers are
-left out of it and run by name, as `.ci/run` does:
+left out of it and run by name, as `.ci/run` does, and one does more of what is in it:
 
     uv run pytest -m engine     starts the real llama-server
     uv run pytest -m process    starts kvchat, forks, kills, or sits at a terminal
     uv run pytest -m slow       long walks, corpora at full size, and single features all through the app
+    uv run pytest -m property   the property tests with all of their examples: everywhere else each draws 25
 
 Whoever names files or tests gets all that is in them, of every tier, in this one process. A test that starts a server
 or a kvchat without the mark for it fails and names the mark.
@@ -47,8 +48,8 @@ sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]  # httpcore lo
 TIERS = ("engine", "process", "slow")
 ON_THE_WAY = " and ".join(f"not {tier}" for tier in TIERS)
 """The `-m` of pyproject.toml."""
-DEV_EXAMPLES = 25
-"""Examples of a property test at a desk, at most; with CI=1 it draws all it asks for, the same ones each time."""
+FEW_EXAMPLES = 25
+"""Examples of a property test at most, unless `-m property` asks for all of them."""
 
 
 # -- tiers ------------------------------------------------------------------------------------------------------------
@@ -82,13 +83,13 @@ STARTERS = {
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     tests = [item for item in items if isinstance(item, pytest.Function)]
     for item in tests:
         for tier in _tiers_of(item):
             item.add_marker(tier)
     if "hypothesis" in sys.modules:
-        _draw_examples(tests)
+        _draw_examples(tests, all_of_them="property" in config.option.markexpr)
 
 
 def _tiers_of(item: pytest.Function) -> set[str]:
@@ -132,19 +133,27 @@ def pytest_collection_finish() -> None:
         patience.use()
 
 
-def _draw_examples(tests: Sequence[pytest.Function]) -> None:
-    """Fit the property tests' own settings to where they run. No machine is too slow for them."""
+def _draw_examples(tests: Sequence[pytest.Function], *, all_of_them: bool) -> None:
+    """Mark the property tests, and fit their own settings to the run. No machine is too slow for them."""
     from hypothesis import HealthCheck, settings
 
     def fitted(own: settings) -> settings:
-        most = own.max_examples if os.environ.get("CI") else min(own.max_examples, DEV_EXAMPLES)
+        most = own.max_examples if all_of_them else min(own.max_examples, FEW_EXAMPLES)
         checks = {*own.suppress_health_check, HealthCheck.too_slow}
         return settings(own, max_examples=most, deadline=None, suppress_health_check=checks)
 
-    for test in {item.function for item in tests}:
-        if machine := getattr(test, "_hypothesis_state_machine_class", None):
+    fitted_ones = set[object]()
+    for item in tests:
+        test, machine = item.function, getattr(item.function, "_hypothesis_state_machine_class", None)
+        if machine is None and not getattr(test, "is_hypothesis_test", False):
+            continue
+        item.add_marker("property")
+        if test in fitted_ones:
+            continue
+        fitted_ones.add(test)
+        if machine is not None:
             machine.TestCase.settings = fitted(machine.TestCase.settings)
-        elif getattr(test, "is_hypothesis_test", False):
+        else:
             own = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
             test._hypothesis_internal_use_settings = fitted(own)
 

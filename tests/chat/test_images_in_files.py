@@ -29,6 +29,8 @@ from lossless_reading import read_lossless
 from picture_samples import bomb, picture
 from standins.llamacpp_vision import SeeingServer
 
+pytestmark = pytest.mark.slow
+
 LAMP, SEA = picture(text="lamp"), picture(text="sea")
 
 

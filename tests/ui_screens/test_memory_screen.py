@@ -27,6 +27,8 @@ from kvchat.ui.screens.memory.editor import line_of
 from kvchat.ui.screens.rows import FocusRows
 from kvchat.ui.terminal.editor import EditorError, at_line, opened
 
+pytestmark = pytest.mark.slow
+
 SIZES = [(80, 24), (120, 40)]
 METRIC = "Prefers metric units."
 
@@ -668,7 +670,6 @@ async def test_what_is_being_written_stays_when_the_memory_changes() -> None:
         assert "half done" in texts(source)
 
 
-@pytest.mark.slow
 async def test_ten_thousand_memories_are_a_list_like_any_other() -> None:
     book = Book(*(by_you(f"Memory number {n}.", ago=n, id=f"m{n:08d}") for n in range(10_000)))
     async with memory(Service(book)) as shown:
@@ -686,7 +687,6 @@ def check(text: str) -> None:
     assert not wrong, f"{[hex(ord(char)) for char in wrong]} on the screen"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(HOSTILE), 33))
 async def test_no_control_character_of_a_memory_reaches_the_screen(start: int) -> None:
     batch = [text for text in HOSTILE[start : start + 33] if text]
