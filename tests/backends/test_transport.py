@@ -7,8 +7,10 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of
@@ -49,6 +51,22 @@ async def test_a_connection_that_does_not_come_about_is_told(
     ended = await at(deaf_port).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
     assert "no answer to the connection" in note_sentence(ended.note)
+
+
+@pytest.mark.slow
+async def test_a_machine_that_stands_still_for_a_moment_is_no_server_that_is_off(
+        heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    connects = loop.create_connection
+
+    async def stalled(*arguments: Any, **options: Any) -> Any:
+        time.sleep(2.5)  # noqa: ASYNC251 - all of the process stands still
+        return await connects(*arguments, **options)
+
+    async with ToyServer() as server:
+        monkeypatch.setattr(loop, "create_connection", stalled)
+        ended = await at(server.port).chat(a_turn(), heard)
+    assert ended.state is State.DONE and server.posts == 1
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
