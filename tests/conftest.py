@@ -142,16 +142,12 @@ def _draw_examples(tests: Sequence[pytest.Function], *, all_of_them: bool) -> No
         checks = {*own.suppress_health_check, HealthCheck.too_slow}
         return settings(own, max_examples=most, deadline=None, suppress_health_check=checks)
 
-    fitted_ones = set[object]()
-    for item in tests:
-        test, machine = item.function, getattr(item.function, "_hypothesis_state_machine_class", None)
-        if machine is None and not getattr(test, "is_hypothesis_test", False):
-            continue
+    found = [item for item in tests if getattr(item.function, "is_hypothesis_test", False)
+             or hasattr(item.function, "_hypothesis_state_machine_class")]
+    for item in found:
         item.add_marker("property")
-        if test in fitted_ones:
-            continue
-        fitted_ones.add(test)
-        if machine is not None:
+    for test in {item.function for item in found}:
+        if machine := getattr(test, "_hypothesis_state_machine_class", None):
             machine.TestCase.settings = fitted(machine.TestCase.settings)
         else:
             own = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
