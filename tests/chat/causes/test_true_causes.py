@@ -12,6 +12,7 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
+from kvchat.chat.turns import answer_run
 
 pytestmark = pytest.mark.engine
 
@@ -232,7 +233,10 @@ async def test_without_reading_ahead_the_mark_is_right_all_the_same(
         assert chat.service.tracker.warmth(id).heat == "cold"
 
 
-async def test_the_prefill_after_a_restart_says_why_while_it_runs(models: dict[str, Path], start: Start) -> None:
+async def test_the_prefill_after_a_restart_says_why_while_it_runs(
+        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event is told at once: an answer that is over within `SCREEN_SECONDS` tells nothing of its prefill."""
+    monkeypatch.setattr(answer_run, "SCREEN_SECONDS", 0.0)
     port = free_port()
     with served(models["dense"], port=port) as url:
         chat = start(url)
