@@ -235,6 +235,13 @@ async def ask(app: Driven) -> None:
     await app.write("And how many litres is that?")
     await app.press("enter")
     await app.until(lambda: app.conversation.live is not None)
+    await app.until(lambda: not_followed(app))
+
+
+def not_followed(app: Driven) -> bool:
+    """Whether kvchat found out that this server does not tell what its cache holds."""
+    cache = app.service.servers.link().cache
+    return cache is not None and not cache.prompts.works
 
 
 def test_while_the_prompt_is_read(studio: Studio) -> None:

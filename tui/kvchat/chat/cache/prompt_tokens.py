@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
@@ -39,8 +40,10 @@ class Prefix:
 class PromptTokens:
     """The prompts of one server and model. Those that were read are kept."""
 
-    def __init__(self, access: CacheAccess) -> None:
+    def __init__(self, access: CacheAccess, given_up: Callable[[], None]) -> None:
+        """`given_up` is called when the server turns out not to let itself be tracked."""
         self._access = access
+        self._given_up = given_up
         self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
         self._kept = 0
         """Tokens in these."""
@@ -108,12 +111,19 @@ class PromptTokens:
     def gave_up(self, error: BackendError) -> None:
         """The server refused: where it cannot be asked such things at all, it is not asked any more."""
         log.info("the server's cache cannot be followed: %s", error.sentence)
-        self._works = error.status not in (404, 405, 501)
+        if error.status in (404, 405, 501):
+            self._give_up()
 
     def was_slow(self) -> None:
         """The server kept an answer waiting for its prompt's tokens."""
         self._slow += 1
-        self._works = self._works and self._slow < MOST_SLOW
+        if self._slow >= MOST_SLOW:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._works:
+            self._works = False
+            self._given_up()
 
 
 def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:

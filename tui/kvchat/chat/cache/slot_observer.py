@@ -46,7 +46,7 @@ class SlotObserver:
     def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
                  changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
         self.access = access
-        self.prompts = PromptTokens(access)
+        self.prompts = PromptTokens(access, changed)
         self.cancelled = CancelledSlots(access, note, self._free_again, now)
         self.server = server
         self.simulator = simulator
