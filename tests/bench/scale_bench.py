@@ -30,6 +30,7 @@ import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,12 @@ def fill(folder: Path, conversations: int) -> None:
     from kvchat.prompt.conversation import Conversation
     from kvchat.prompt.message import Message, Role, new_id, node, system_message
     from kvchat.store import Store
-    from kvchat.store.fulltext import index
     from kvchat.store.rows import CONVERSATION_FIELDS, NODE_FIELDS, columns, conversation_row, row_of
+
+    try:
+        index: Any = import_module("kvchat.store.fulltext.index")
+    except ModuleNotFoundError:  # an older revision
+        index = import_module("kvchat.store.index")
 
     def insert(table: str, *names: str) -> str:
         return f"INSERT INTO {table}({columns(names)}) VALUES ({', '.join('?' * len(names))})"
