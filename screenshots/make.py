@@ -34,7 +34,8 @@ from kvchat.ui.screens.doctor import DoctorScreen
 
 HERE = Path(__file__).resolve().parent
 INSTRUCTIONS = "You are a helpful assistant in a small workshop. Answer in a few short sentences. " + " ".join(
-    f"Rule {n}: item {n} lies on shelf {n * 7 % 40} and costs {n * 3 + 2} coins." for n in range(1, 70))
+    f"Rule {n}: item {n} lies on shelf {n * 7 % 40} and costs {n * 3 + 2} coins." for n in range(1, 70)
+)
 QUESTIONS = (
     "What do you sell in the workshop?",
     "Write a Python function that gives the price of item n.",
@@ -53,15 +54,15 @@ MEMORIES = (
 COLLECTIONS: dict[str, dict[str, str | bytes]] = {
     "handbook": {
         "opening.md": "# Opening hours\n\nThe workshop is open from nine to five, and on Fridays until eight.\n\n"
-                      "## Holidays\n\nIt is closed in July and between Christmas and New Year.\n",
+        "## Holidays\n\nIt is closed in July and between Christmas and New Year.\n",
         "guide/paint.md": "# Paint\n\n## Shelves\n\nShelves get two coats of white linseed paint. The first coat "
-                          "dries for a day, the second for three days.\n\n## Doors\n\nDoors are painted green.\n",
+        "dries for a day, the second for three days.\n\n## Doors\n\nDoors are painted green.\n",
         "guide/clocks.md": "# Clocks\n\nA clock is cleaned before it is oiled. One drop for each bearing is enough.\n",
         "guide/tools.md": "# Tools\n\nEvery tool has its place on the wall. Chisels are sharpened on Mondays.\n",
     },
     "stock-list": {
         "stock.py": '"""The stock list."""\n\n\ndef price(item: int) -> int:\n    """Coins for an item."""\n'
-                    "    return item * 3 + 2\n",
+        "    return item * 3 + 2\n",
         "README.md": "# Stock list\n\n`price(n)` gives the price of item n in coins.\n",
         "orders.csv": "item,number\n12,3\n9,1\n",
         "old/orders.pdf": b"%PDF-1.7\n%cut off",
@@ -75,9 +76,13 @@ def service_in(folder: Path, theme: str) -> ChatService:
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
     settings = changed(settings, "engine.threads", 1)  # two would spin waiting for each other on a busy machine
     store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
-    service = ChatService(store, settings, snapshots=folder / "snapshots",
-                          memories=lambda: open_memories(places, settings, store, service.memory.session),
-                          library=lambda: open_library(places, settings, store))
+    service = ChatService(
+        store,
+        settings,
+        snapshots=folder / "snapshots",
+        memories=lambda: open_memories(places, settings, store, service.memory.session),
+        library=lambda: open_library(places, settings, store),
+    )
     service.warm_up.enabled = service.servers.connects_ahead = True
     return service
 
@@ -130,8 +135,9 @@ def drawn(svg: Path) -> None:
     from resvg_py import svg_to_bytes
 
     fonts = [str(font) for font in Path("/usr/share/fonts").rglob("DejaVuSans*.ttf")]
-    png = svg_to_bytes(svg_string=svg.read_text(), font_files=fonts, monospace_family="DejaVu Sans Mono",
-                       font_family="DejaVu Sans")
+    png = svg_to_bytes(
+        svg_string=svg.read_text(), font_files=fonts, monospace_family="DejaVu Sans Mono", font_family="DejaVu Sans"
+    )
     svg.with_suffix(".png").write_bytes(bytes(png))
 
 

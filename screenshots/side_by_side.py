@@ -53,12 +53,31 @@ QUESTIONS = (
     "And the capital of Japan?",
     "And the capital of Kenya?",
 )
-CITIES = ("Oslo", "Lisbon", "Tokyo", "Nairobi", "Quito", "Hanoi", "Vienna", "Ottawa", "Rabat", "Riga", "Lima", "Accra",
-          "Dublin", "Athens", "Havana", "Warsaw", "Bern", "Manila")
+CITIES = (
+    "Oslo",
+    "Lisbon",
+    "Tokyo",
+    "Nairobi",
+    "Quito",
+    "Hanoi",
+    "Vienna",
+    "Ottawa",
+    "Rabat",
+    "Riga",
+    "Lima",
+    "Accra",
+    "Dublin",
+    "Athens",
+    "Havana",
+    "Warsaw",
+    "Bern",
+    "Manila",
+)
 INSTRUCTIONS = "You are a friendly guide for travellers. Answer in one short sentence.\n" + "\n".join(
     f"Line {n}: the office in {city} opens at {7 + n % 4} and closes at {16 + n % 5}; ask for desk {n * 7 % 40}, where "
     f"tickets cost {n * 3 + 2} coins, and bring your passport, a pen, two photographs and some patience with you."
-    for n, city in enumerate(CITIES, 1))
+    for n, city in enumerate(CITIES, 1)
+)
 PAUSE = 1.2
 """Seconds between an answer and the next question, in both."""
 FRAME = 0.05
@@ -116,8 +135,11 @@ class ClockClient:
     def __init__(self, engine: Engine, recording: Recording) -> None:
         self.recording = recording
         assert engine.endpoint is not None
-        self._http = httpx.AsyncClient(base_url=engine.endpoint.base_url, timeout=None,
-                                       headers={"Authorization": f"Bearer {engine.endpoint.api_key}"})
+        self._http = httpx.AsyncClient(
+            base_url=engine.endpoint.base_url,
+            timeout=None,
+            headers={"Authorization": f"Bearer {engine.endpoint.api_key}"},
+        )
         self._clock = datetime(2026, 6, 9, 9, 16)
         self._messages: list[dict[str, str]] = []
         self._rows: list[list[tuple[str, str]]] = []
@@ -133,8 +155,13 @@ class ClockClient:
         self._messages.append({"role": "user", "content": question})
         self._rows += [[("You", "bold")], [(question, "")], [], [("SmolLM2", "bold")], []]
         turn = {"asked": self.recording.now}
-        body = {"messages": [{"role": "system", "content": self.system}, *self._messages], "stream": True,
-                "temperature": 0, "max_tokens": MAX_TOKENS, "return_progress": True}
+        body = {
+            "messages": [{"role": "system", "content": self.system}, *self._messages],
+            "stream": True,
+            "temperature": 0,
+            "max_tokens": MAX_TOKENS,
+            "return_progress": True,
+        }
         reply, timings, done = "", {}, (0, 0)
         waiting = asyncio.create_task(self._waiting(turn["asked"], lambda: done))
         async with self._http.stream("POST", "/v1/chat/completions", json=body) as response:
@@ -173,16 +200,28 @@ class ClockClient:
     def show(self, draft: str = "") -> None:
         """The screen: the end of the conversation, the head of the system prompt, the composer."""
         colours = palette()
-        head = [[("chat", "bold"), ("   SmolLM2 · system prompt with the clock", "muted")],
-                [(f"system: It is {self._clock:%A, %d %B %Y}, ", "muted"), (f"{self._clock:%H:%M}", "wasted"),
-                 (". You are a fr…", "muted")], []]
+        head = [
+            [("chat", "bold"), ("   SmolLM2 · system prompt with the clock", "muted")],
+            [
+                (f"system: It is {self._clock:%A, %d %B %Y}, ", "muted"),
+                (f"{self._clock:%H:%M}", "wasted"),
+                (". You are a fr…", "muted"),
+            ],
+            [],
+        ]
         foot = [[("─" * (COLUMNS - 2), "rule")], [("› ", "accent"), (draft or "Message", "" if draft else "muted")]]
         room = ROWS - len(head) - len(foot)
         body = self._rows[-room:]
         rows = []
         for pieces in [*head, *body, *[[]] * (room - len(body)), *foot]:
-            rows.append(row_of([Segment(" "), *(Segment(text, Style(color=colours[tone], bold=tone == "bold"))
-                                                for text, tone in pieces)]))
+            rows.append(
+                row_of(
+                    [
+                        Segment(" "),
+                        *(Segment(text, Style(color=colours[tone], bold=tone == "bold")) for text, tone in pieces),
+                    ]
+                )
+            )
         self.recording.look(rows)
 
     async def aclose(self) -> None:
@@ -193,9 +232,17 @@ def palette() -> dict[str, str]:
     theme, _ = load_theme(HERE.parent / "themes" / "kvchat-night.toml")
     assert theme and theme.foreground and theme.accent and theme.background
     v = theme.variables
-    return {"": theme.foreground, "bold": theme.foreground, "muted": v["text-muted"], "wasted": v["cache-wasted"],
-            "accent": theme.accent, "rule": v["rule"], "cached": v["cache-cached"], "evaluated": v["cache-evaluated"],
-            "background": theme.background}
+    return {
+        "": theme.foreground,
+        "bold": theme.foreground,
+        "muted": v["text-muted"],
+        "wasted": v["cache-wasted"],
+        "accent": theme.accent,
+        "rule": v["rule"],
+        "cached": v["cache-cached"],
+        "evaluated": v["cache-evaluated"],
+        "background": theme.background,
+    }
 
 
 async def record_clock_client(model: Path) -> Recording:
@@ -246,8 +293,11 @@ async def record_kvchat(folder: Path) -> Recording:
                 await asyncio.sleep(0.005)
             figures = conversation.path()[-1].figures
             assert figures and figures.prompt_tokens is not None and figures.cached_tokens is not None
-            turn |= {"ended": recording.now, "cached": figures.cached_tokens,
-                     "prefilled": figures.prompt_tokens - figures.cached_tokens}
+            turn |= {
+                "ended": recording.now,
+                "cached": figures.cached_tokens,
+                "prefilled": figures.prompt_tokens - figures.cached_tokens,
+            }
             recording.turns.append(turn)
         await asyncio.sleep(PAUSE)
         watch.cancel()
@@ -268,8 +318,10 @@ def record() -> None:
         runs = [asyncio.run(record_clock_client(model)), asyncio.run(record_kvchat(Path(folder) / "data"))]
         os.chdir(HERE)
     head = {"model": model.stem, "engine": "llama.cpp (xllamacpp)", "threads": THREADS, "size": [COLUMNS, ROWS]}
-    RECORDING.write_text(json.dumps({**head, "runs": [run.as_json() for run in runs]}, ensure_ascii=False,
-                                    separators=(",", ":")) + "\n", encoding="utf-8")
+    RECORDING.write_text(
+        json.dumps({**head, "runs": [run.as_json() for run in runs]}, ensure_ascii=False, separators=(",", ":")) + "\n",
+        encoding="utf-8",
+    )
 
 
 # -- drawing
@@ -329,8 +381,10 @@ def drawn_row(row: Row, left: float, top: float, colours: dict[str, str]) -> str
             x += (len(text) - len(text.lstrip())) * CELL
             fill = f' fill="{colour}"' if colour and colour != colours[""] else ""
             weight = ' class="b"' if bold else ""
-            parts.append(f'<text x="{x:.1f}" y="{top + 12:g}" textLength="{len(inner) * CELL:.1f}"{fill}{weight}>'
-                         f'{escape(inner, quote=False)}</text>')
+            parts.append(
+                f'<text x="{x:.1f}" y="{top + 12:g}" textLength="{len(inner) * CELL:.1f}"{fill}{weight}>'
+                f"{escape(inner, quote=False)}</text>"
+            )
     return "".join(parts)
 
 
@@ -349,35 +403,45 @@ def drawn(recording: dict[str, Any]) -> str:
         left, wasted = EDGE + 8 + place * (width + GAP), place == 0
         tone = colours["wasted" if wasted else "cached"]
         body.append(f'<text x="{left:g}" y="{TOP - 16}" class="b" fill="{tone}">{escape(run["name"])}</text>')
-        body.append(f'<rect x="{left - 8:.1f}" y="{TOP - 8}" width="{width + 16:.1f}" height="{height + 16}" rx="6" '
-                    f'fill="{colours["background"]}" stroke="{colours["rule"]}"/>')
+        body.append(
+            f'<rect x="{left - 8:.1f}" y="{TOP - 8}" width="{width + 16:.1f}" height="{height + 16}" rx="6" '
+            f'fill="{colours["background"]}" stroke="{colours["rule"]}"/>'
+        )
         for key, row, begin, end in intervals(run["frames"]):
             if begin < loop and (content := drawn_row(row, left, TOP + key * LINE, colours)):
                 body.append(f'<g class="s {shows.between(begin, end)}">{content}</g>')
         body.append(timeline(run, left, TOP + height + 30, width, longest, colours, shows, wasted=wasted))
-    title = f"The same conversation, twice · {recording['model'].partition('-Instruct')[0]} on llama.cpp, " \
-            f"{recording['threads']} thread · played at {SPEED}×"
-    css = (f"text{{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:{SIZE}px;"
-           f"white-space:pre}}.b{{font-weight:bold}}.m{{fill:{colours['muted']}}}"
-           f".s,.g{{animation-duration:{loop / SPEED:.2f}s;animation-iteration-count:infinite}}"
-           ".s{visibility:hidden;animation-timing-function:step-end}.end{visibility:visible}"
-           ".g{transform-box:fill-box;animation-name:g;animation-timing-function:linear}"
-           f"@keyframes g{{0%{{transform:scaleX(0)}}{100 * longest / loop:.3f}%{{transform:scaleX(1)}}}}"
-           "@media (prefers-reduced-motion:reduce){.s,.g{animation:none}}")
+    title = (
+        f"The same conversation, twice · {recording['model'].partition('-Instruct')[0]} on llama.cpp, "
+        f"{recording['threads']} thread · played at {SPEED}×"
+    )
+    css = (
+        f"text{{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:{SIZE}px;"
+        f"white-space:pre}}.b{{font-weight:bold}}.m{{fill:{colours['muted']}}}"
+        f".s,.g{{animation-duration:{loop / SPEED:.2f}s;animation-iteration-count:infinite}}"
+        ".s{visibility:hidden;animation-timing-function:step-end}.end{visibility:visible}"
+        ".g{transform-box:fill-box;animation-name:g;animation-timing-function:linear}"
+        f"@keyframes g{{0%{{transform:scaleX(0)}}{100 * longest / loop:.3f}%{{transform:scaleX(1)}}}}"
+        "@media (prefers-reduced-motion:reduce){.s,.g{animation:none}}"
+    )
     ink, corner = colours[""], clock(whole[0] - EDGE - 8, longest, shows)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]:g} {whole[1]:g}" width="{whole[0]:g}" '
-            f'height="{whole[1]:g}" fill="{ink}" role="img">'
-            f'<title>{escape(title)}</title><style>{css}{shows.css}</style>'
-            f'<rect width="100%" height="100%" rx="8" fill="#0c0e14"/>'
-            f'<text x="{EDGE + 8}" y="24" class="m">{escape(title)}</text>{"".join(body)}'
-            f'{legend(EDGE + 8, whole[1] - 14, colours)}{corner}</svg>\n')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole[0]:g} {whole[1]:g}" width="{whole[0]:g}" '
+        f'height="{whole[1]:g}" fill="{ink}" role="img">'
+        f"<title>{escape(title)}</title><style>{css}{shows.css}</style>"
+        f'<rect width="100%" height="100%" rx="8" fill="#0c0e14"/>'
+        f'<text x="{EDGE + 8}" y="24" class="m">{escape(title)}</text>{"".join(body)}'
+        f"{legend(EDGE + 8, whole[1] - 14, colours)}{corner}</svg>\n"
+    )
 
 
 def legend(left: float, top: float, colours: dict[str, str]) -> str:
     parts = []
     for tone, words in (("evaluated", "prefill"), ("wasted", "prefilled again"), ("cached", "the answer")):
-        parts.append(f'<rect x="{left:g}" y="{top - 10:g}" width="12" height="12" fill="{colours[tone]}"/>'
-                     f'<text x="{left + 18:g}" y="{top:g}" class="m">{words}</text>')
+        parts.append(
+            f'<rect x="{left:g}" y="{top - 10:g}" width="12" height="12" fill="{colours[tone]}"/>'
+            f'<text x="{left + 18:g}" y="{top:g}" class="m">{words}</text>'
+        )
         left += 18 + (len(words) + 3) * CELL
     return "".join(parts)
 
@@ -386,24 +450,39 @@ def clock(right: float, longest: float, shows: Shows) -> str:
     """The seconds since both began, at the picture's corner."""
     return "".join(
         f'<text x="{right:g}" y="24" text-anchor="end" class="b s {shows.between(at, end)}">{at} s</text>'
-        for at in range(int(longest) + 1) for end in [at + 1 if at + 1 <= longest else None])
+        for at in range(int(longest) + 1)
+        for end in [at + 1 if at + 1 <= longest else None]
+    )
 
 
-def timeline(run: dict[str, Any], left: float, top: float, width: float, longest: float, colours: dict[str, str],
-             shows: Shows, *, wasted: bool) -> str:
+def timeline(
+    run: dict[str, Any],
+    left: float,
+    top: float,
+    width: float,
+    longest: float,
+    colours: dict[str, str],
+    shows: Shows,
+    *,
+    wasted: bool,
+) -> str:
     """The bar under a terminal: the time until the first token of each turn, the answers, and the sums."""
     scale = width / longest
     name = f"t{int(left)}"
     place = f'x="{left:.1f}" y="{top}" width="{width:.1f}" height="14"'
-    parts = [f'<clipPath id="{name}"><rect class="g" {place}/></clipPath>',
-             f'<rect {place} fill="{colours["rule"]}" opacity=".5"/>',
-             f'<g clip-path="url(#{name})">']
+    parts = [
+        f'<clipPath id="{name}"><rect class="g" {place}/></clipPath>',
+        f'<rect {place} fill="{colours["rule"]}" opacity=".5"/>',
+        f'<g clip-path="url(#{name})">',
+    ]
     for at, turn in enumerate(run["turns"]):
         tone = colours["wasted" if wasted and at else "evaluated"]
         asked, first, ended = turn["asked"], turn["first"], turn["ended"]
         for begin, end, fill in ((asked, first, tone), (first, ended, colours["cached"])):
-            parts.append(f'<rect x="{left + begin * scale:.1f}" y="{top}" width="{max(1, (end - begin) * scale):.1f}" '
-                         f'height="14" fill="{fill}"/>')
+            parts.append(
+                f'<rect x="{left + begin * scale:.1f}" y="{top}" width="{max(1, (end - begin) * scale):.1f}" '
+                f'height="14" fill="{fill}"/>'
+            )
     parts.append("</g>")
     waits = [turn["first"] - turn["asked"] for turn in run["turns"]]
     steps = [0.0, *(turn["first"] for turn in run["turns"])]
@@ -412,9 +491,11 @@ def timeline(run: dict[str, Any], left: float, top: float, width: float, longest
         total = f" = {sum(waits[:at]):.1f} s" if at > 1 else " s" if at else ""
         prefilled = " + ".join(f"{turn['prefilled']:,}" for turn in run["turns"][:at])
         end = steps[at + 1] if at + 1 < len(steps) else None
-        parts.append(f'<g class="s {shows.between(begin, end)}">'
-                     f'<text x="{left:.1f}" y="{top + 34}">waited for the first token: {told}{total}</text>'
-                     f'<text x="{left:.1f}" y="{top + 54}" class="m">tokens prefilled: {prefilled}</text></g>')
+        parts.append(
+            f'<g class="s {shows.between(begin, end)}">'
+            f'<text x="{left:.1f}" y="{top + 34}">waited for the first token: {told}{total}</text>'
+            f'<text x="{left:.1f}" y="{top + 54}" class="m">tokens prefilled: {prefilled}</text></g>'
+        )
     return "".join(parts)
 
 

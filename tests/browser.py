@@ -119,14 +119,28 @@ async def browser(folder: Path) -> AsyncIterator[Page]:
     if program is None:
         pytest.skip("needs a browser: apt-get install chromium-headless-shell")
     process = await asyncio.create_subprocess_exec(
-        program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--window-size=1100,700",
-        "--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
+        program,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--remote-debugging-port=0",
+        "--window-size=1100,700",
+        "--no-first-run",
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
         f"--user-data-dir={folder}",
-        "about:blank", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True)
+        "about:blank",
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         port, path = await _address(process, folder / "DevToolsActivePort")
-        async with ClientSession() as client, client.ws_connect(
-                f"ws://127.0.0.1:{port}{path}", max_msg_size=1 << 26) as socket:
+        async with (
+            ClientSession() as client,
+            client.ws_connect(f"ws://127.0.0.1:{port}{path}", max_msg_size=1 << 26) as socket,
+        ):
             page = Page(socket)
             listening = asyncio.create_task(page.listen())
             try:

@@ -47,24 +47,32 @@ FORGETFUL = """\
 """
 """As Qwen3: reasoning stays until the next question. There is no switch."""
 
-KEEPING = FORGETFUL.replace("loop.index0 > ns.last_query_index and",
-                            "(loop.index0 > ns.last_query_index or (preserve_thinking is defined and "
-                            "preserve_thinking)) and")
+KEEPING = FORGETFUL.replace(
+    "loop.index0 > ns.last_query_index and",
+    "(loop.index0 > ns.last_query_index or (preserve_thinking is defined and preserve_thinking)) and",
+)
 """As newer reasoning models: earlier reasoning stays if that is asked."""
 
-SWITCHED = FORGETFUL.replace("<|im_start|>assistant\n{% endif -%}\n", """<|im_start|>assistant
+SWITCHED = FORGETFUL.replace(
+    "<|im_start|>assistant\n{% endif -%}\n",
+    """<|im_start|>assistant
 {% if enable_thinking is defined and enable_thinking is false -%}<think>
 
 </think>
 
 {% endif -%}{%- endif -%}
-""")
+""",
+)
 """As Qwen3 itself: an empty thought in front of the answer where thinking is off."""
 
-EFFORT = CHATML.replace("{%- for m in messages -%}", """{%- set effort = reasoning_effort | default('medium') -%}
+EFFORT = CHATML.replace(
+    "{%- for m in messages -%}",
+    """{%- set effort = reasoning_effort | default('medium') -%}
 <|im_start|>system
 Reasoning: {{ effort }}<|im_end|>
-{% for m in messages -%}""", 1)
+{% for m in messages -%}""",
+    1,
+)
 """As gpt-oss: how much is thought stands in front of everything."""
 
 NO_SYSTEM = """\

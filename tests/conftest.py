@@ -58,7 +58,8 @@ FEW_EXAMPLES = 25
 def names_files(config: pytest.Config) -> bool:
     """Whether files or tests were named, and no folder."""
     return config.args_source is config.ArgsSource.ARGS and all(
-        argument.partition("::")[0].endswith(".py") for argument in config.args)
+        argument.partition("::")[0].endswith(".py") for argument in config.args
+    )
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -75,9 +76,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 STARTERS = {
-    "running_server": "engine", "tiny_server": "engine", "two_servers": "engine", "serving": "engine",
-    "served": "engine", "strict_server": "engine", "plain_server": "engine",
-    "fork": "process", "forked": "process", "environment": "process",
+    "running_server": "engine",
+    "tiny_server": "engine",
+    "two_servers": "engine",
+    "serving": "engine",
+    "served": "engine",
+    "strict_server": "engine",
+    "plain_server": "engine",
+    "fork": "process",
+    "forked": "process",
+    "environment": "process",
 }
 """Helpers and fixtures that start something, and the tier of whatever uses them."""
 
@@ -142,8 +150,12 @@ def _draw_examples(tests: Sequence[pytest.Function], *, all_of_them: bool) -> No
         checks = {*own.suppress_health_check, HealthCheck.too_slow}
         return settings(own, max_examples=most, deadline=None, suppress_health_check=checks)
 
-    found = [item for item in tests if getattr(item.function, "is_hypothesis_test", False)
-             or hasattr(item.function, "_hypothesis_state_machine_class")]
+    found = [
+        item
+        for item in tests
+        if getattr(item.function, "is_hypothesis_test", False)
+        or hasattr(item.function, "_hypothesis_state_machine_class")
+    ]
     for item in found:
         item.add_marker("property")
     for test in {item.function for item in found}:

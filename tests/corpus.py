@@ -54,7 +54,10 @@ def corpus(names: str | tuple[str, ...], items: Iterable[Any]) -> Callable[[Call
 def _tell(failed: list[tuple[dict[str, Any], Exception]], count: int) -> None:
     if not failed:
         return
-    told = [f"{', '.join(f'{name}={ascii(value)[:200]}' for name, value in item.items())}\n    "
-            + f"{type(error).__name__}: {error}".replace("\n", "\n    ")[:1500] for item, error in failed[:MOST_TOLD]]
+    told = [
+        f"{', '.join(f'{name}={ascii(value)[:200]}' for name, value in item.items())}\n    "
+        + f"{type(error).__name__}: {error}".replace("\n", "\n    ")[:1500]
+        for item, error in failed[:MOST_TOLD]
+    ]
     more = [f"and {len(failed) - MOST_TOLD} more"] if len(failed) > MOST_TOLD else []
     pytest.fail(f"{len(failed)} of {count}:\n" + "\n".join([*told, *more]), pytrace=False)

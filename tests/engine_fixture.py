@@ -42,8 +42,14 @@ def small_model() -> Path:
 
 @contextmanager
 def running_server(
-    slots: int = 1, context: int = 4096, model: Path | None = None, cache_ram: int = -2,
-    snapshots: Path | None = None, *, api_key: str | None = None, batch_size: int = 512,
+    slots: int = 1,
+    context: int = 4096,
+    model: Path | None = None,
+    cache_ram: int = -2,
+    snapshots: Path | None = None,
+    *,
+    api_key: str | None = None,
+    batch_size: int = 512,
 ) -> Iterator[RunningServer]:
     """A server with `context` tokens per slot; `cache_ram` in MiB (0 off, -2 the server's default)."""
     model = model or small_model()

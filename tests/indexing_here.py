@@ -12,8 +12,9 @@ from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 
 
-async def indexed(index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None],
-                  anew: bool = False) -> Report:
+async def indexed(
+    index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None], anew: bool = False
+) -> Report:
     """As `kvchat.documents.indexing.process.indexed`; cancelled, it ends at the next file."""
     loop, ended = asyncio.get_running_loop(), threading.Event()
 
@@ -22,8 +23,14 @@ async def indexed(index_path: Path, collection: Collection, options: Options, to
         try:
             if index.path is None:
                 return Report(collection.name, trouble=UNWRITABLE)
-            return index_collection(index, collection, options, anew=anew, stopped=ended.is_set,
-                                    told=lambda progress: loop.call_soon_threadsafe(told, progress) and None)
+            return index_collection(
+                index,
+                collection,
+                options,
+                anew=anew,
+                stopped=ended.is_set,
+                told=lambda progress: loop.call_soon_threadsafe(told, progress) and None,
+            )
         finally:
             index.close()
 

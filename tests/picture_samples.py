@@ -12,8 +12,9 @@ PLACE = "Fastnet Rock"
 """What the EXIF of a picture says that nobody meant to send."""
 
 
-def picture(width: int = 640, height: int = 480, *, text: str = "lamp", format: str = "PNG",
-            **options: object) -> bytes:
+def picture(
+    width: int = 640, height: int = 480, *, text: str = "lamp", format: str = "PNG", **options: object
+) -> bytes:
     """A picture that differs by its text."""
     image = Image.new("RGB", (width, height), "navy")
     draw = ImageDraw.Draw(image)
@@ -35,6 +36,7 @@ def photo(width: int = 3000, height: int = 2000) -> bytes:
 
 def bomb(side: int = 60_000) -> bytes:
     """A PNG of some kilobytes that says it has billions of pixels."""
+
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

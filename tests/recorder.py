@@ -115,8 +115,13 @@ class Recorder:
                 request.ended = self.tick()
             writer.close()
 
-    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamReader,
-                    request: Recorded | None) -> None:
+    async def relay(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        upstream: asyncio.StreamReader,
+        request: Recorded | None,
+    ) -> None:
         gone = asyncio.create_task(reader.read(1))
         try:
             while True:

@@ -16,8 +16,7 @@ class TerminalModel:
 
     def __init__(self, width: int, height: int) -> None:
         self.width = width
-        self.cells: list[list[tuple[str, tuple[str, ...]] | None]] = [
-            [(" ", ())] * width for _ in range(height)]
+        self.cells: list[list[tuple[str, tuple[str, ...]] | None]] = [[(" ", ())] * width for _ in range(height)]
         self._x = self._y = 0
         self._style: dict[str, str] = {}
         self._link = ""

@@ -68,8 +68,9 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._before = termios.tcgetattr(slave)
         own_size = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}  # a worker's
-        self.process = subprocess.Popen([sys.executable, *arguments], stdin=slave, stdout=slave, stderr=slave,
-                                        env=own_size, start_new_session=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *arguments], stdin=slave, stdout=slave, stderr=slave, env=own_size, start_new_session=True
+        )
         os.close(slave)
 
     def __enter__(self) -> Self:
@@ -108,7 +109,7 @@ class Terminal:
         os.set_blocking(self._master, False)
         while data:
             try:
-                data = data[os.write(self._master, data[:4096]):]
+                data = data[os.write(self._master, data[:4096]) :]
             except BlockingIOError:
                 await asyncio.sleep(GAP)
             except OSError:
@@ -186,10 +187,13 @@ class Terminal:
 
     async def reverses(self, words: str) -> None:
         """Wait until these words stand in reverse in a line of the screen."""
+
         def marked() -> list[str]:
             rows = self._screen.buffer
-            return ["".join(rows[y][x].data if rows[y][x].reverse else " " for x in range(self._screen.columns))
-                    for y in range(len(self._lines()))]
+            return [
+                "".join(rows[y][x].data if rows[y][x].reverse else " " for x in range(self._screen.columns))
+                for y in range(len(self._lines()))
+            ]
 
         try:
             async with asyncio.timeout(120):
@@ -201,7 +205,7 @@ class Terminal:
 
     def _lines(self) -> list[str]:
         """What the screen shows, as a terminal has it after all that was written."""
-        self._emulator.feed(self.output[self._shown:])
+        self._emulator.feed(self.output[self._shown :])
         self._shown = len(self.output)
         return list(self._screen.display)
 
@@ -225,4 +229,3 @@ class Terminal:
         async with asyncio.timeout(120):
             await self._over.wait()
             return await asyncio.to_thread(self.process.wait)
-

@@ -72,8 +72,7 @@ def tokenizer_of(path: Path) -> Tokenizer:
         assert field is not None, key
         return field.contents()
 
-    return Tokenizer(
-        value("ggml.tokens"), value("ggml.token_type"), value("ggml.merges"), value("chat_template"))
+    return Tokenizer(value("ggml.tokens"), value("ggml.token_type"), value("ggml.merges"), value("chat_template"))
 
 
 class _Model:
@@ -204,8 +203,15 @@ def tiny_projector(folder: Path) -> Path:
     file.add_bool("clip.has_vision_encoder", True)
     file.add_string("clip.projector_type", "mlp")
     file.add_bool("clip.use_gelu", False)
-    for name, value in (("image_size", SIDE), ("patch_size", PATCH), ("embedding_length", SIGHT), ("block_count", 2),
-                        ("feed_forward_length", SIGHT_INNER), ("attention.head_count", 2), ("projection_dim", WIDTH)):
+    for name, value in (
+        ("image_size", SIDE),
+        ("patch_size", PATCH),
+        ("embedding_length", SIGHT),
+        ("block_count", 2),
+        ("feed_forward_length", SIGHT_INNER),
+        ("attention.head_count", 2),
+        ("projection_dim", WIDTH),
+    ):
         file.add_uint32(f"clip.vision.{name}", value)
     file.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
     for name in ("image_mean", "image_std"):
@@ -243,17 +249,24 @@ def tiny_projector(folder: Path) -> Path:
 
 
 KINDS: dict[str, Callable[[Path, Tokenizer], None]] = {
-    "dense": dense, "forgetful": forgetful, "sliding": sliding, "hybrid": hybrid,
+    "dense": dense,
+    "forgetful": forgetful,
+    "sliding": sliding,
+    "hybrid": hybrid,
 }
 
 
 def tiny_models(
-    folder: Path, tokenizer: Path, kinds: Iterable[str] = tuple(KINDS), templates: Mapping[str, str] | None = None,
+    folder: Path,
+    tokenizer: Path,
+    kinds: Iterable[str] = tuple(KINDS),
+    templates: Mapping[str, str] | None = None,
 ) -> dict[str, Path]:
     """The models of `kinds` in `folder`, and dense ones with `templates` by name, all with the tokenizer of the GGUF
     file `tokenizer`: their paths. What was written once is kept beside pytest's cache and copied from there."""
     writers = {kind: KINDS[kind] for kind in kinds} | {
-        name: partial(dense, template=template) for name, template in (templates or {}).items()}
+        name: partial(dense, template=template) for name, template in (templates or {}).items()
+    }
     paths = {}
     for name, write in writers.items():
         made_of = (_SOURCE, tokenizer.name, tokenizer.stat().st_size, name, (templates or {}).get(name))

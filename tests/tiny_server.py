@@ -86,8 +86,9 @@ def tiny_process(model: Path, log: Path | None = None, **options: object) -> Ite
     """As `tiny_server`, with its process."""
     with (
         (log or Path("/dev/null")).open("wb") as errors,
-        subprocess.Popen((sys.executable, "-c", CHILD), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                         stderr=errors) as child,
+        subprocess.Popen(
+            (sys.executable, "-c", CHILD), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+        ) as child,
     ):
         assert child.stdin is not None and child.stdout is not None
         try:

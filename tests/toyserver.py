@@ -19,8 +19,18 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 Answer = Callable[["Visit"], Awaitable[None]]
-REASONS = {200: "OK", 301: "Moved", 302: "Found", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found",
-           429: "Too Many Requests", 500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable"}
+REASONS = {
+    200: "OK",
+    301: "Moved",
+    302: "Found",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}
 
 
 @dataclass
@@ -45,8 +55,11 @@ class Visit:
     @property
     def is_chat(self) -> bool:
         """Whether an answer is asked for: the calls that follow a llama.cpp server's cache are not known here."""
-        return self.method == "POST" and not self.path.endswith(("/apply-template", "/tokenize")) and (
-            not self.path.startswith("/slots/"))
+        return (
+            self.method == "POST"
+            and not self.path.endswith(("/apply-template", "/tokenize"))
+            and (not self.path.startswith("/slots/"))
+        )
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -70,8 +83,14 @@ def raw(data: bytes, cuts: Iterable[int] = (), *, then: str = "close") -> Answer
     return answer
 
 
-def reply(status: int, value: object = None, *, headers: Mapping[str, str] | None = None,
-          content_type: str = "application/json", server: str = "") -> Answer:
+def reply(
+    status: int,
+    value: object = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    content_type: str = "application/json",
+    server: str = "",
+) -> Answer:
     """A complete answer; `value` is bytes as they are, or JSON."""
     body = value if isinstance(value, bytes) else b"" if value is None else json.dumps(value).encode()
     fields = {"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close", **(headers or {})}
@@ -117,8 +136,10 @@ def abort(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-SSE_HEAD = (b"HTTP/1.1 200 OK\r\nServer: llama.cpp\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+SSE_HEAD = (
+    b"HTTP/1.1 200 OK\r\nServer: llama.cpp\r\nContent-Type: text/event-stream\r\n"
+    b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+)
 
 
 def chunked(data: bytes) -> bytes:
@@ -137,17 +158,32 @@ def sse(events: Iterable[bytes], *, end: bool = True, then: str = "close") -> An
     return raw(data, then=then)
 
 
-def tokens(*texts: str, delay: float = 0.0, prompt: int = 20, cached: int = 0, prompt_ms: float = 10.0,
-           ms_per_token: float = 20.0, reasoning: Sequence[str] = (), finish: str | None = "stop",
-           model: str = "toy", progress: bool = True, hang_after: int | None = None) -> Answer:
+def tokens(
+    *texts: str,
+    delay: float = 0.0,
+    prompt: int = 20,
+    cached: int = 0,
+    prompt_ms: float = 10.0,
+    ms_per_token: float = 20.0,
+    reasoning: Sequence[str] = (),
+    finish: str | None = "stop",
+    model: str = "toy",
+    progress: bool = True,
+    hang_after: int | None = None,
+) -> Answer:
     """A llama.cpp answer of `texts`, one every `delay` seconds, with progress, timings and usage.
 
     `finish=None` leaves the finish out, `hang_after=n` says nothing more after n texts until the client goes.
     """
 
     def timings(predicted: int) -> dict[str, object]:
-        return {"cache_n": cached, "prompt_n": prompt - cached, "prompt_ms": prompt_ms,
-                "predicted_n": predicted, "predicted_ms": predicted * ms_per_token}
+        return {
+            "cache_n": cached,
+            "prompt_n": prompt - cached,
+            "prompt_ms": prompt_ms,
+            "predicted_n": predicted,
+            "predicted_ms": predicted * ms_per_token,
+        }
 
     def part(delta: Mapping[str, object], **extra: object) -> dict[str, object]:
         choice = {"finish_reason": None, "index": 0, "delta": dict(delta)}
@@ -161,8 +197,17 @@ def tokens(*texts: str, delay: float = 0.0, prompt: int = 20, cached: int = 0, p
         await visit.send(SSE_HEAD)
         role = {"role": "assistant", "content": None}
         for processed in (cached, prompt) if progress else ():
-            await say(part(role, prompt_progress={"total": prompt, "cache": cached, "processed": processed,
-                                                  "time_ms": prompt_ms if processed == prompt else 0}))
+            await say(
+                part(
+                    role,
+                    prompt_progress={
+                        "total": prompt,
+                        "cache": cached,
+                        "processed": processed,
+                        "time_ms": prompt_ms if processed == prompt else 0,
+                    },
+                )
+            )
         deltas = [{"reasoning_content": text} for text in reasoning] + [{"content": text} for text in texts]
         for count, delta in enumerate(deltas):
             if count == hang_after:
@@ -177,17 +222,28 @@ def tokens(*texts: str, delay: float = 0.0, prompt: int = 20, cached: int = 0, p
         if finish is not None:
             await say({**part({}), "choices": [{"finish_reason": finish, "index": 0, "delta": {}}]})
             total = prompt + len(deltas)
-            await say({"choices": [], "model": model, "usage": {
-                "prompt_tokens": prompt, "completion_tokens": len(deltas), "total_tokens": total,
-                "prompt_tokens_details": {"cached_tokens": cached}}, "timings": timings(len(deltas))})
+            await say(
+                {
+                    "choices": [],
+                    "model": model,
+                    "usage": {
+                        "prompt_tokens": prompt,
+                        "completion_tokens": len(deltas),
+                        "total_tokens": total,
+                        "prompt_tokens_details": {"cached_tokens": cached},
+                    },
+                    "timings": timings(len(deltas)),
+                }
+            )
             await visit.send(chunked(b"data: [DONE]\n\n"))
         await visit.send(b"0\r\n\r\n")
 
     return answer
 
 
-def several(*answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: Sequence[int] = (),
-            hang_after: int | None = None) -> Answer:
+def several(
+    *answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: Sequence[int] = (), hang_after: int | None = None
+) -> Answer:
     """What llama.cpp answers to `n`: the answers' texts mixed, each with its number, its finish and its figures in one
     go. `turns`: whose text comes next; the rest in turn. `hang_after=n` says nothing more after n texts until the
     client goes; an answer whose texts were all said by then has ended."""
@@ -197,13 +253,22 @@ def several(*answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: S
         return event({"choices": [choice], "model": "toy", "object": "chat.completion.chunk", **extra})
 
     def timings(predicted: int) -> dict[str, object]:
-        return {"cache_n": cached, "prompt_n": prompt - cached, "prompt_ms": 10.0, "predicted_n": predicted,
-                "predicted_ms": predicted * 20.0}
+        return {
+            "cache_n": cached,
+            "prompt_n": prompt - cached,
+            "prompt_ms": 10.0,
+            "predicted_n": predicted,
+            "predicted_ms": predicted * 20.0,
+        }
 
     def end(at: int) -> list[bytes]:
         count = len(answers[at])
-        usage = {"prompt_tokens": prompt, "completion_tokens": count, "total_tokens": prompt + count,
-                 "prompt_tokens_details": {"cached_tokens": cached}}
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": count,
+            "total_tokens": prompt + count,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
         return [part(at, {}, "stop"), event({"choices": [], "model": "toy", "usage": usage, "timings": timings(count)})]
 
     async def answer(visit: Visit) -> None:
@@ -215,8 +280,13 @@ def several(*answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: S
         await visit.send(SSE_HEAD)
         for at in range(len(answers)):
             for processed in (cached, prompt) if at == 0 else (prompt,):
-                await say(part(at, {"role": "assistant", "content": None}, prompt_progress={
-                    "total": prompt, "cache": cached, "processed": processed, "time_ms": 10}))
+                await say(
+                    part(
+                        at,
+                        {"role": "assistant", "content": None},
+                        prompt_progress={"total": prompt, "cache": cached, "processed": processed, "time_ms": 10},
+                    )
+                )
         said, order, count = [0] * len(answers), list(turns), 0
         longest = max(map(len, answers))
         order += [at for _ in range(longest) for at in range(len(answers))]
@@ -243,8 +313,9 @@ def several(*answers: Sequence[str], prompt: int = 20, cached: int = 0, turns: S
 class ToyServer:
     """A server on a free loopback port. `kind` is what it pretends to be: `llama.cpp` or `openai`."""
 
-    def __init__(self, kind: str = "llama.cpp", *, model: str = "toy", context_size: int = 4096,
-                 slots: int = 1) -> None:
+    def __init__(
+        self, kind: str = "llama.cpp", *, model: str = "toy", context_size: int = 4096, slots: int = 1
+    ) -> None:
         self.visits: list[Visit] = []
         """Every request, in order of arrival."""
         self.open = 0
@@ -258,10 +329,17 @@ class ToyServer:
         entry: dict[str, object] = {"id": model, "object": "model", "owned_by": "someone"}
         if kind == "llama.cpp":
             entry |= {"owned_by": "llamacpp", "meta": {"n_ctx": context_size}}
-            self._routes["/props"] = reply(200, {
-                "default_generation_settings": {"n_ctx": context_size}, "total_slots": slots, "model_alias": model,
-                "build_info": "b1-toy", "chat_template_caps": {"supports_preserve_reasoning": False},
-            }, server="llama.cpp")
+            self._routes["/props"] = reply(
+                200,
+                {
+                    "default_generation_settings": {"n_ctx": context_size},
+                    "total_slots": slots,
+                    "model_alias": model,
+                    "build_info": "b1-toy",
+                    "chat_template_caps": {"supports_preserve_reasoning": False},
+                },
+                server="llama.cpp",
+            )
         self._routes["/v1/models"] = reply(200, {"object": "list", "data": [entry]})
 
     def on(self, path: str, answer: Answer) -> None:

@@ -91,8 +91,10 @@ class WindowProcess:
     async def do_state(self, id: str) -> dict[str, Any]:
         conversation = self.service.conversations.get(id)
         assert conversation is not None
-        path = [{"id": node.id, "role": node.role, "text": node.text, "state": node.state}
-                for node in conversation.path()[1:]]
+        path = [
+            {"id": node.id, "role": node.role, "text": node.text, "state": node.state}
+            for node in conversation.path()[1:]
+        ]
         conversations = self.service.conversations
         return {"path": path, "waits": conversations.awaits_reply(id), "running": id in conversations.streaming()}
 

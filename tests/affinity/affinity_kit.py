@@ -71,11 +71,20 @@ class Cluster:
             headers["authorization"] = f"Bearer {self.router.key}"
         async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=120) as client:
             (model, *_) = (await client.get(f"{self.url}/v1/models")).json()["data"]
-            answer = await client.post(f"{self.url}/v1/chat/completions", json={
-                "model": model["id"], "max_tokens": 1, "messages": [{"role": "user", "content": "Who is there?"}]})
+            answer = await client.post(
+                f"{self.url}/v1/chat/completions",
+                json={
+                    "model": model["id"],
+                    "max_tokens": 1,
+                    "messages": [{"role": "user", "content": "Who is there?"}],
+                },
+            )
             answer.raise_for_status()
-        return next(number for number, replica in enumerate(self.replicas)
-                    if any(passed.is_chat for passed in replica.passed[before[number]:]))
+        return next(
+            number
+            for number, replica in enumerate(self.replicas)
+            if any(passed.is_chat for passed in replica.passed[before[number] :])
+        )
 
     def turns(self, mark: str) -> list[Turn]:
         """The answers to the conversation whose instructions hold `mark`, in their order."""

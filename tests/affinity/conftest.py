@@ -20,8 +20,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 @pytest.fixture(params=ROUTERS, ids=lambda router: router.name)
-async def here(request: pytest.FixtureRequest, servers: list[str], tmp_path: Path,
-               monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
+async def here(
+    request: pytest.FixtureRequest, servers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Cluster]:
     """Each router; the test is skipped where that is not installed."""
     router: Router = request.param
     if router.missing:

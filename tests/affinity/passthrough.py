@@ -92,13 +92,18 @@ class Passthrough:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         body = await _body(reader, headers)
         self.passed.append(this := Passed(method, path, headers, body))
-        kept = {name: value for name, value in headers.items()
-                if name not in ("connection", "transfer-encoding", "content-length", "expect", "keep-alive")}
+        kept = {
+            name: value
+            for name, value in headers.items()
+            if name not in ("connection", "transfer-encoding", "content-length", "expect", "keep-alive")
+        }
         kept |= {"connection": "close", "content-length": str(len(body))}
         server, out = await asyncio.open_connection(*self._server_for(this), limit=LARGE)
         try:
-            out.write("\r\n".join([line, *(f"{name}: {value}" for name, value in kept.items()), "", ""])
-                      .encode("latin-1") + body)
+            out.write(
+                "\r\n".join([line, *(f"{name}: {value}" for name, value in kept.items()), "", ""]).encode("latin-1")
+                + body
+            )
             gone = asyncio.ensure_future(reader.read(1))
             try:
                 while True:

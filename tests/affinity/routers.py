@@ -93,15 +93,26 @@ class Start:
 
     def written(self, name: str, text: str, worker: str, joint: str) -> str:
         """The path of a configuration with one `worker` line for each replica."""
-        lines = [worker.format(host=url.removeprefix("http://"), number=number)
-                 for number, url in enumerate(self.workers)]
+        lines = [
+            worker.format(host=url.removeprefix("http://"), number=number) for number, url in enumerate(self.workers)
+        ]
         path = self.folder / name
         path.write_text(text.format(port=self.port, workers=joint.join(lines)), encoding="utf-8")
         return str(path)
 
     def rust(self, *arguments: str) -> list[str]:
-        return [self.binary, *arguments, "--host", "127.0.0.1", "--port", str(self.port), "--prometheus-port",
-                str(free_port()), "--worker-urls", *self.workers]
+        return [
+            self.binary,
+            *arguments,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--prometheus-port",
+            str(free_port()),
+            "--worker-urls",
+            *self.workers,
+        ]
 
 
 def _vllm(start: Start) -> list[str]:
@@ -185,8 +196,13 @@ async def routing(router: Router, workers: Sequence[str], folder: Path) -> Async
     log = folder / "log"
     with log.open("wb") as out:
         child = await asyncio.create_subprocess_exec(
-            *router.command(start), cwd=folder, env=clean | dict(router.environment), stdin=subprocess.DEVNULL,
-            stdout=out, stderr=subprocess.STDOUT)
+            *router.command(start),
+            cwd=folder,
+            env=clean | dict(router.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
     try:
         url = f"http://127.0.0.1:{start.port}"
         await _until_ready(url, router, child, log)

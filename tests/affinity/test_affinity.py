@@ -15,7 +15,8 @@ NO_AFFINITY = ServerSettings(session_headers=(), session_fields=())
 
 
 async def test_each_conversation_stays_on_its_replica_and_without_affinity_it_does_not(
-        here: Cluster, tmp_path: Path) -> None:
+    here: Cluster, tmp_path: Path
+) -> None:
     """Ten turns of each, in turns; both in one test, since starting a router is what takes the time. Without affinity
     at least half as much again is read: by replicas that do not hold it, or by one that is asked for everything and has
     room for one conversation."""

@@ -14,7 +14,8 @@ WARM = "/completion"
 
 
 async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing_is_explained_falsely(
-        here: Cluster, tmp_path: Path) -> None:
+    here: Cluster, tmp_path: Path
+) -> None:
     async with service_on(here.settings(), tmp_path / "data") as service:
         service.warm_up.enabled = True
         marks = ("Ada", "Bob")

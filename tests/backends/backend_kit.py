@@ -57,8 +57,10 @@ class Heard:
 
 
 def a_turn(text: str = "Hi", **options: Any) -> ChatTurn:
-    wires = (b'{"role":"system","content":"Be brief."}',
-             json.dumps({"role": "user", "content": text}, ensure_ascii=False, separators=(",", ":")).encode())
+    wires = (
+        b'{"role":"system","content":"Be brief."}',
+        json.dumps({"role": "user", "content": text}, ensure_ascii=False, separators=(",", ":")).encode(),
+    )
     return ChatTurn(wires, **{"session_id": "0123456789abcdef0123456789abcdef", **options})
 
 
@@ -67,8 +69,9 @@ def endpoint_of(server: ToyServer, host_class: HostClass = HostClass.LOOPBACK, *
     return Endpoint(BaseUrl("http", "127.0.0.1", server.port), Place(host_class, ("127.0.0.1",)), **options)
 
 
-def llamacpp_at(server: ToyServer, clock: Clock | None = None, *, context_size: int = 4096,
-                **options: Any) -> LlamaCppBackend:
+def llamacpp_at(
+    server: ToyServer, clock: Clock | None = None, *, context_size: int = 4096, **options: Any
+) -> LlamaCppBackend:
     """A backend that takes the toy for a llama.cpp server, without asking it."""
     backend = LlamaCppBackend(endpoint_of(server, **options), clock=clock)
     backend._info = replace(backend.info, takes_local_extras=True, context_size=context_size)

@@ -31,13 +31,25 @@ RECORDED = Path(__file__).parents[1] / "fixtures/servers"
 SESSION = "0123456789abcdef0123456789abcdef"
 SYSTEM = {"role": "system", "content": "You are a patient gardener who answers in short sentences ."}
 ENGINES: dict[str, Callable[[], ToyServer]] = {
-    "vllm": VllmStandIn, "vllm behind a proxy": lambda: VllmStandIn(only_api=True), "sglang": SglangStandIn,
-    "mlx-lm": MlxLmStandIn, "llama-cpp-python": LlamaCppPythonStandIn, "llamafile, old": LlamafileStandIn,
-    "llamafile, new": lambda: LlamafileStandIn(is_new=True), "llama.cpp": ToyServer,
+    "vllm": VllmStandIn,
+    "vllm behind a proxy": lambda: VllmStandIn(only_api=True),
+    "sglang": SglangStandIn,
+    "mlx-lm": MlxLmStandIn,
+    "llama-cpp-python": LlamaCppPythonStandIn,
+    "llamafile, old": LlamafileStandIn,
+    "llamafile, new": lambda: LlamafileStandIn(is_new=True),
+    "llama.cpp": ToyServer,
     "openai": lambda: ToyServer("openai"),
 }
-PATHS = {"/v1/models": "v1-models", "/version": "version", "/": "root", "/health": "health", "/props": "props",
-         "/extras/tokenize/count": "extras-tokenize-count", "/server_info": "server_info"}
+PATHS = {
+    "/v1/models": "v1-models",
+    "/version": "version",
+    "/": "root",
+    "/health": "health",
+    "/props": "props",
+    "/extras/tokenize/count": "extras-tokenize-count",
+    "/server_info": "server_info",
+}
 """What is asked, and how its recordings are named."""
 
 

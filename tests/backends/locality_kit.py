@@ -23,6 +23,7 @@ def resolving(*rounds: list[str]) -> Callable[[str, int], Awaitable[list[str]]]:
 
 def greedy(dialect: type[HttpBackend], endpoint: Endpoint, **given: Any) -> HttpBackend:
     """A backend of `dialect` whose server says that it takes every local extra."""
+
     async def described(self: HttpBackend) -> ServerInfo:
         return replace(self.info, model="m", takes_local_extras=True, context_size=4096)
 

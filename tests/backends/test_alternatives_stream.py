@@ -25,14 +25,27 @@ def part(at: int, finish: str | None = None, **delta: object) -> dict[str, objec
 
 def end(at: int, count: int, finish: str) -> list[dict[str, object]]:
     """As llama.cpp sends it in one go: the finish with its number, the figures without."""
-    return [part(at, finish), {"choices": [], "usage": {"prompt_tokens": 40, "completion_tokens": count}, "timings": {
-        "cache_n": 10, "prompt_n": 30, "prompt_ms": 5.0, "predicted_n": count, "predicted_ms": 2.0 * count}}]
+    return [
+        part(at, finish),
+        {
+            "choices": [],
+            "usage": {"prompt_tokens": 40, "completion_tokens": count},
+            "timings": {
+                "cache_n": 10,
+                "prompt_n": 30,
+                "prompt_ms": 5.0,
+                "predicted_n": count,
+                "predicted_ms": 2.0 * count,
+            },
+        },
+    ]
 
 
 @given(st.data())
 def test_every_mixture_gives_each_answer_its_own(data: st.DataObject) -> None:
-    texts = data.draw(st.lists(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6), min_size=2,
-                               max_size=5))
+    texts = data.draw(
+        st.lists(st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=6), min_size=2, max_size=5)
+    )
     finishes = [data.draw(st.sampled_from(sorted(FINISH))) for _ in texts]
     order = data.draw(st.permutations([at for at, words in enumerate(texts) for _ in words]))
     sizes = data.draw(st.booleans())

@@ -59,19 +59,30 @@ async def test_figures_come_with_progress_first_and_the_cache_hit_before_any_tok
 
 def test_timings_of_a_half_read_prompt_are_not_reported_as_the_prompt() -> None:
     timings = {"cache_n": 0, "prompt_n": 256, "prompt_ms": 9.0, "predicted_n": 0, "predicted_ms": 0.0}
-    half = {**delta(content=None), "timings": timings,
-            "prompt_progress": {"total": 693, "cache": 0, "processed": 256, "time_ms": 9}}
+    half = {
+        **delta(content=None),
+        "timings": timings,
+        "prompt_progress": {"total": 693, "cache": 0, "processed": 256, "time_ms": 9},
+    }
     _, heard = told(half)
     assert heard.progress == [(693, 0, 256)] and heard.reported == Reported()
 
 
-@pytest.mark.parametrize(("usage", "expected"), [
-    ({"prompt_tokens": 9, "completion_tokens": 2}, Reported(9, None, 2)),
-    ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}, Reported(9, None, 2)),
-    ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}, Reported(9, 0, 2)),
-    ({"prompt_tokens": "9", "completion_tokens": -1}, Reported()),
-    (None, Reported()), ([], Reported()), ({}, Reported()),
-])
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 2}, Reported(9, None, 2)),
+        ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}, Reported(9, None, 2)),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}},
+            Reported(9, 0, 2),
+        ),
+        ({"prompt_tokens": "9", "completion_tokens": -1}, Reported()),
+        (None, Reported()),
+        ([], Reported()),
+        ({}, Reported()),
+    ],
+)
 def test_a_figure_that_is_not_reported_is_unknown_and_never_0(usage: object, expected: Reported) -> None:
     ended, heard = told({**delta("stop", content="x"), "usage": usage})
     assert heard.reported == expected and ended.state is State.DONE
@@ -94,21 +105,27 @@ def test_halves_of_a_surrogate_pair_reach_the_listener_as_they_came() -> None:
     assert heard.text == "\ud83d\ude00"
 
 
-@pytest.mark.parametrize(("finish", "values", "state"), [
-    ("stop", [delta(content="x")], State.DONE),
-    ("tool_calls", [delta(content="x")], State.DONE),
-    ("stop", [delta(reasoning="x")], State.DONE),
-    ("stop", [delta(role="assistant")], State.EMPTY),
-    ("stop", [delta(content="")], State.EMPTY),
-    ("length", [delta(content="x")], State.LENGTH),
-    ("length", [delta(content="x"), {"usage": {"total_tokens": 99}}], State.LENGTH),
-    ("length", [delta(content="x"), {"usage": {"total_tokens": 128}}], State.CONTEXT_FULL),
-    ("length", [delta(content="x"), {"timings": {"cache_n": 90, "prompt_n": 8, "predicted_n": 30}}],
-     State.CONTEXT_FULL),
-    ("abort", [delta(content="x")], State.INTERRUPTED),
-    (None, [delta(content="x")], State.INTERRUPTED),
-    (None, [], State.INTERRUPTED),
-])
+@pytest.mark.parametrize(
+    ("finish", "values", "state"),
+    [
+        ("stop", [delta(content="x")], State.DONE),
+        ("tool_calls", [delta(content="x")], State.DONE),
+        ("stop", [delta(reasoning="x")], State.DONE),
+        ("stop", [delta(role="assistant")], State.EMPTY),
+        ("stop", [delta(content="")], State.EMPTY),
+        ("length", [delta(content="x")], State.LENGTH),
+        ("length", [delta(content="x"), {"usage": {"total_tokens": 99}}], State.LENGTH),
+        ("length", [delta(content="x"), {"usage": {"total_tokens": 128}}], State.CONTEXT_FULL),
+        (
+            "length",
+            [delta(content="x"), {"timings": {"cache_n": 90, "prompt_n": 8, "predicted_n": 30}}],
+            State.CONTEXT_FULL,
+        ),
+        ("abort", [delta(content="x")], State.INTERRUPTED),
+        (None, [delta(content="x")], State.INTERRUPTED),
+        (None, [], State.INTERRUPTED),
+    ],
+)
 def test_the_state_an_answer_ends_in(finish: str | None, values: list[Any], state: State) -> None:
     ended, _ = told(*values, delta(finish), context_size=128)
     assert ended.state is state
@@ -123,7 +140,8 @@ async def test_an_answer_is_complete_though_the_connection_breaks_after_its_fini
 
 
 async def test_a_server_that_says_nothing_after_the_finish_is_not_waited_for(
-        heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.backends.base.TAIL_S", 0.05)
     async with ToyServer() as server:
         server.on_chat(sse([event(delta(content="all")), event(delta("stop"))], end=False, then="hang"))
@@ -132,23 +150,58 @@ async def test_a_server_that_says_nothing_after_the_finish_is_not_waited_for(
     assert (ended.state, heard.text) == (State.DONE, "all")
 
 
-@pytest.mark.parametrize("bad", [
-    b"data: [1]\n\n", b'data: "x"\n\n', b"data: {\n\n", b"data: NaN\n\n", b'data: {"choices":{}}\n\n',
-    b'data: {"choices":[7]}\n\n', b'data: {"choices":[{"delta":"x"}]}\n\n',
-    b'data: {"choices":[{"delta":{"content":7}}]}\n\n', b'data: {"choices":[{"delta":{},"finish_reason":1}]}\n\n',
-    b"data: " + b"[" * 100_000 + b"\n\n", b"data: " + b"9" * 5000 + b"\n\n",
-])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"data: [1]\n\n",
+        b'data: "x"\n\n',
+        b"data: {\n\n",
+        b"data: NaN\n\n",
+        b'data: {"choices":{}}\n\n',
+        b'data: {"choices":[7]}\n\n',
+        b'data: {"choices":[{"delta":"x"}]}\n\n',
+        b'data: {"choices":[{"delta":{"content":7}}]}\n\n',
+        b'data: {"choices":[{"delta":{},"finish_reason":1}]}\n\n',
+        b"data: " + b"[" * 100_000 + b"\n\n",
+        b"data: " + b"9" * 5000 + b"\n\n",
+    ],
+)
 async def test_a_wrong_type_is_a_protocol_error_that_keeps_the_text(bad: bytes, heard: Heard) -> None:
     ended = await chatted(event(delta(content="kept")), bad, event(delta("stop")), heard=heard)
     assert ended.state is State.ERROR and ended.error and ended.error.trouble is Trouble.PROTOCOL
     assert heard.text == "kept" and "so the answer cannot be read" in note_sentence(ended.note)
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: (
-    st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["choices", "delta", "content", "index", "finish_reason", "usage", "timings",
-                                       "prompt_progress", "error", "message", "model", "cache_n", "prompt_tokens",
-                                       "total", "reasoning", "prompt_tokens_details"]), inner, max_size=4)))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "choices",
+                    "delta",
+                    "content",
+                    "index",
+                    "finish_reason",
+                    "usage",
+                    "timings",
+                    "prompt_progress",
+                    "error",
+                    "message",
+                    "model",
+                    "cache_n",
+                    "prompt_tokens",
+                    "total",
+                    "reasoning",
+                    "prompt_tokens_details",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+)
 
 
 @settings(deadline=None)
@@ -163,12 +216,18 @@ def test_no_json_value_makes_reading_crash(values: list[object], is_error: bool)
     assert isinstance(answer.ended(), Ended)
 
 
-@pytest.mark.parametrize("body", [
-    b'data: {"error":{"message":"boom","code":500}}\n\n',
-    b'event: error\ndata: {"error":{"message":"boom"},"message":"boom"}\n\n',
-    b'event: error\ndata: {"message":"boom"}\n\n', b"event: error\ndata: boom\n\n",
-    b'data: {"error":"boom"}\n\n', b'{"error":"boom"}\n', b'data: {"object":"error","message":"boom"}\n\n',
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'data: {"error":{"message":"boom","code":500}}\n\n',
+        b'event: error\ndata: {"error":{"message":"boom"},"message":"boom"}\n\n',
+        b'event: error\ndata: {"message":"boom"}\n\n',
+        b"event: error\ndata: boom\n\n",
+        b'data: {"error":"boom"}\n\n',
+        b'{"error":"boom"}\n',
+        b'data: {"object":"error","message":"boom"}\n\n',
+    ],
+)
 async def test_an_error_inside_an_answer_is_found_in_any_dress(body: bytes, heard: Heard) -> None:
     ended = await chatted(event(delta(content="kept")), body, heard=heard)
     assert ended.state is State.ERROR and heard.text == "kept" and "boom" in note_sentence(ended.note)
@@ -211,8 +270,10 @@ async def test_an_error_line_after_json_lines_keeps_the_text(heard: Heard) -> No
 
 
 async def test_an_answer_that_is_too_large_stops_and_is_kept(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.http.stream.SseParser.__init__.__kwdefaults__", {
-        "line_limit": 1000, "event_limit": 1000, "answer_limit": 1000})
+    monkeypatch.setattr(
+        "kvchat.backends.http.stream.SseParser.__init__.__kwdefaults__",
+        {"line_limit": 1000, "event_limit": 1000, "answer_limit": 1000},
+    )
     many: Iterable[bytes] = [event(delta(content="word "))] * 50
     async with ToyServer() as server:
         server.on_chat(sse(many))
@@ -222,18 +283,29 @@ async def test_an_answer_that_is_too_large_stops_and_is_kept(heard: Heard, monke
 
 
 DOCUMENTED = [
-    (400, "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only "
-          "1024 tokens, resulting in a maximum input length of 1014 tokens.", 1015, 1024),
+    (
+        400,
+        "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only "
+        "1024 tokens, resulting in a maximum input length of 1014 tokens.",
+        1015,
+        1024,
+    ),
     (400, "This model's maximum context length is 1024 tokens. However, you requested 1029 tokens", 1029, 1024),
     (200, "Input length (600013 tokens) exceeds the maximum allowed length (536826 tokens).", 600013, 536826),
-    (200, "Trying to keep the first 14538 tokens when context the overflows. However, the model is loaded with "
-          "context length of only 2048 tokens, which is not enough.", 14538, 2048),
+    (
+        200,
+        "Trying to keep the first 14538 tokens when context the overflows. However, the model is loaded with "
+        "context length of only 2048 tokens, which is not enough.",
+        14538,
+        2048,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("status", "message", "prompt", "window"), DOCUMENTED)
 def test_a_prompt_that_is_too_long_is_told_with_the_servers_numbers(
-        status: int, message: str, prompt: int, window: int) -> None:
+    status: int, message: str, prompt: int, window: int
+) -> None:
     body = {"error": {"message": message, "type": "BadRequestError"}}
     error = of_stream(URL, message, {}) if status == 200 else of_status(URL, status, json.dumps(body))
     assert error.trouble is Trouble.CONTEXT_OVERFLOW
@@ -281,15 +353,18 @@ def test_a_decoder_reads_the_same_from_every_split() -> None:
         whole = [*(d := Decoder("")).feed(body), *d.end()]
         for size in (1, 2, 5, 17):
             decoder = Decoder("")
-            found = [item for at in range(0, len(body), size) for item in decoder.feed(body[at:at + size])]
+            found = [item for at in range(0, len(body), size) for item in decoder.feed(body[at : at + size])]
             assert [*found, *decoder.end()] == whole
 
 
-@pytest.mark.parametrize("figures", [
-    {"usage": {"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 9}}},
-    {"usage": {"prompt_tokens": 8, "prompt_tokens_details": {"cached_tokens": 9}}},
-    {"prompt_progress": {"total": 8, "cache": 9, "processed": 8}},
-])
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"usage": {"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 9}}},
+        {"usage": {"prompt_tokens": 8, "prompt_tokens_details": {"cached_tokens": 9}}},
+        {"prompt_progress": {"total": 8, "cache": 9, "processed": 8}},
+    ],
+)
 def test_more_cached_tokens_than_the_prompt_has_are_unknown(figures: dict[str, Any], heard: Heard) -> None:
     ChatAnswer("http://box", heard, None).take(Payload({"choices": [], **figures}))
     assert heard.reported.cached_tokens is None and not heard.progress

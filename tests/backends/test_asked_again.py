@@ -59,14 +59,17 @@ async def shown(server: ToyServer) -> Any:
 
 ASKS: dict[str, tuple[str, object, Asking, object]] = {
     "health": ("/health", {"status": "ok"}, lambda server: llamacpp_at(server).alive(), True),
-    "properties": ("/props", {"model_alias": "m"},
-                   lambda server: llamacpp_at(server).server_state(), None),
+    "properties": ("/props", {"model_alias": "m"}, lambda server: llamacpp_at(server).server_state(), None),
     "slots": ("/slots", [{"n_prompt_tokens": 7}], lambda server: llamacpp_at(server).slot_counts(), None),
     "models": ("/v1/models", {"data": []}, lambda server: llamacpp_at(server).get_json("/v1/models"), None),
     "tokens": ("/tokenize", {"tokens": [1, 2]}, lambda server: llamacpp_at(server).ids_of("x", specials=True), [1, 2]),
     "prompt": ("/apply-template", {"prompt": "<x>"}, lambda server: llamacpp_at(server).prompt_text(a_turn()), "<x>"),
-    "vectors": ("/v1/embeddings", {"data": [{"index": 0, "embedding": [1.0, 0.0]}]},
-                lambda server: Embeddings(server.url).vectors(["a"]), None),
+    "vectors": (
+        "/v1/embeddings",
+        {"data": [{"index": 0, "embedding": [1.0, 0.0]}]},
+        lambda server: Embeddings(server.url).vectors(["a"]),
+        None,
+    ),
     "a model of Ollama's": ("/api/show", {"model_info": {}, "parameters": "num_ctx 512"}, shown, 512),
 }
 
@@ -145,8 +148,10 @@ async def test_what_generates_is_sent_once_however_its_connection_ends(what: str
         assert server.posts == 1
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["chat", "tokens", "prompt", "slots", "health"]),
-                           st.sampled_from([None, None, *CUTS])), max_size=8)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["chat", "tokens", "prompt", "slots", "health"]), st.sampled_from([None, None, *CUTS])),
+    max_size=8,
+)
 
 
 @settings(deadline=None)

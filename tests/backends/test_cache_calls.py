@@ -68,7 +68,7 @@ def _toy(text: str) -> list[int]:
         if part in ("<e>", "<b>"):
             ids.append(1 if part == "<b>" else 2)
         else:
-            ids += [hash(part[at:at + 2]) % 1000 + 10 for at in range(0, len(part), 2)]
+            ids += [hash(part[at : at + 2]) % 1000 + 10 for at in range(0, len(part), 2)]
     return ids
 
 

@@ -21,8 +21,13 @@ from kvchat.text.notes import note_sentence
 from standins.cloud import KEY, CloudStandIn, asked
 from toyserver import ToyServer, error, reply
 
-HOSTS = {"openai": "api.openai.com", "openrouter": "openrouter.ai", "deepseek": "api.deepseek.com",
-         "moonshot": "api.moonshot.ai", "mistral": "api.mistral.ai"}
+HOSTS = {
+    "openai": "api.openai.com",
+    "openrouter": "openrouter.ai",
+    "deepseek": "api.deepseek.com",
+    "moonshot": "api.moonshot.ai",
+    "mistral": "api.mistral.ai",
+}
 SESSION = "0123456789abcdef0123456789abcdef"
 LONG = "word " * 1200
 LOCAL = {"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval", "id_slot"}
@@ -35,8 +40,14 @@ async def _here(host: str, port: int) -> list[str]:
 def backend_at(server: ToyServer, host: str = "api.openai.com", key: str | None = KEY, **options: Any) -> CloudBackend:
     """A backend for a service that stands at this machine under its own name."""
     options = ServerOptions(locality="cloud", **options)
-    endpoint = Endpoint(BaseUrl("http", host, server.port), Place(HostClass.CLOUD, ("127.0.0.1",)), key,
-                        allow_plain_http_key=True, resolver=_here, options=options)
+    endpoint = Endpoint(
+        BaseUrl("http", host, server.port),
+        Place(HostClass.CLOUD, ("127.0.0.1",)),
+        key,
+        allow_plain_http_key=True,
+        resolver=_here,
+        options=options,
+    )
     return CloudBackend(endpoint, options=options)
 
 
@@ -53,12 +64,17 @@ async def test_it_is_known_by_where_it_stands_and_never_by_its_answers() -> None
     assert info.figures is Figures.AFTER
 
 
-@pytest.mark.parametrize(("service", "model", "size", "unknown"), [
-    ("openai", "new", None, ("context size", "slots")), ("openrouter", "some/talker", 131072, ("slots",)),
-    ("mistral", "m-large", 32768, ("slots",)),
-])
+@pytest.mark.parametrize(
+    ("service", "model", "size", "unknown"),
+    [
+        ("openai", "new", None, ("context size", "slots")),
+        ("openrouter", "some/talker", 131072, ("slots",)),
+        ("mistral", "m-large", 32768, ("slots",)),
+    ],
+)
 async def test_a_model_that_talks_is_chosen_with_its_context_size_where_that_is_told(
-        service: str, model: str, size: int | None, unknown: tuple[str, ...]) -> None:
+    service: str, model: str, size: int | None, unknown: tuple[str, ...]
+) -> None:
     async with CloudStandIn(service) as server:
         info = await of(service, server).identify()
     assert (info.model, info.context_size, info.unknown) == (model, size, unknown)
@@ -83,10 +99,18 @@ async def test_a_missing_or_wrong_key_is_told(key: str | None) -> None:
     assert ("refused the API key" if key else "wants an API key") in caught.value.sentence
 
 
-@pytest.mark.parametrize(("host", "sent"), [
-    ("api.openai.com", True), ("eu.api.openai.com", True), ("openrouter.ai", True), ("api.mistral.ai", False),
-    ("notopenrouter.ai", False), ("api.openai.com.evil.example", False), ("generic.example", False),
-])
+@pytest.mark.parametrize(
+    ("host", "sent"),
+    [
+        ("api.openai.com", True),
+        ("eu.api.openai.com", True),
+        ("openrouter.ai", True),
+        ("api.mistral.ai", False),
+        ("notopenrouter.ai", False),
+        ("api.openai.com.evil.example", False),
+        ("generic.example", False),
+    ],
+)
 def test_the_cache_key_goes_only_to_services_that_take_it(host: str, sent: bool) -> None:
     backend = CloudBackend(Endpoint(BaseUrl("https", host, 443), Place(HostClass.CLOUD, ("192.0.2.1",))))
     body = json.loads(backend.body(a_turn(model="m")))
@@ -97,20 +121,28 @@ def test_the_cache_key_goes_only_to_services_that_take_it(host: str, sent: bool)
 
 def test_the_settings_can_name_other_fields_and_headers_for_the_session() -> None:
     options = ServerOptions(session_fields=("session_id",), session_headers=("x-grok-conv-id",))
-    backend = CloudBackend(Endpoint(BaseUrl("https", "api.x.ai", 443), Place(HostClass.CLOUD, ("192.0.2.1",))),
-                           options=options)
+    backend = CloudBackend(
+        Endpoint(BaseUrl("https", "api.x.ai", 443), Place(HostClass.CLOUD, ("192.0.2.1",))), options=options
+    )
     assert json.loads(backend.body(a_turn()))["session_id"] == SESSION
     assert backend.headers(a_turn())["x-grok-conv-id"] == SESSION
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(HOSTS.values())), st.sampled_from(list(HostClass)),
-       st.dictionaries(st.sampled_from([*sorted(LOCAL), "messages", "stream", "top_a"]), st.integers()))
+@given(
+    st.sampled_from(sorted(HOSTS.values())),
+    st.sampled_from(list(HostClass)),
+    st.dictionaries(st.sampled_from([*sorted(LOCAL), "messages", "stream", "top_a"]), st.integers()),
+)
 def test_no_local_field_header_or_template_option_is_ever_sent(
-        host: str, host_class: HostClass, extra: dict[str, Any]) -> None:
+    host: str, host_class: HostClass, extra: dict[str, Any]
+) -> None:
     backend = CloudBackend(Endpoint(BaseUrl("https", host, 443), Place(host_class, ("192.0.2.1",))))
-    turn = a_turn(slot=1, parameters=Parameters(extra={} if host_class is not HostClass.CLOUD else extra),
-                  template_options={"enable_thinking": False, "preserve_reasoning": True})
+    turn = a_turn(
+        slot=1,
+        parameters=Parameters(extra={} if host_class is not HostClass.CLOUD else extra),
+        template_options={"enable_thinking": False, "preserve_reasoning": True},
+    )
     assert not json.loads(backend.body(turn)).keys() & (LOCAL | {"chat_template_kwargs"})
     assert SESSION not in backend.headers(turn).values()
 
@@ -146,15 +178,18 @@ async def test_a_parameter_that_the_person_set_is_not_left_out_in_silence(heard:
 
 @pytest.mark.parametrize(("model", "posts"), [("new", 3), ("old", 2)])
 async def test_the_largest_length_goes_under_the_name_that_the_model_takes(
-        model: str, posts: int, heard: Heard) -> None:
+    model: str, posts: int, heard: Heard
+) -> None:
     async with CloudStandIn("openai") as server:
         backend = of("openai", server)
         await backend.identify()
         for _ in range(2):
             turn = a_turn(model=model, parameters=Parameters(max_tokens=99, temperature=0.5))
             assert (await backend.chat(turn, heard)).state is State.DONE
-        names = [[name for name in ("max_tokens", "max_completion_tokens") if asked(visit).get(name) == 99]
-                 for visit in server.chats]
+        names = [
+            [name for name in ("max_tokens", "max_completion_tokens") if asked(visit).get(name) == 99]
+            for visit in server.chats
+        ]
         assert len(names) == posts
         assert names[0] == ["max_tokens"]
         assert names[1:] == [["max_completion_tokens" if model == "new" else "max_tokens"]] * (posts - 1)
@@ -163,8 +198,13 @@ async def test_the_largest_length_goes_under_the_name_that_the_model_takes(
 
 async def test_a_largest_length_that_is_too_large_is_told_and_not_renamed(heard: Heard) -> None:
     async with ToyServer("openai") as server:
-        server.on_chat(error(400, "max_tokens or max_completion_tokens is too large: 99. This model supports at most "
-                                  "9.", "invalid_request_error"))
+        server.on_chat(
+            error(
+                400,
+                "max_tokens or max_completion_tokens is too large: 99. This model supports at most 9.",
+                "invalid_request_error",
+            )
+        )
         ended = await backend_at(server).chat(a_turn(parameters=Parameters(max_tokens=99)), heard)
         assert server.posts == 1
     assert ended.error and ended.error.trouble is Trouble.REFUSED and "too large: 99" in note_sentence(ended.note)

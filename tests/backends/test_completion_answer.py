@@ -43,17 +43,35 @@ def read(*parts: dict[str, object], begins: str = "start", tags: ThoughtTags = T
     for one in parts:
         answer.take(Payload(one))
     ended = answer.ended()
-    return ("".join(e.text for e in told if isinstance(e, TextDelta)),
-            "".join(e.text for e in told if isinstance(e, ReasoningDelta)),
-            [id for e in told if isinstance(e, Sampled) for id in e.ids], ended, told)
+    return (
+        "".join(e.text for e in told if isinstance(e, TextDelta)),
+        "".join(e.text for e in told if isinstance(e, ReasoningDelta)),
+        [id for e in told if isinstance(e, Sampled) for id in e.ids],
+        ended,
+        told,
+    )
 
 
 def test_a_whole_answer_with_a_thought():
     text, thought, ids, ended, _ = read(
-        part("<th", 1), part("ink>\nI", 2), part(" think", 3), part("\n</thi", 4), part("nk>", 5), part("\n\n", 6),
-        part("So", 7), part(" be it. ", 8), part("", 9), end("eos"))
+        part("<th", 1),
+        part("ink>\nI", 2),
+        part(" think", 3),
+        part("\n</thi", 4),
+        part("nk>", 5),
+        part("\n\n", 6),
+        part("So", 7),
+        part(" be it. ", 8),
+        part("", 9),
+        end("eos"),
+    )
     assert (text, thought, ids, ended.state, ended.model) == (
-        "So be it. ", "I think", [1, 2, 3, 4, 5, 6, 7, 8], State.DONE, "qwen")
+        "So be it. ",
+        "I think",
+        [1, 2, 3, 4, 5, 6, 7, 8],
+        State.DONE,
+        "qwen",
+    )
 
 
 def test_a_thought_that_the_prompt_opened_and_one_that_is_empty():
@@ -63,8 +81,10 @@ def test_a_thought_that_the_prompt_opened_and_one_that_is_empty():
     assert read(part("more</think> x", 1), end("eos"), begins="answer")[:2] == ("more</think> x", "")
 
 
-@pytest.mark.parametrize(("stop_type", "ids", "state"), [
-    ("eos", [1, 2], State.DONE), ("word", [1], State.DONE), ("limit", [1, 2, 3], State.LENGTH)])
+@pytest.mark.parametrize(
+    ("stop_type", "ids", "state"),
+    [("eos", [1, 2], State.DONE), ("word", [1], State.DONE), ("limit", [1, 2, 3], State.LENGTH)],
+)
 def test_what_belongs_to_the_answer_is_kept(stop_type, ids, state):
     """The token that ends it is the template's; a stop word is not shown, so the model does not see it either."""
     _, _, found, ended, _ = read(part("abc", 1), part("", 2), part("", 3), end(stop_type))
@@ -74,8 +94,9 @@ def test_what_belongs_to_the_answer_is_kept(stop_type, ids, state):
 def test_progress_has_no_tokens_and_figures_are_read():
     progress = {"total": 6, "cache": 2, "processed": 6, "time_ms": 1}
     timings = {"cache_n": 2, "prompt_n": 4, "predicted_n": 5, "prompt_ms": 3.0, "predicted_ms": 4.0}
-    _, _, ids, ended, told = read(part("", 0, prompt_progress=progress, timings=timings), part("a", 7),
-                                  end("limit", timings=timings), window=11)
+    _, _, ids, ended, told = read(
+        part("", 0, prompt_progress=progress, timings=timings), part("a", 7), end("limit", timings=timings), window=11
+    )
     assert ids == [7] and any(isinstance(event, Progressed) for event in told)
     assert ended.state is State.CONTEXT_FULL
 
@@ -88,8 +109,11 @@ def test_an_error_and_a_stream_that_breaks_off():
     assert (text, thought, ids, ended.state) == ("", "hm and </th", [1, 2], State.INTERRUPTED)
 
 
-@given(st.lists(st.sampled_from([" ", "\n", "a", "<", "</", "think>", "<think>", "</think>", "b c"]), max_size=14),
-       st.sampled_from(["start", "thought", "answer"]), st.data())
+@given(
+    st.lists(st.sampled_from([" ", "\n", "a", "<", "</", "think>", "<think>", "</think>", "b c"]), max_size=14),
+    st.sampled_from(["start", "thought", "answer"]),
+    st.data(),
+)
 def test_it_does_not_matter_how_a_text_comes(pieces, begins, data):
     whole = "".join(pieces)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(whole)))))
@@ -106,7 +130,7 @@ def test_it_does_not_matter_how_a_text_comes(pieces, begins, data):
     thought, rest = "", whole
     opened = begins == "start" and whole.lstrip().startswith(TAGS.begin)
     if opened or begins == "thought":
-        thought, _, rest = (whole.lstrip()[len(TAGS.begin):] if opened else whole).partition(TAGS.end)
+        thought, _, rest = (whole.lstrip()[len(TAGS.begin) :] if opened else whole).partition(TAGS.end)
     assert "".join(told["reasoning_content"].split()) == "".join(thought.split())
     assert "".join(told["content"].split()) == "".join(rest.split())
 
@@ -127,22 +151,44 @@ def test_the_fields_of_a_request():
     head = {"model": "qwen", "stream": True, "cache_prompt": True, "stream_options": {}, "chat_template_kwargs": {}}
     tail = {"temperature": 0.5, "max_tokens": 7, "response_format": {"type": "json_object"}, "grammar": "root"}
     assert completion_fields(head, TokenPrompt(Tokens([4, 5]), "start", TAGS), tail) == {
-        "model": "qwen", "stream": True, "cache_prompt": True, "prompt": [4, 5], "return_tokens": True,
-        "preserved_tokens": ["<think>", "</think>"], "temperature": 0.5, "n_predict": 7, "json_schema": {},
-        "grammar": "root"}
+        "model": "qwen",
+        "stream": True,
+        "cache_prompt": True,
+        "prompt": [4, 5],
+        "return_tokens": True,
+        "preserved_tokens": ["<think>", "</think>"],
+        "temperature": 0.5,
+        "n_predict": 7,
+        "json_schema": {},
+        "grammar": "root",
+    }
     assert schema_of({"type": "json_schema", "json_schema": {"schema": {"type": "array"}}}) == {"type": "array"}
     assert schema_of({"type": "text"}) is None and schema_of(None) is None
 
 
 def test_which_servers_are_sent_token_ids():
     """llama.cpp on the person's own machines, where no template option keeps what was thought."""
+
     def server(**more: object) -> ServerInfo:
-        return replace(ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, "qwen",
-                                  (Model("qwen", vocabulary=151936), Model("other"))), **more)
+        return replace(
+            ServerInfo(
+                "llama.cpp",
+                "http://127.0.0.1:8080",
+                HostClass.LOOPBACK,
+                "qwen",
+                (Model("qwen", vocabulary=151936), Model("other")),
+            ),
+            **more,
+        )
 
     assert server().vocabulary("") == server().vocabulary("qwen") == "qwen 151936"
     assert server(host_class=HostClass.LAN).vocabulary("qwen")
     assert not server().vocabulary("other") and not server().vocabulary("missing")
-    for other in (server(kind="ollama"), server(kind="llama-swap"), server(host_class=HostClass.CLOUD),
-                  server(replicas=True), server(reasoning_option=("preserve_reasoning", True))):
+    for other in (
+        server(kind="ollama"),
+        server(kind="llama-swap"),
+        server(host_class=HostClass.CLOUD),
+        server(replicas=True),
+        server(reasoning_option=("preserve_reasoning", True)),
+    ):
         assert other.vocabulary("qwen") == ""

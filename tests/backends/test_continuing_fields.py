@@ -21,12 +21,15 @@ REPLY = Message(Role.ASSISTANT, "Half an")
 FIELDS = {"add_generation_prompt", "continue_final_message"}
 
 
-@pytest.mark.parametrize(("dialect", "fields"), [
-    (LlamaCppBackend, {}),
-    (VllmBackend, {"add_generation_prompt": False, "continue_final_message": True}),
-    (SglangBackend, {"continue_final_message": True}),
-    (OllamaBackend, {}),
-])
+@pytest.mark.parametrize(
+    ("dialect", "fields"),
+    [
+        (LlamaCppBackend, {}),
+        (VllmBackend, {"add_generation_prompt": False, "continue_final_message": True}),
+        (SglangBackend, {"continue_final_message": True}),
+        (OllamaBackend, {}),
+    ],
+)
 def test_a_request_ends_with_the_reply_and_says_so_where_the_server_needs_it(dialect, fields):
     backend = dialect(Endpoint(BaseUrl("http", "127.0.0.1", 9), Place(HostClass.LOOPBACK, ("127.0.0.1",))))
     turn = ChatTurn((QUESTION, REPLY.wire()), "s", "m", continues=True)

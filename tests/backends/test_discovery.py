@@ -62,6 +62,7 @@ def saying(data: bytes, then: str = "close") -> Talk:
         await writer.drain()
         if then != "close":
             await reader.read()
+
     return talk
 
 
@@ -127,13 +128,16 @@ async def test_twelve_servers_are_found_each_as_what_it_is_in_the_order_of_their
         for server in servers:
             await server.stop()
     assert [(f.model, f.kind) for f in found] == [
-        (f"m{number}", "llama.cpp" if number % 2 else "openai") for number in range(12)]
+        (f"m{number}", "llama.cpp" if number % 2 else "openai") for number in range(12)
+    ]
 
 
 async def test_models_are_told_loaded_or_not_and_none_is_loaded_is_not_the_same_as_unknown() -> None:
     async with ToyServer("openai") as server:
+
         def entry(name: str, state: str) -> dict[str, object]:
             return {"id": name, "status": {"value": state}}
+
         server.on("/v1/models", reply(200, {"data": [entry("a", "unloaded"), entry("b", "loaded")]}))
         (found,) = await discover([server.port], within=LONG)
         assert (found.model, found.loaded) == ("b", ("b",))
@@ -145,8 +149,10 @@ async def test_models_are_told_loaded_or_not_and_none_is_loaded_is_not_the_same_
 async def test_a_server_that_loads_its_model_is_told_as_such() -> None:
     async with ToyServer() as server:
         for path in ("/props", "/v1/models"):
-            server.on(path, reply(503, {"error": {"message": "Loading model", "type": "unavailable_error"}},
-                                  server="llama.cpp"))
+            server.on(
+                path,
+                reply(503, {"error": {"message": "Loading model", "type": "unavailable_error"}}, server="llama.cpp"),
+            )
         (found,) = await discover([server.port], within=LONG)
     assert (found.kind, found.phase, found.model) == ("llama.cpp", "loading", "")
 
@@ -167,14 +173,17 @@ async def test_a_server_that_wants_a_key_says_so_and_is_still_known_where_it_sho
     assert (second.kind, second.phase) == ("", "needs a key")
 
 
-@pytest.mark.parametrize("answer", [
-    reply(200, b"<html>hello</html>", content_type="text/html"),
-    reply(404, b"Not Found", content_type="text/plain"),
-    reply(200, {"hello": "world"}),
-    reply(403, server="AirTunes/760.20.1"),
-    reply(302, headers={"Location": "/login"}),
-    reply(500, {"error": "boom"}),
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(200, b"<html>hello</html>", content_type="text/html"),
+        reply(404, b"Not Found", content_type="text/plain"),
+        reply(200, {"hello": "world"}),
+        reply(403, server="AirTunes/760.20.1"),
+        reply(302, headers={"Location": "/login"}),
+        reply(500, {"error": "boom"}),
+    ],
+)
 async def test_a_web_server_of_another_trade_answers_and_is_taken_for_nothing(answer: Any) -> None:
     async with ToyServer("openai") as server:
         for path in questions(server.port):
@@ -204,18 +213,43 @@ async def test_a_server_on_ipv6_alone_is_found_there() -> None:
 # -- servers that misbehave -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("talk", [
-    silent, refusing_to_talk, endless, dripping,
-    saying(b"nonsense\r\n\r\n", "hang"), saying(b"SSH-2.0-OpenSSH_9.6\r\n", "unasked"),
-    saying(b"\x15\x03\x01\x00\x02\x02\x46", "hang"), saying(b"HTTP/1.1 200 OK\r\n", "hang"),
-    saying(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 65536 + b"\r\n\r\n{}"),
-    saying(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20000 + b"\r\n{}"),
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}"),
-    saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"),
-    saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 9000, "hang"), saying(b"HTTP/2 200\r\n\r\n"),
-    saying(b"HTTP/1.1 999 X\r\n\r\n"),
-], ids=["silent", "closes", "endless", "drips", "nonsense", "ssh", "tls", "half", "long header", "many headers",
-        "negative", "cut", "interim", "http2", "status"])
+@pytest.mark.parametrize(
+    "talk",
+    [
+        silent,
+        refusing_to_talk,
+        endless,
+        dripping,
+        saying(b"nonsense\r\n\r\n", "hang"),
+        saying(b"SSH-2.0-OpenSSH_9.6\r\n", "unasked"),
+        saying(b"\x15\x03\x01\x00\x02\x02\x46", "hang"),
+        saying(b"HTTP/1.1 200 OK\r\n", "hang"),
+        saying(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 65536 + b"\r\n\r\n{}"),
+        saying(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20000 + b"\r\n{}"),
+        saying(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}"),
+        saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"),
+        saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 9000, "hang"),
+        saying(b"HTTP/2 200\r\n\r\n"),
+        saying(b"HTTP/1.1 999 X\r\n\r\n"),
+    ],
+    ids=[
+        "silent",
+        "closes",
+        "endless",
+        "drips",
+        "nonsense",
+        "ssh",
+        "tls",
+        "half",
+        "long header",
+        "many headers",
+        "negative",
+        "cut",
+        "interim",
+        "http2",
+        "status",
+    ],
+)
 async def test_a_port_that_does_not_speak_http_is_no_server_and_hides_no_other(talk: Talk) -> None:
     async with ToyServer(model="good") as server, listening(talk) as port:
         found = await discover([port, server.port], within=SOON)

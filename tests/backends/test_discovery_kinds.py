@@ -34,12 +34,16 @@ LONG = 20.0
 
 SERVERS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "llama.cpp": (lambda: ToyServer(model="toy", slots=2), {"model": "toy", "context_size": 4096, "slots": 2}),
-    "llama.cpp router": (lambda: RouterStandIn(LlamaModel("a"), LlamaModel("b"), loaded=["b"]),
-                         {"kind": "llama.cpp", "model": "b", "loaded": ("b",)}),
+    "llama.cpp router": (
+        lambda: RouterStandIn(LlamaModel("a"), LlamaModel("b"), loaded=["b"]),
+        {"kind": "llama.cpp", "model": "b", "loaded": ("b",)},
+    ),
     "llamafile": (LlamafileStandIn, {"model": "toy"}),
     "llama-cpp-python": (LlamaCppPythonStandIn, {"model": "toy"}),
-    "llama-swap": (lambda: LlamaSwapStandIn(LlamaModel("a"), LlamaModel("b"), ready="b"),
-                   {"model": "b", "loaded": ("b",), "context_size": 4096}),
+    "llama-swap": (
+        lambda: LlamaSwapStandIn(LlamaModel("a"), LlamaModel("b"), ready="b"),
+        {"model": "b", "loaded": ("b",), "context_size": 4096},
+    ),
     "ollama": (lambda: OllamaStandIn(QWEN), {"model": "qwen3:8b", "loaded": ()}),
     "lmstudio": (LMStudioStandIn, {"model": "toy-8b", "loaded": ("toy-8b",)}),
     "vllm": (VllmStandIn, {"model": "toy", "context_size": 4096}),
@@ -75,12 +79,18 @@ async def test_all_kinds_at_once_are_told_apart() -> None:
     assert [server.kind for server in found] == [facts.get("kind", name) for name, (_, facts) in SERVERS.items()]
 
 
-@pytest.mark.parametrize("name", [
-    name for name in SERVERS if name not in ("tabbyapi", "llama-cpp-python")])  # a key first; not described
+@pytest.mark.parametrize(
+    "name", [name for name in SERVERS if name not in ("tabbyapi", "llama-cpp-python")]
+)  # a key first; not described
 async def test_what_is_found_is_what_connecting_finds(name: str) -> None:
     async with SERVERS[name][0]() as server:
         (found,) = await discover([server.port], within=LONG)
     async with SERVERS[name][0]() as server:
         info = (await connect(server.url)).info
     assert (found.kind, found.model, found.context_size, found.slots, [model.id for model in found.listing]) == (
-        info.kind, info.model, info.context_size, info.slots, [model.id for model in info.listing])
+        info.kind,
+        info.model,
+        info.context_size,
+        info.slots,
+        [model.id for model in info.listing],
+    )

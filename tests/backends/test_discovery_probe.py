@@ -38,8 +38,9 @@ async def fed(stream: asyncio.StreamReader, data: bytes, cuts: list[int]) -> Non
 
 
 SHAPES = [path.read_bytes() for path in sorted(WIRE.glob("llamacpp_[24]*.http"))] + [
-    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n3;x=y\r\n:1}\r\n0\r\nT: x\r\n\r\n",
-    b"HTTP/1.0 200 OK\r\n\r\n{\"a\":1}", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204\r\n\r\n",
+    b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{"a"\r\n3;x=y\r\n:1}\r\n0\r\nT: x\r\n\r\n',
+    b'HTTP/1.0 200 OK\r\n\r\n{"a":1}',
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204\r\n\r\n",
 ]
 
 
@@ -53,13 +54,16 @@ async def test_an_answer_is_read_the_same_however_it_is_cut(data: bytes, draw: s
 
 
 @settings(deadline=None, max_examples=500)
-@given(st.one_of(
-    st.binary(max_size=200),
-    st.binary(max_size=200).map(b"HTTP/1.1 200 OK\r\n".__add__),
-    st.binary(max_size=80).map(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".__add__),
-    st.tuples(st.sampled_from(SHAPES), st.integers(0, 400), st.binary(min_size=1, max_size=4)).map(
-        lambda given: given[0][:given[1]] + given[2] + given[0][given[1] + 1:]),
-))
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.binary(max_size=200).map(b"HTTP/1.1 200 OK\r\n".__add__),
+        st.binary(max_size=80).map(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".__add__),
+        st.tuples(st.sampled_from(SHAPES), st.integers(0, 400), st.binary(min_size=1, max_size=4)).map(
+            lambda given: given[0][: given[1]] + given[2] + given[0][given[1] + 1 :]
+        ),
+    )
+)
 async def test_any_bytes_are_an_answer_or_none_and_never_another_failure(data: bytes) -> None:
     found = await read(data)
     assert isinstance(found, str) or (100 <= found.status < 600 and len(found.body) <= BODY_LIMIT)

@@ -69,7 +69,8 @@ async def test_nothing_is_asked_twice_though_the_facts_stand_in_the_same_answers
 
 @pytest.mark.parametrize("mishap", [KeyError("x"), RecursionError(), ZeroDivisionError()])
 async def test_a_server_is_found_though_its_dialect_fails_to_describe_it(
-        first: type[First], mishap: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    first: type[First], mishap: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def described(self: First) -> ServerInfo:
         await self.get_json("/v1/models")
         raise mishap
@@ -82,7 +83,8 @@ async def test_a_server_is_found_though_its_dialect_fails_to_describe_it(
 
 
 async def test_only_plain_gets_without_body_key_or_cookie_are_sent(
-        first: type[First], monkeypatch: pytest.MonkeyPatch) -> None:
+    first: type[First], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def described(self: First) -> ServerInfo:
         async with Exchange(self._endpoint, "POST", "/api/show", body=b"{}") as exchange:
             await exchange.head()
@@ -123,9 +125,22 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 async def test_nothing_but_this_machine_is_asked(connections: list[tuple[str, int]]) -> None:
-    also = ["http://192.168.1.5:8080", "http://8.8.8.8", "http://box.local:8080", "http://box:8080", "https://localhost:1",
-            "http://100.64.0.1:8080", "http://[fe80::1]:8080", "http://[::ffff:10.0.0.1]:8080", "nonsense", "",
-            "http://127.1:8080", "http://169.254.169.254", "http://localhost.example.com:8080", "http://0.0.0.0:8080"]
+    also = [
+        "http://192.168.1.5:8080",
+        "http://8.8.8.8",
+        "http://box.local:8080",
+        "http://box:8080",
+        "https://localhost:1",
+        "http://100.64.0.1:8080",
+        "http://[fe80::1]:8080",
+        "http://[::ffff:10.0.0.1]:8080",
+        "nonsense",
+        "",
+        "http://127.1:8080",
+        "http://169.254.169.254",
+        "http://localhost.example.com:8080",
+        "http://0.0.0.0:8080",
+    ]
     assert await discover([], also=also, within=LONG) == []
     assert connections == []
 
@@ -136,10 +151,21 @@ async def test_every_usual_port_is_asked_on_both_families(connections: list[tupl
 
 
 async def test_other_addresses_of_this_machine_are_asked_once_each(connections: list[tuple[str, int]]) -> None:
-    await discover([8080], also=["http://localhost:8080/v1", "http://127.0.0.1:8080", "http://127.0.0.1:9090",
-                                 "http://localhost:9090", "http://127.0.0.2:7070", "http://[::1]:6060"], within=LONG)
-    assert sorted(connections) == sorted([("127.0.0.1", 8080), ("::1", 8080), ("127.0.0.1", 9090), ("127.0.0.2", 7070),
-                                          ("::1", 6060)])
+    await discover(
+        [8080],
+        also=[
+            "http://localhost:8080/v1",
+            "http://127.0.0.1:8080",
+            "http://127.0.0.1:9090",
+            "http://localhost:9090",
+            "http://127.0.0.2:7070",
+            "http://[::1]:6060",
+        ],
+        within=LONG,
+    )
+    assert sorted(connections) == sorted(
+        [("127.0.0.1", 8080), ("::1", 8080), ("127.0.0.1", 9090), ("127.0.0.2", 7070), ("::1", 6060)]
+    )
 
 
 async def test_a_server_under_a_prefix_is_asked_under_it() -> None:

@@ -86,7 +86,8 @@ BAD: dict[str, Answer] = {
 
 @pytest.mark.parametrize("name", BAD)
 async def test_what_is_not_a_finite_vector_for_each_text_is_told_not_believed(
-        name: str, server: EmbeddingsStandIn) -> None:
+    name: str, server: EmbeddingsStandIn
+) -> None:
     server.once(BAD[name])
     assert (await refused(Embeddings(server.url), "a", "b")).trouble is Trouble.PROTOCOL
 
@@ -107,8 +108,11 @@ FAULTS: dict[str, tuple[Answer, Trouble, str]] = {
     "a key is wanted": (error(401, "no key"), Trouble.UNAUTHORIZED, "embeddings.api_key_env"),
     "no pooling": (error(400, "Pooling type 'none' is not OAI compatible"), Trouble.REFUSED, "Pooling"),
     "garbage": (raw(b"\x00garbage\r\n\r\n"), Trouble.PROTOCOL, ""),
-    "elsewhere": (reply(302, headers={"Location": "http://elsewhere.example/"}), Trouble.REFUSED,
-                  "embeddings.base_url"),
+    "elsewhere": (
+        reply(302, headers={"Location": "http://elsewhere.example/"}),
+        Trouble.REFUSED,
+        "embeddings.base_url",
+    ),
 }
 
 
@@ -157,6 +161,7 @@ async def test_lone_surrogates_and_empty_texts_can_be_sent(server: EmbeddingsSta
 
 # What goes where.
 
+
 async def test_a_key_goes_with_the_request(server: EmbeddingsStandIn) -> None:
     server.key = "secret"
     assert await Embeddings(server.url, api_key="secret").vectors(["a cat"])
@@ -172,12 +177,18 @@ async def test_a_key_never_goes_over_plain_http_to_another_machine(server: Embed
 
 
 @pytest.mark.parametrize("kind", ["llama.cpp", "llama-swap", "openai", ""])
-@pytest.mark.parametrize("spelled", ["http://127.0.0.1:{}", "http://localhost:{}/v1/", "http://127.0.0.2:{}",
-                                     "http://here.example:{}"])
+@pytest.mark.parametrize(
+    "spelled", ["http://127.0.0.1:{}", "http://localhost:{}/v1/", "http://127.0.0.2:{}", "http://here.example:{}"]
+)
 async def test_the_chats_own_server_is_never_asked_however_it_is_spelled(
-        kind: str, spelled: str, server: EmbeddingsStandIn) -> None:
-    source = Embeddings(server.url, "m", chats=lambda: [ChatServer(spelled.format(server.port), kind, "chat")],
-                        resolver=resolving(["127.0.0.1"]))
+    kind: str, spelled: str, server: EmbeddingsStandIn
+) -> None:
+    source = Embeddings(
+        server.url,
+        "m",
+        chats=lambda: [ChatServer(spelled.format(server.port), kind, "chat")],
+        resolver=resolving(["127.0.0.1"]),
+    )
     told = await refused(source)
     assert told.trouble is Trouble.REFUSED and "cache" in told.sentence and "embeddings.base_url" in told.sentence
     assert server.posts == 0
@@ -205,8 +216,10 @@ async def test_a_chat_that_moves_to_its_server_ends_its_use(server: EmbeddingsSt
 
 # How long a question waits.
 
+
 async def test_a_question_is_given_up_soon_and_its_connection_closed(
-        server: EmbeddingsStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    server: EmbeddingsStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embeddings, "QUERY_S", 0.05)
     server.once(hang())
     with pytest.raises(BackendError) as caught:
@@ -247,10 +260,12 @@ async def test_a_cancelled_question_closes_its_connection(server: EmbeddingsStan
 
 @pytest.mark.process
 def test_nothing_of_it_is_imported_until_it_is_used() -> None:
-    code = ("import sys, kvchat.cli, kvchat.cli.session, kvchat.index.index\n"
-            "index = kvchat.index.index.Index.open(None)\n"
-            "index.replace('memory/a.md', [kvchat.index.index.Chunk('a', '', 'a cat')])\n"
-            "index.search('cat', vector=[1.0, 0.0])\n"
-            "print(sorted({'kvchat.backends.embeddings', 'numpy', 'httpx'} & sys.modules.keys()))")
+    code = (
+        "import sys, kvchat.cli, kvchat.cli.session, kvchat.index.index\n"
+        "index = kvchat.index.index.Index.open(None)\n"
+        "index.replace('memory/a.md', [kvchat.index.index.Chunk('a', '', 'a cat')])\n"
+        "index.search('cat', vector=[1.0, 0.0])\n"
+        "print(sorted({'kvchat.backends.embeddings', 'numpy', 'httpx'} & sys.modules.keys()))"
+    )
     done: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

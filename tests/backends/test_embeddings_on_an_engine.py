@@ -47,8 +47,12 @@ def llama_server(what: str) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with subprocess.Popen([sys.executable, "-c", SERVER, str(small_model()), str(port), what], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(small_model()), str(port), what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as child:
         assert child.stdin and child.stdout
         try:
             assert child.stdout.readline().strip() == b"up"
@@ -58,8 +62,12 @@ def llama_server(what: str) -> Iterator[str]:
 
 
 def are_vectors(found: list[list[float]], count: int) -> bool:
-    return len(found) == count and len({len(one) for one in found}) == 1 and all(
-        math.isfinite(number) for one in found for number in one) and all(any(one) for one in found)
+    return (
+        len(found) == count
+        and len({len(one) for one in found}) == 1
+        and all(math.isfinite(number) for one in found for number in one)
+        and all(any(one) for one in found)
+    )
 
 
 def cosine(one: list[float], other: list[float]) -> float:
@@ -77,8 +85,9 @@ class Chat:
         """The tokens of the prompt that were read, and those that the cache had."""
         self.messages.append({"role": "user", "content": text})
         body = json.dumps({"messages": self.messages, "max_tokens": 4, "temperature": 0}).encode()
-        request = urllib.request.Request(f"{self.server.base_url}/v1/chat/completions", body,
-                                         {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"{self.server.base_url}/v1/chat/completions", body, {"Content-Type": "application/json"}
+        )
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
             found: Any = json.load(answer)
         self.messages.append({"role": "assistant", "content": found["choices"][0]["message"]["content"]})
@@ -136,7 +145,9 @@ async def test_a_server_that_was_not_started_for_vectors_is_told_with_what_to_do
 
 
 def test_the_engine_for_vectors_is_not_imported_until_it_is_used() -> None:
-    code = ("import sys, kvchat.cli, kvchat.cli.session, kvchat.config\n"
-            "print('kvchat.backends.local_embeddings' in sys.modules)")
+    code = (
+        "import sys, kvchat.cli, kvchat.cli.session, kvchat.config\n"
+        "print('kvchat.backends.local_embeddings' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert done.stdout.strip() == "False"

@@ -55,19 +55,32 @@ NO_PATH = Expected(Trouble.REFUSED, ("does not know this path", "(404)"), ADDRES
 FULL = Expected(Trouble.CONTEXT_OVERFLOW, ("window", "full", "Context size has been exceeded"), ROOM)
 
 CAPTURED = {
-    "400_exceed_context_nostream": OVERFLOW, "400_exceed_context_stream": OVERFLOW,
-    "401_models": NO_KEY, "401_no_key": NO_KEY, "401_wrong_key": NO_KEY, "slots_noauth": NO_KEY,
-    "404_path": NO_PATH, "405_get_chat": NO_PATH, "resume_404": NO_PATH,
+    "400_exceed_context_nostream": OVERFLOW,
+    "400_exceed_context_stream": OVERFLOW,
+    "401_models": NO_KEY,
+    "401_no_key": NO_KEY,
+    "401_wrong_key": NO_KEY,
+    "slots_noauth": NO_KEY,
+    "404_path": NO_PATH,
+    "405_get_chat": NO_PATH,
+    "resume_404": NO_PATH,
     "bad_content_type": Expected(Trouble.SERVER_ERROR, ("failed (500)", "image input is not supported"), LOG),
     "message_no_role": Expected(Trouble.SERVER_ERROR, ("failed (500)", "Missing 'role'"), LOG),
-    "bad_grammar": refused("failed to parse grammar"), "bad_schema": refused("parser for this template"),
-    "bad_temperature": refused("Field 'temperature'"), "n2": refused("Field 'n'"),
-    "deep_json": refused("must contain 'content'"), "empty_body": refused("parse error"),
-    "huge_header": refused(), "invalid_utf8_body": refused("parse error"),
-    "json_array_body": refused("'messages' is required"), "lone_surrogate": refused("parse error"),
-    "malformed_json": refused("parse error"), "messages_not_array": refused("to be an array"),
+    "bad_grammar": refused("failed to parse grammar"),
+    "bad_schema": refused("parser for this template"),
+    "bad_temperature": refused("Field 'temperature'"),
+    "n2": refused("Field 'n'"),
+    "deep_json": refused("must contain 'content'"),
+    "empty_body": refused("parse error"),
+    "huge_header": refused(),
+    "invalid_utf8_body": refused("parse error"),
+    "json_array_body": refused("'messages' is required"),
+    "lone_surrogate": refused("parse error"),
+    "malformed_json": refused("parse error"),
+    "messages_not_array": refused("to be an array"),
     "missing_messages": refused("'messages' is required"),
-    "midstream_error_client0": FULL, "midstream_error_client1": FULL,
+    "midstream_error_client0": FULL,
+    "midstream_error_client1": FULL,
     "kill9_truncated": Expected(Trouble.CUT, ("broke before the answer was complete", "kept"), "try again"),
     "stream_deleted_tail": Expected(Trouble.CUT, ("broke before the answer was complete", "kept"), "try again"),
     "resume_part1": Expected(Trouble.CUT, ("broke before the answer was complete", "kept"), "try again"),
@@ -78,7 +91,8 @@ QUOTED = {
     "ollama_404_model": Expected(Trouble.REFUSED, ("does not have the model", "'x' not found"), MODEL),
     "ollama_openai_404_model": Expected(Trouble.REFUSED, ("does not have the model", "try pulling it"), MODEL),
     "ollama_ndjson_midstream": Expected(
-        Trouble.SERVER_ERROR, ("stopped the answer", "error was encountered while running the model"), LOG),
+        Trouble.SERVER_ERROR, ("stopped the answer", "error was encountered while running the model"), LOG
+    ),
     "vllm_400_context_new": Expected(Trouble.CONTEXT_OVERFLOW, ("window", "You passed 1015"), "or lower max_tokens"),
     "vllm_400_old_shape": Expected(Trouble.CONTEXT_OVERFLOW, ("1,029 tokens", "1,024"), ROOM),
     "first_event_error_200": Expected(Trouble.CONTEXT_OVERFLOW, ("600,013 tokens", "536,826"), ROOM),
@@ -90,68 +104,168 @@ ALTERNATE = "Conversation roles must alternate user/assistant/user/assistant/...
 """What chat templates raise; the servers wrap it in shapes of their own."""
 WRAPPED = {
     "llama.cpp": (400, json.loads(ROLES.read_bytes().partition(b"\r\n\r\n")[2]), ALTERNATE),
-    "llama.cpp, an older one": (500, {"error": {"code": 500, "message": "\n---\nWhile executing CallExpression\nError: "
-                                                "Jinja Exception: System role not supported", "type": "server_error"}},
-                                "System role not supported"),
-    "vLLM": (400, {"error": {"message": "System role not supported None", "type": "BadRequestError", "code": 400}},
-             "System role not supported"),
-    "vLLM, an older one": (400, {"object": "error", "message": ALTERNATE, "type": "BadRequestError", "code": 400},
-                           ALTERNATE),
-    "SGLang": (400, {"object": "error", "message": "Only user and assistant roles are supported!", "code": 400},
-               "Only user and assistant"),
-    "mlx-lm": (404, {"error": "After the optional system message, conversation roles must alternate "
-                              "user/assistant/user/assistant/..."}, "After the optional system message"),
-    "TabbyAPI": (400, {"detail": "TemplateError: Only user, assistant and tool roles are supported, got system."},
-                 "got system"),
-    "LM Studio": (400, {"error": "Error rendering prompt with jinja template: \"System role not supported\"."},
-                  "System role not supported"),
-    "a cloud": (400, {"error": {"message": "Unsupported value: 'messages[0].role' does not support 'system' with this "
-                                           "model.", "param": "messages[0].role"}}, "'system'"),
-    "another cloud": (400, {"error": {"message": "Developer instruction is not enabled for models/gemma-3-27b-it"}},
-                      "Developer instruction"),
+    "llama.cpp, an older one": (
+        500,
+        {
+            "error": {
+                "code": 500,
+                "message": "\n---\nWhile executing CallExpression\nError: Jinja Exception: System role not supported",
+                "type": "server_error",
+            }
+        },
+        "System role not supported",
+    ),
+    "vLLM": (
+        400,
+        {"error": {"message": "System role not supported None", "type": "BadRequestError", "code": 400}},
+        "System role not supported",
+    ),
+    "vLLM, an older one": (
+        400,
+        {"object": "error", "message": ALTERNATE, "type": "BadRequestError", "code": 400},
+        ALTERNATE,
+    ),
+    "SGLang": (
+        400,
+        {"object": "error", "message": "Only user and assistant roles are supported!", "code": 400},
+        "Only user and assistant",
+    ),
+    "mlx-lm": (
+        404,
+        {
+            "error": "After the optional system message, conversation roles must alternate "
+            "user/assistant/user/assistant/..."
+        },
+        "After the optional system message",
+    ),
+    "TabbyAPI": (
+        400,
+        {"detail": "TemplateError: Only user, assistant and tool roles are supported, got system."},
+        "got system",
+    ),
+    "LM Studio": (
+        400,
+        {"error": 'Error rendering prompt with jinja template: "System role not supported".'},
+        "System role not supported",
+    ),
+    "a cloud": (
+        400,
+        {
+            "error": {
+                "message": "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+                "param": "messages[0].role",
+            }
+        },
+        "'system'",
+    ),
+    "another cloud": (
+        400,
+        {"error": {"message": "Developer instruction is not enabled for models/gemma-3-27b-it"}},
+        "Developer instruction",
+    ),
 }
 
 OTHERS: dict[str, tuple[int, Any, Expected]] = {
     "llama-swap, no such model": (
-        404, {"src": "llama-swap", "error": {"message": "no router for requested model",
-                                             "type": "invalid_request_error", "param": None, "code": "not_found"}},
-        Expected(Trouble.REFUSED, ("does not have the model", "no router"), MODEL)),
+        404,
+        {
+            "src": "llama-swap",
+            "error": {
+                "message": "no router for requested model",
+                "type": "invalid_request_error",
+                "param": None,
+                "code": "not_found",
+            },
+        },
+        Expected(Trouble.REFUSED, ("does not have the model", "no router"), MODEL),
+    ),
     "llama.cpp router, no such model": (
-        400, {"error": {"code": 400, "message": "model 'x' not found", "type": "invalid_request_error"}},
-        Expected(Trouble.REFUSED, ("does not have the model", "'x' not found"), MODEL)),
+        400,
+        {"error": {"code": 400, "message": "model 'x' not found", "type": "invalid_request_error"}},
+        Expected(Trouble.REFUSED, ("does not have the model", "'x' not found"), MODEL),
+    ),
     "LM Studio, nothing loaded": (
-        404, {"error": {"message": "No models loaded. Please load a model in the developer page.", "code": None}},
-        Expected(Trouble.REFUSED, ("does not have the model", "No models loaded"), MODEL)),
+        404,
+        {"error": {"message": "No models loaded. Please load a model in the developer page.", "code": None}},
+        Expected(Trouble.REFUSED, ("does not have the model", "No models loaded"), MODEL),
+    ),
     "OpenAI, no such model": (
-        404, {"error": {"message": "The model `gpt-99` does not exist or you do not have access to it.",
-                        "code": "model_not_found"}},
-        Expected(Trouble.REFUSED, ("does not have the model", "gpt-99"), MODEL)),
+        404,
+        {
+            "error": {
+                "message": "The model `gpt-99` does not exist or you do not have access to it.",
+                "code": "model_not_found",
+            }
+        },
+        Expected(Trouble.REFUSED, ("does not have the model", "gpt-99"), MODEL),
+    ),
     "OpenAI, no quota": (
-        429, {"error": {"message": "You exceeded your current quota, please check your plan and billing details.",
-                        "code": "insufficient_quota"}},
-        Expected(Trouble.RATE_LIMITED, ("no credit left", "(429)"), "Add credit")),
+        429,
+        {
+            "error": {
+                "message": "You exceeded your current quota, please check your plan and billing details.",
+                "code": "insufficient_quota",
+            }
+        },
+        Expected(Trouble.RATE_LIMITED, ("no credit left", "(429)"), "Add credit"),
+    ),
     "DeepSeek, no balance": (
-        402, {"error": {"message": "Insufficient Balance", "type": "unknown_error"}},
-        Expected(Trouble.REFUSED, ("no credit left", "Insufficient Balance"), "Add credit")),
+        402,
+        {"error": {"message": "Insufficient Balance", "type": "unknown_error"}},
+        Expected(Trouble.REFUSED, ("no credit left", "Insufficient Balance"), "Add credit"),
+    ),
     "OpenRouter, its provider": (
-        400, {"error": {"message": "Provider returned error", "code": 400, "metadata": {
-            "raw": json.dumps({"error": {"message": "temperature must be at most 1"}}), "provider_name": "P"}}},
-        refused("temperature must be at most 1")),
+        400,
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {
+                    "raw": json.dumps({"error": {"message": "temperature must be at most 1"}}),
+                    "provider_name": "P",
+                },
+            }
+        },
+        refused("temperature must be at most 1"),
+    ),
     "Mistral, a list of problems": (
-        422, {"object": "error", "message": {"detail": [{
-            "type": "extra_forbidden", "loc": ["body", "min_p"], "msg": "Extra inputs are not permitted"}]}},
-        Expected(Trouble.REFUSED, ("refused the request (422)", "min_p: Extra inputs"), PARAMETERS)),
-    "a forbidden model": (403, {"error": {"message": "key not allowed to access model"}},
-                          Expected(Trouble.UNAUTHORIZED, ("refuses access (403)", "not allowed"), KEY)),
-    "a proxy's limit": (413, b"<html>413 Request Entity Too Large</html>",
-                        Expected(Trouble.REFUSED, ("too large", "(413)"), "client_max_body_size")),
-    "a proxy in time trouble": (504, b"<html>504 Gateway Time-out</html>",
-                                Expected(Trouble.SERVER_ERROR, ("proxy", "(504)"), "Start or restart")),
+        422,
+        {
+            "object": "error",
+            "message": {
+                "detail": [
+                    {"type": "extra_forbidden", "loc": ["body", "min_p"], "msg": "Extra inputs are not permitted"}
+                ]
+            },
+        },
+        Expected(Trouble.REFUSED, ("refused the request (422)", "min_p: Extra inputs"), PARAMETERS),
+    ),
+    "a forbidden model": (
+        403,
+        {"error": {"message": "key not allowed to access model"}},
+        Expected(Trouble.UNAUTHORIZED, ("refuses access (403)", "not allowed"), KEY),
+    ),
+    "a proxy's limit": (
+        413,
+        b"<html>413 Request Entity Too Large</html>",
+        Expected(Trouble.REFUSED, ("too large", "(413)"), "client_max_body_size"),
+    ),
+    "a proxy in time trouble": (
+        504,
+        b"<html>504 Gateway Time-out</html>",
+        Expected(Trouble.SERVER_ERROR, ("proxy", "(504)"), "Start or restart"),
+    ),
     "plain words": (500, b"Internal Server Error", Expected(Trouble.SERVER_ERROR, ("Internal Server Error",), LOG)),
-    "a busy server": (503, {"error": "server busy, please try again"},
-                      Expected(Trouble.SERVER_ERROR, ("not available now (503)", "busy"), "Try again later")),
-    "hostile words": (500, {"error": "\x1b]52;c;x\x07\u202eevil\r\n\x9b31m" + "z" * 999},
-                      Expected(Trouble.SERVER_ERROR, ("failed (500)", "evil"), LOG)),
+    "a busy server": (
+        503,
+        {"error": "server busy, please try again"},
+        Expected(Trouble.SERVER_ERROR, ("not available now (503)", "busy"), "Try again later"),
+    ),
+    "hostile words": (
+        500,
+        {"error": "\x1b]52;c;x\x07\u202eevil\r\n\x9b31m" + "z" * 999},
+        Expected(Trouble.SERVER_ERROR, ("failed (500)", "evil"), LOG),
+    ),
 }
 
 
@@ -211,7 +325,8 @@ RECORDED = sorted(path for path in (FIXTURES / "servers").glob("*/error-*.http")
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name} {path.stem}")
 async def test_a_recorded_error_of_another_server_is_one_clean_sentence_with_something_to_do(
-        path: Path, heard: Heard) -> None:
+    path: Path, heard: Heard
+) -> None:
     async with ToyServer("openai") as server:
         server.on_chat(raw(path.read_bytes()))
         ended = await openai_at(server, hurried()).chat(a_turn(), heard)
@@ -269,8 +384,7 @@ async def test_a_template_that_does_not_take_the_roles_is_known_by_its_words(nam
         server.on_chat(reply(status, body))
         ended = await openai_at(server, hurried()).chat(a_turn(), heard)
         assert server.posts == 1
-    told(ended.error, server.url, Expected(
-        Trouble.SYSTEM_ROLE, ("chat template", words), "another chat template"))
+    told(ended.error, server.url, Expected(Trouble.SYSTEM_ROLE, ("chat template", words), "another chat template"))
     assert "CallExpression" not in note_sentence(ended.note)
 
 
@@ -281,9 +395,15 @@ async def test_the_words_of_a_template_are_known_inside_an_answer_too(heard: Hea
     assert ended.error and ended.error.trouble is Trouble.SYSTEM_ROLE
 
 
-@pytest.mark.parametrize("message", [
-    "The system ran out of memory", "Invalid value for 'role'", "user quota exceeded", "roles are required",
-])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The system ran out of memory",
+        "Invalid value for 'role'",
+        "user quota exceeded",
+        "roles are required",
+    ],
+)
 def test_other_words_about_systems_and_roles_are_no_template_trouble(message: str) -> None:
     error = errors.of_status("http://h", 400, json.dumps({"error": {"message": message}}))
     assert error.trouble is Trouble.REFUSED
@@ -307,7 +427,8 @@ def strict_server() -> Iterator[str]:
 
 @pytest.mark.engine
 async def test_a_real_llama_server_folds_the_system_message_itself_and_only_two_questions_in_a_row_are_refused(
-        heard: Heard) -> None:
+    heard: Heard,
+) -> None:
     system, question = a_turn().wires
     with strict_server() as url:
         backend = await connect(url, on_loading=lambda seconds: None)

@@ -33,11 +33,57 @@ READERS: dict[str, Callable[[str], object]] = {
     "a model's name": cloud._NOT_CHAT.search,
     "a header": lambda text: _FIELD.match(f"X:{text}\0\r\n"),
 }
-HARD = ("{{if ", "{{ ", "{{else ", "{{if len", " ", "\n", "\t", "(", "$last", "$last ", "eq $a ", "eq $", "$a", "{{$",
-        "{{.Role ", "len ", "now ", "num_ctx ", "num_ctx 1 ", "raise_exception('", 'raise_exception("',
-        "raise_exception(", "split( ", "split('</", "system ", "system", "loop.last ", "loop.last and ", "$.System ",
-        "(eq (len (slice $.Messages $", "today ", "context ", "context", "exceed ", "model ", "model '", "'", '"',
-        "does not ", "x", "1", "1.", "1h", "only user ", "requested ", "user", "unknown ", "input ", "embed")
+HARD = (
+    "{{if ",
+    "{{ ",
+    "{{else ",
+    "{{if len",
+    " ",
+    "\n",
+    "\t",
+    "(",
+    "$last",
+    "$last ",
+    "eq $a ",
+    "eq $",
+    "$a",
+    "{{$",
+    "{{.Role ",
+    "len ",
+    "now ",
+    "num_ctx ",
+    "num_ctx 1 ",
+    "raise_exception('",
+    'raise_exception("',
+    "raise_exception(",
+    "split( ",
+    "split('</",
+    "system ",
+    "system",
+    "loop.last ",
+    "loop.last and ",
+    "$.System ",
+    "(eq (len (slice $.Messages $",
+    "today ",
+    "context ",
+    "context",
+    "exceed ",
+    "model ",
+    "model '",
+    "'",
+    '"',
+    "does not ",
+    "x",
+    "1",
+    "1.",
+    "1h",
+    "only user ",
+    "requested ",
+    "user",
+    "unknown ",
+    "input ",
+    "embed",
+)
 
 
 def seconds_of(read: Callable[[str], object], text: str) -> float:
@@ -54,18 +100,28 @@ def grows_no_faster_than_the_text(read: Callable[[str], object], start: str, rep
     return any(seconds_of(read, large) < MOST_GROWTH * seconds_of(read, small) for _ in range(5))
 
 
-@pytest.mark.parametrize(("reader", "start", "repeated"), [
-    ("Ollama's template", "", "{{if "), ("Ollama's template", "{{if .Thinking len", " "),
-    ("Ollama's facts", "", "{{if "), ("a template", "", "$last "), ("a template", "raise_exception('system", " "),
-    ("a header", "", " "), ("a header", "a", "\t"),
-])
+@pytest.mark.parametrize(
+    ("reader", "start", "repeated"),
+    [
+        ("Ollama's template", "", "{{if "),
+        ("Ollama's template", "{{if .Thinking len", " "),
+        ("Ollama's facts", "", "{{if "),
+        ("a template", "", "$last "),
+        ("a template", "raise_exception('system", " "),
+        ("a header", "", " "),
+        ("a header", "a", "\t"),
+    ],
+)
 def test_a_text_made_to_be_hard_is_read_in_one_pass(reader: str, start: str, repeated: str) -> None:
     assert grows_no_faster_than_the_text(READERS[reader], start, repeated)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(READERS)), st.lists(st.sampled_from(HARD), max_size=3).map("".join),
-       st.lists(st.sampled_from(HARD), min_size=1, max_size=2).map("".join))
+@given(
+    st.sampled_from(sorted(READERS)),
+    st.lists(st.sampled_from(HARD), max_size=3).map("".join),
+    st.lists(st.sampled_from(HARD), min_size=1, max_size=2).map("".join),
+)
 def test_any_repeated_beginning_is_read_in_one_pass(reader: str, start: str, repeated: str) -> None:
     assert grows_no_faster_than_the_text(READERS[reader], start, repeated)
 

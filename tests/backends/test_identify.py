@@ -24,10 +24,20 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
             server.on(path, raw((WIRE / f"llamacpp_200_{name}.http").read_bytes()))
         backend = await connect(server.url + "/v1/", embedded=True)
         assert backend.info == ServerInfo(
-            kind="llama.cpp", base_url=server.url, host_class=HostClass.LOOPBACK, model="smol",
-            listing=backend.info.listing, figures=Figures.BEFORE,
-            context_size=backend.info.context_size, slots=backend.info.slots, build=backend.info.build,
-            takes_local_extras=True, reasoning_option=None, sees=False, embedded=True)
+            kind="llama.cpp",
+            base_url=server.url,
+            host_class=HostClass.LOOPBACK,
+            model="smol",
+            listing=backend.info.listing,
+            figures=Figures.BEFORE,
+            context_size=backend.info.context_size,
+            slots=backend.info.slots,
+            build=backend.info.build,
+            takes_local_extras=True,
+            reasoning_option=None,
+            sees=False,
+            embedded=True,
+        )
         props = json.loads((WIRE / "llamacpp_200_props.http").read_bytes().partition(b"\r\n\r\n")[2])
         assert backend.info.context_size == props["default_generation_settings"]["n_ctx"]
         assert backend.info.slots == props["total_slots"]
@@ -36,8 +46,9 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
 
 async def test_a_template_that_keeps_reasoning_is_noticed() -> None:
     async with ToyServer() as server:
-        server.on("/props", reply(200, {"chat_template_caps": {"supports_preserve_reasoning": True}},
-                                  server="llama.cpp"))
+        server.on(
+            "/props", reply(200, {"chat_template_caps": {"supports_preserve_reasoning": True}}, server="llama.cpp")
+        )
         assert (await connect(server.url)).info.reasoning_option == PRESERVED
 
 
@@ -89,19 +100,23 @@ async def test_a_loading_server_is_an_error_if_nobody_listens() -> None:
             await connect(server.url)
     assert caught.value.trouble is Trouble.LOADING
     assert caught.value.sentence == (
-        f"The server at {server.url} is still loading its model. Wait until that is done, then try again.")
+        f"The server at {server.url} is still loading its model. Wait until that is done, then try again."
+    )
 
 
-@pytest.mark.parametrize(("answer", "trouble"), [
-    (error(401, "Invalid API Key", "authentication_error"), Trouble.UNAUTHORIZED),
-    (error(500, "boom"), Trouble.SERVER_ERROR),
-    (reply(200, b"<html>", content_type="text/html"), Trouble.PROTOCOL),
-    (reply(200, b"[1,2"), Trouble.PROTOCOL),
-    (reply(200, {"data": 7}), Trouble.PROTOCOL),
-    (reply(200, {"data": [{"id": 7}]}), Trouble.PROTOCOL),
-    (raw(b"nonsense\r\n\r\n"), Trouble.PROTOCOL),
-    (drop(), Trouble.CUT),
-])
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        (error(401, "Invalid API Key", "authentication_error"), Trouble.UNAUTHORIZED),
+        (error(500, "boom"), Trouble.SERVER_ERROR),
+        (reply(200, b"<html>", content_type="text/html"), Trouble.PROTOCOL),
+        (reply(200, b"[1,2"), Trouble.PROTOCOL),
+        (reply(200, {"data": 7}), Trouble.PROTOCOL),
+        (reply(200, {"data": [{"id": 7}]}), Trouble.PROTOCOL),
+        (raw(b"nonsense\r\n\r\n"), Trouble.PROTOCOL),
+        (drop(), Trouble.CUT),
+    ],
+)
 async def test_a_server_that_cannot_be_used_is_told_in_one_sentence(answer, trouble: Trouble) -> None:
     async with ToyServer("openai") as server:
         server.on("/v1/models", answer)
@@ -145,6 +160,8 @@ async def test_a_prefix_in_the_base_url_stays_in_front_of_every_path(heard: Hear
 
 @pytest.mark.process
 def test_importing_the_interface_imports_no_http_client() -> None:
-    code = ("import sys, kvchat.backends.dialect, kvchat.backends.identify\n"
-            "assert not {'httpx', 'httpcore', 'anyio'} & sys.modules.keys()")
+    code = (
+        "import sys, kvchat.backends.dialect, kvchat.backends.identify\n"
+        "assert not {'httpx', 'httpcore', 'anyio'} & sys.modules.keys()"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -26,21 +26,29 @@ TURN = ChatTurn((system_message("Be brief.").wire(), Message(Role.USER, "What?",
 
 
 def backend_at(server: ToyServer, kind: type[HttpBackend] = LlamaCppBackend, **options: str) -> HttpBackend:
-    return kind(endpoint_of(server), options=ServerOptions(**options),  # type: ignore[arg-type]
-                images=lambda name: URL if name == url_sha256(URL) else None)
+    return kind(
+        endpoint_of(server),
+        options=ServerOptions(**options),  # type: ignore[arg-type]
+        images=lambda name: URL if name == url_sha256(URL) else None,
+    )
 
 
-@pytest.mark.parametrize(("entry", "sees"), [
-    ({"architecture": {"input_modalities": ["text", "image"]}}, True),  # llama.cpp, OpenRouter
-    ({"architecture": {"input_modalities": ["text"]}}, False),
-    ({"capabilities": ["completion", "vision"]}, True),  # Ollama
-    ({"capabilities": ["completion", "multimodal"]}, True),  # llama.cpp's list for Ollama's clients
-    ({"capabilities": ["completion"]}, False),
-    ({"capabilities": {"vision": True, "trained_for_tool_use": False}}, True),  # LM Studio, Mistral
-    ({"capabilities": {"vision": False}}, False),
-    ({"capabilities": []}, None), ({"capabilities": {"vision": "yes"}}, None), ({"architecture": "llama"}, None),
-    ({}, None),
-])
+@pytest.mark.parametrize(
+    ("entry", "sees"),
+    [
+        ({"architecture": {"input_modalities": ["text", "image"]}}, True),  # llama.cpp, OpenRouter
+        ({"architecture": {"input_modalities": ["text"]}}, False),
+        ({"capabilities": ["completion", "vision"]}, True),  # Ollama
+        ({"capabilities": ["completion", "multimodal"]}, True),  # llama.cpp's list for Ollama's clients
+        ({"capabilities": ["completion"]}, False),
+        ({"capabilities": {"vision": True, "trained_for_tool_use": False}}, True),  # LM Studio, Mistral
+        ({"capabilities": {"vision": False}}, False),
+        ({"capabilities": []}, None),
+        ({"capabilities": {"vision": "yes"}}, None),
+        ({"architecture": "llama"}, None),
+        ({}, None),
+    ],
+)
 def test_what_an_entry_of_a_list_says(entry: dict[str, object], sees: bool | None) -> None:
     assert sees_in(entry) is sees
 

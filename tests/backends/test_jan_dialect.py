@@ -61,7 +61,8 @@ async def test_a_request_to_its_llama_cpp_is_these_bytes() -> None:
             b'{"model":"toy-8b","stream":true,"cache_prompt":true,"return_progress":true,"timings_per_token":true,'
             b'"sse_ping_interval":10,"stream_options":{"include_usage":true},'
             b'"chat_template_kwargs":{"enable_thinking":false},"messages":['
-            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}')
+            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}'
+        )
 
 
 async def test_a_remote_model_is_sent_nothing_but_the_conversation(heard: Heard) -> None:
@@ -70,8 +71,10 @@ async def test_a_remote_model_is_sent_nothing_but_the_conversation(heard: Heard)
         turn = a_turn("Hi", model="gpt-9", session_id=SESSION, template_options={"enable_thinking": False})
         assert (await backend.chat(turn, heard)).state is State.DONE
         sent = server.sent_away[0]
-        assert sent.body == (b'{"model":"gpt-9","stream":true,"stream_options":{"include_usage":true},"messages":['
-                             b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}')
+        assert sent.body == (
+            b'{"model":"gpt-9","stream":true,"stream_options":{"include_usage":true},"messages":['
+            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}'
+        )
         assert SESSION.encode() not in sent.head + sent.body
 
 
@@ -146,5 +149,8 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Hea
         ended = await (await at(server)).chat(a_turn("word " * 100), heard)
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW, 107, 64)
+            Trouble.CONTEXT_OVERFLOW,
+            107,
+            64,
+        )
         assert "raise Context Size in the model's settings in Jan" in note_sentence(ended.note)

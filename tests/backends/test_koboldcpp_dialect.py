@@ -77,9 +77,18 @@ async def test_what_came_from_the_cache_is_estimated_from_the_wait_and_the_speed
             assert turn.reported.cached_tokens == pytest.approx(turn.read.cached, abs=1)
 
 
-@pytest.mark.parametrize(("waited", "cold", "cached"), [
-    (10.0, 10.0, 0), (2.5, 10.0, 750), (0.4, 10.0, 960), (30.0, 10.0, 0), (0.4, 2.0, None), (0.4, 0.0, None),
-    (None, 10.0, None)])
+@pytest.mark.parametrize(
+    ("waited", "cold", "cached"),
+    [
+        (10.0, 10.0, 0),
+        (2.5, 10.0, 750),
+        (0.4, 10.0, 960),
+        (30.0, 10.0, 0),
+        (0.4, 2.0, None),
+        (0.4, 0.0, None),
+        (None, 10.0, None),
+    ],
+)
 def test_the_estimate_of_the_cache(waited: float | None, cold: float, cached: int | None) -> None:
     perf = {"last_process_time": cold, "last_input_count": 1000, "last_token_count": 5, "idle": 1}
     found = estimated(Reported(1000, None, 5), waited, perf)
@@ -95,13 +104,20 @@ def test_the_speed_of_another_request_is_not_taken_for_ours(other: dict[str, obj
 
 async def test_the_field_that_changes_the_prompt_is_never_sent() -> None:
     async with KoboldCppStandIn() as server:
-        turns = await converse(await at(server), server, 3, template_options={"reasoning_effort": "low"},
-                               parameters=Parameters(repeat_penalty=1.1))
+        turns = await converse(
+            await at(server),
+            server,
+            3,
+            template_options={"reasoning_effort": "low"},
+            parameters=Parameters(repeat_penalty=1.1),
+        )
         assert turns[0].body == (
             b'{"model":"koboldcpp/toy-8b","stream":true,"stream_options":{"include_usage":true},'
             b'"chat_template_kwargs":{"reasoning_effort":"low"},"reasoning_effort":"low","messages":['
             b'{"role":"system","content":"Be brief and kind to everybody who asks."},{"role":"user","content":"'
-            + b" ".join(b"word0.%d" % place for place in range(12)) + b'"}],"repeat_penalty":1.1}')
+            + b" ".join(b"word0.%d" % place for place in range(12))
+            + b'"}],"repeat_penalty":1.1}'
+        )
         assert turns[0].read.prompt == len(rendered(server.chats[0].json["messages"])), "with the answer's beginning"
 
 

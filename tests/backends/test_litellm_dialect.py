@@ -24,14 +24,17 @@ def backend_at(server: LiteLLMStandIn, **options: Any) -> LiteLLMBackend:
     return LiteLLMBackend(endpoint_of(server, api_key=key), **options)
 
 
-@pytest.mark.parametrize(("path", "response", "is_it"), [
-    ("/health/liveliness", Response(200, {}, b'"I\'m alive!"'), True),
-    ("/health/readiness", Response(200, {}, b'{"status":"healthy","litellm_version":"1.109.1"}'), True),
-    ("/v1/models", Response(401, {"x-litellm-version": "1.109.1"}, b"{}"), True),
-    ("/health/liveliness", Response(404, {}, b'"I\'m alive!"'), False),
-    ("/health/readiness", Response(200, {}, b'{"status":"healthy"}'), False),
-    ("/v1/models", Response(200, {"x-request-id": "1"}, b'{"data":[{"id":"a","owned_by":"openai"}]}'), False),
-])
+@pytest.mark.parametrize(
+    ("path", "response", "is_it"),
+    [
+        ("/health/liveliness", Response(200, {}, b'"I\'m alive!"'), True),
+        ("/health/readiness", Response(200, {}, b'{"status":"healthy","litellm_version":"1.109.1"}'), True),
+        ("/v1/models", Response(401, {"x-litellm-version": "1.109.1"}, b"{}"), True),
+        ("/health/liveliness", Response(404, {}, b'"I\'m alive!"'), False),
+        ("/health/readiness", Response(200, {}, b'{"status":"healthy"}'), False),
+        ("/v1/models", Response(200, {"x-request-id": "1"}, b'{"data":[{"id":"a","owned_by":"openai"}]}'), False),
+    ],
+)
 def test_it_is_known_by_its_headers_its_sign_of_life_or_its_version(path: str, response: Response, is_it: bool) -> None:
     assert LiteLLMBackend.recognises({path: response}) is is_it
 
@@ -130,5 +133,11 @@ async def test_no_field_of_one_kind_of_server_is_sent(heard: Heard) -> None:
         backend = backend_at(server)
         await backend.identify()
         await backend.chat(a_turn(slot=0, template_options={"enable_thinking": False}), heard)
-        assert server.chats[0].json.keys() == {"model", "litellm_session_id", "stream", "stream_options",
-                                               "chat_template_kwargs", "messages"}
+        assert server.chats[0].json.keys() == {
+            "model",
+            "litellm_session_id",
+            "stream",
+            "stream_options",
+            "chat_template_kwargs",
+            "messages",
+        }

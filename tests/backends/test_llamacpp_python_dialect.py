@@ -121,9 +121,15 @@ async def test_a_stop_closes_the_stream_and_what_was_read_stays() -> None:
     assert server.reads[1].cached >= server.reads[0].prompt
 
 
-@pytest.mark.parametrize(("name", "state"), [
-    ("chat-turn-1", State.LENGTH), ("chat-turn-2", State.LENGTH), ("chat-turn-3", State.LENGTH),
-    ("interrupted", State.INTERRUPTED)])
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("chat-turn-1", State.LENGTH),
+        ("chat-turn-2", State.LENGTH),
+        ("chat-turn-3", State.LENGTH),
+        ("interrupted", State.INTERRUPTED),
+    ],
+)
 async def test_recorded_answers_end_as_they_did_and_have_no_figures(name: str, state: State) -> None:
     ended, heard = await replayed(LlamaCppPythonBackend, "llama-cpp-python", name)
     assert (ended.state, heard.reported) == (state, Reported())

@@ -23,16 +23,20 @@ async def test_the_old_form_would_be_taken_for_llama_cpp_so_it_must_be_asked_for
     assert "llamafile, old" in await recognised_by(LlamaCppBackend)
 
 
-@pytest.mark.parametrize("props", [
-    b'{"user_name":"","assistant_name":"","build_info":"b9"}', b'{"default_generation_settings":{}}', b"[]"])
+@pytest.mark.parametrize(
+    "props", [b'{"user_name":"","assistant_name":"","build_info":"b9"}', b'{"default_generation_settings":{}}', b"[]"]
+)
 def test_a_llama_server_that_tells_its_build_is_no_llamafile(props: bytes) -> None:
     assert not LlamafileBackend.recognises({"/props": Response(200, {"server": "llama.cpp"}, props)})
 
 
-@pytest.mark.parametrize(("is_new", "window", "slots", "build", "first_unknown"), [
-    (False, 8192, 1, "", "token counts"), (True, None, None, "0.9.3", "cached tokens")])
+@pytest.mark.parametrize(
+    ("is_new", "window", "slots", "build", "first_unknown"),
+    [(False, 8192, 1, "", "token counts"), (True, None, None, "0.9.3", "cached tokens")],
+)
 async def test_each_form_tells_what_it_can(
-        is_new: bool, window: int | None, slots: int | None, build: str, first_unknown: str) -> None:
+    is_new: bool, window: int | None, slots: int | None, build: str, first_unknown: str
+) -> None:
     async with LlamafileStandIn(is_new=is_new, model="llava-v1.5") as server:
         info = (await talk_with(server, LlamafileBackend)).backend.info
     assert (info.kind, info.model, info.context_size, info.slots) == ("llamafile", "llava-v1.5", window, slots)

@@ -220,8 +220,14 @@ async def test_following_the_cache_never_loads_a_model() -> None:
         await backend.identify()
         prompt = await backend.tokens_of(await backend.prompt_text(a_turn()))
         server.ready = "b"
-        calls = (backend.prompt_text(a_turn()), backend.tokens_of("x"), backend.server_state(), backend.slot_counts(),
-                 backend.prefill(prompt, lambda _: None), backend.template_text())
+        calls = (
+            backend.prompt_text(a_turn()),
+            backend.tokens_of("x"),
+            backend.server_state(),
+            backend.slot_counts(),
+            backend.prefill(prompt, lambda _: None),
+            backend.template_text(),
+        )
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, BackendError) and "is not loaded" in result.sentence for result in results)
         assert (server.loads, server.ready) == ([], "b")

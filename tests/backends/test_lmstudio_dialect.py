@@ -27,8 +27,10 @@ async def test_its_models_are_told_with_what_is_loaded_and_how() -> None:
         info = (await at(server)).info
         assert (info.kind, info.model, info.context_size, info.slots) == ("lmstudio", "toy-8b", 8192, 4)
         assert [(model.id, model.loaded, model.context_size, model.chats) for model in info.listing] == [
-            ("text-embedding-nomic", False, None, False), ("sleepy-70b", False, None, True),
-            ("toy-8b", True, 8192, True)]
+            ("text-embedding-nomic", False, None, False),
+            ("sleepy-70b", False, None, True),
+            ("toy-8b", True, 8192, True),
+        ]
         assert info.listing[1].about == "8B, Q4_K_M, gguf, up to 131,072 tokens"
         assert info.figures is Figures.NONE
         assert info.unknown == ("cached tokens",)
@@ -53,8 +55,10 @@ async def test_a_version_without_a_listing_of_its_own_still_has_models() -> None
 async def test_two_loaded_instances_of_one_model_are_told_apart() -> None:
     async with LMStudioStandIn() as server:
         entry = server._entry("toy-8b")
-        entry["loaded_instances"] = [{"id": "toy-8b", "config": {"context_length": 4096, "parallel": 4}},
-                                     {"id": "toy-8b:2", "config": {"context_length": 512, "parallel": 1}}]
+        entry["loaded_instances"] = [
+            {"id": "toy-8b", "config": {"context_length": 4096, "parallel": 4}},
+            {"id": "toy-8b:2", "config": {"context_length": 512, "parallel": 1}},
+        ]
         server.get("/api/v1/models", {"models": [entry]})
         info = (await at(server)).info
         assert [(model.id, model.context_size) for model in info.listing] == [("toy-8b", 4096), ("toy-8b:2", 512)]
@@ -72,8 +76,18 @@ async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> Non
 async def test_only_documented_fields_are_sent_however_much_is_set(heard: Heard) -> None:
     async with LMStudioStandIn() as server:
         backend = await at(server, keep_alive="30m")
-        parameters = Parameters(temperature=0.2, top_p=0.9, top_k=40, min_p=0.1, presence_penalty=0.1, seed=7,
-                                frequency_penalty=0.1, repeat_penalty=1.1, max_tokens=99, stop=("x",))
+        parameters = Parameters(
+            temperature=0.2,
+            top_p=0.9,
+            top_k=40,
+            min_p=0.1,
+            presence_penalty=0.1,
+            seed=7,
+            frequency_penalty=0.1,
+            repeat_penalty=1.1,
+            max_tokens=99,
+            stop=("x",),
+        )
         turn = a_turn(parameters=parameters, template_options={"enable_thinking": False, "reasoning_effort": "low"})
         assert (await backend.chat(turn, heard)).state is State.DONE
         body = server.chats[0].json
@@ -86,12 +100,25 @@ async def test_a_plain_request_is_these_bytes() -> None:
         backend = await at(server)
         assert backend.body(a_turn("Hi")) == (
             b'{"model":"toy-8b","stream":true,"stream_options":{"include_usage":true},"messages":['
-            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}')
+            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}'
+        )
 
 
-@pytest.mark.parametrize(("told", "seconds"), [
-    ("30m", 1800), ("1h", 3600), ("1h30m", 5400), ("90s", 90), ("300", 300), (" 5min ", 300), ("", None), ("-1", None),
-    ("0", None), ("soon", None)])
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("30m", 1800),
+        ("1h", 3600),
+        ("1h30m", 5400),
+        ("90s", 90),
+        ("300", 300),
+        (" 5min ", 300),
+        ("", None),
+        ("-1", None),
+        ("0", None),
+        ("soon", None),
+    ],
+)
 def test_a_time_to_stay_loaded_is_seconds(told: str, seconds: int | None) -> None:
     assert seconds_of(told) == seconds
 
@@ -110,8 +137,10 @@ async def test_that_another_model_answered_is_told(heard: Heard) -> None:
         ended = await (await at(server)).chat(a_turn(model="sleepy-70b"), heard)
         assert ended.state is State.DONE
         told = tuple(map(note_sentence, ended.warnings))
-        assert told == ("Another model answered: toy-8b, not sleepy-70b. LM Studio answers with the model "
-                        "that is loaded; load the other one there.",)
+        assert told == (
+            "Another model answered: toy-8b, not sleepy-70b. LM Studio answers with the model "
+            "that is loaded; load the other one there.",
+        )
 
 
 async def test_a_full_window_is_told_with_its_numbers_and_what_to_change(heard: Heard) -> None:
@@ -120,13 +149,17 @@ async def test_a_full_window_is_told_with_its_numbers_and_what_to_change(heard: 
         assert ended.state is State.ERROR
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW, 107, 64)
+            Trouble.CONTEXT_OVERFLOW,
+            107,
+            64,
+        )
         assert "load the model with a larger context length in LM Studio" in note_sentence(ended.note)
         assert "llama-server" not in note_sentence(ended.note)
 
 
 async def test_the_documented_error_in_a_stream_gives_both_numbers(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch,
+    heard: Heard,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "Trying to keep the first 14538 tokens when context the overflows."
     whole = f"{text} However, the model is loaded with context length of only 2048 tokens, which is not enough."
@@ -179,11 +212,22 @@ async def test_a_model_it_cannot_load_says_what_to_do(heard: Heard) -> None:
 
 async def test_listings_full_of_nonsense_give_a_sentence_or_nothing() -> None:
     async with LMStudioStandIn() as server:
-        server.get("/api/v1/models", {"models": [7, {"key": "a"}, {"key": "b", "loaded_instances": [7, {"id": "b"}],
-                                                 "quantization": 4, "max_context_length": "x"}, {"key": ""}]})
+        server.get(
+            "/api/v1/models",
+            {
+                "models": [
+                    7,
+                    {"key": "a"},
+                    {"key": "b", "loaded_instances": [7, {"id": "b"}], "quantization": 4, "max_context_length": "x"},
+                    {"key": ""},
+                ]
+            },
+        )
         info = (await at(server)).info
         assert [(model.id, model.loaded, model.context_size) for model in info.listing] == [
-            ("a", False, None), ("b", True, None)]
-        server.on("/api/v1/models", raw(b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"models\": 4.}x"))
+            ("a", False, None),
+            ("b", True, None),
+        ]
+        server.on("/api/v1/models", raw(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"models": 4.}x'))
         with pytest.raises(BackendError):
             await at(server)

@@ -69,8 +69,11 @@ def gguf(path: Path, **facts: int | str) -> Path:
     for key, value in facts.items():
         name = key.replace("__", ".").encode()
         body += struct.pack("<Q", len(name)) + name
-        body += (struct.pack("<II", 4, value) if isinstance(value, int) else
-                 struct.pack("<IQ", 8, len(value)) + value.encode())
+        body += (
+            struct.pack("<II", 4, value)
+            if isinstance(value, int)
+            else struct.pack("<IQ", 8, len(value)) + value.encode()
+        )
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, len(facts)) + body + bytes(64))
     return path
 
@@ -137,6 +140,7 @@ async def test_vectors_are_kept_under_the_name_of_the_very_file(engine: ToyEngin
 
 # Its end.
 
+
 async def test_it_ends_when_idle_and_is_started_again_when_needed(engine: ToyEngine, model: Path) -> None:
     source = LocalEmbeddings(model, idle=0.0)
     await source.vectors(["a cat"])
@@ -186,8 +190,10 @@ async def test_closed_while_it_starts_it_does_not_come_up(engine: ToyEngine, mod
 
 # Questions.
 
+
 async def test_a_question_does_not_wait_for_a_slow_start_and_the_next_one_finds_it_done(
-        engine: ToyEngine, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine: ToyEngine, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embeddings, "QUERY_S", 0.01)
     source = LocalEmbeddings(model)
     engine.loaded.clear()
@@ -215,8 +221,7 @@ async def test_a_question_that_is_given_up_leaves_the_start_going(engine: ToyEng
     await source.aclose()
 
 
-async def test_after_a_failed_start_questions_do_not_start_it_again_for_a_while(
-        engine: ToyEngine, model: Path) -> None:
+async def test_after_a_failed_start_questions_do_not_start_it_again_for_a_while(engine: ToyEngine, model: Path) -> None:
     seconds = 0.0
     source = LocalEmbeddings(model, clock=Clock(now=lambda: seconds))
     engine.error = EngineError(EngineProblem.NO_MEMORY, path="it")
@@ -231,9 +236,11 @@ async def test_after_a_failed_start_questions_do_not_start_it_again_for_a_while(
 
 # What goes wrong.
 
+
 @pytest.mark.parametrize(("name", "said"), [("missing", "missing.gguf"), ("garbage", "GGUF"), ("ranker", "ranks")])
 async def test_a_file_that_makes_no_vectors_is_told_with_the_setting(
-        name: str, said: str, engine: ToyEngine, tmp_path: Path) -> None:
+    name: str, said: str, engine: ToyEngine, tmp_path: Path
+) -> None:
     path = tmp_path / f"{name}.gguf"
     if name == "garbage":
         path.write_bytes(b"garbage" * 100)
@@ -256,8 +263,15 @@ async def test_an_engine_that_dies_is_told_and_started_again_by_the_next_texts(e
     await source.aclose()
 
 
-@pytest.mark.parametrize(("base_url", "model", "file"), [
-    ("", "~/models/nomic.gguf", "~/models/nomic.gguf"), ("", "/models/E5.GGUF", "/models/E5.GGUF"), ("", "", ""),
-    ("", "nomic-embed-text", ""), ("http://127.0.0.1:8081", "nomic.gguf", "")])
+@pytest.mark.parametrize(
+    ("base_url", "model", "file"),
+    [
+        ("", "~/models/nomic.gguf", "~/models/nomic.gguf"),
+        ("", "/models/E5.GGUF", "/models/E5.GGUF"),
+        ("", "", ""),
+        ("", "nomic-embed-text", ""),
+        ("http://127.0.0.1:8081", "nomic.gguf", ""),
+    ],
+)
 def test_a_model_file_is_run_here_where_the_settings_name_no_server(base_url: str, model: str, file: str) -> None:
     assert EmbeddingSettings(base_url=base_url, model=model).local_model == file

@@ -37,7 +37,8 @@ def test_the_template_is_found_where_programs_put_it(tmp_path: Path, written: st
     else:
         named = [{"name": "tool_use", "template": "{{ two }}"}, {"name": "default", "template": "{{ one }}"}]
         (folder / "tokenizer_config.json").write_text(
-            json.dumps({"chat_template": "{{ one }}" if written == "field" else named}))
+            json.dumps({"chat_template": "{{ one }}" if written == "field" else named})
+        )
     env = {"HF_HUB_CACHE": str(tmp_path / "hub")}
     assert local_template("owner/model", env, tmp_path) == "{{ one }}"
     assert local_template(str(folder), {}, tmp_path) == "{{ one }}"
@@ -61,7 +62,8 @@ def test_the_option_is_read_in_the_template() -> None:
 
 @pytest.mark.parametrize("kind", ["sglang", "mlx-lm"])
 async def test_a_server_of_this_machine_is_asked_to_keep_reasoning_by_the_models_own_option(
-        tmp_path: Path, kind: str) -> None:
+    tmp_path: Path, kind: str
+) -> None:
     (tmp_path / "chat_template.jinja").write_text(chat_templates.KEEPING)
     server = SglangStandIn(model_path=str(tmp_path)) if kind == "sglang" else MlxLmStandIn(model=str(tmp_path))
     async with server:

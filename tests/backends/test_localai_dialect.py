@@ -26,8 +26,10 @@ async def test_the_administrator_is_told_windows_and_what_is_loaded() -> None:
         info = (await at(server)).info
         assert (info.kind, info.model, info.context_size, info.build) == ("localai", "toy-8b", 8192, "v3.9.0 (abc)")
         assert [(model.id, model.loaded, model.chats, model.context_size) for model in info.listing] == [
-            ("bert-embeddings", False, False, None), ("loose-file.gguf", False, True, None),
-            ("toy-8b", True, True, 8192)]
+            ("bert-embeddings", False, False, None),
+            ("loose-file.gguf", False, True, None),
+            ("toy-8b", True, True, 8192),
+        ]
         assert (info.figures, info.unknown, info.slots) == (Figures.ESTIMATED, ("slots",), None)
 
 
@@ -85,12 +87,19 @@ async def test_messages_that_were_summed_up_are_told(heard: Heard) -> None:
         assert tuple(map(note_sentence, ended.warnings)) == (
             "LocalAI put a summary in the place of 6 earlier messages, so everything is prefilled again. Raise "
             "context_size "
-            "in the model's YAML file, or turn compression off there.",)
+            "in the model's YAML file, or turn compression off there.",
+        )
 
 
-@pytest.mark.parametrize(("options", "effort"), [
-    ({}, None), ({"reasoning_effort": "high"}, "high"), ({"enable_thinking": True}, None),
-    ({"enable_thinking": False, "reasoning_effort": "high"}, "none")])
+@pytest.mark.parametrize(
+    ("options", "effort"),
+    [
+        ({}, None),
+        ({"reasoning_effort": "high"}, "high"),
+        ({"enable_thinking": True}, None),
+        ({"enable_thinking": False, "reasoning_effort": "high"}, "none"),
+    ],
+)
 async def test_thinking_is_set_by_the_one_field_it_has(options: dict[str, object], effort: str | None) -> None:
     async with LocalAIStandIn() as server:
         backend = await at(server)
@@ -99,7 +108,8 @@ async def test_thinking_is_set_by_the_one_field_it_has(options: dict[str, object
         told = b'"reasoning_effort":"%s",' % effort.encode() if effort else b""
         assert backend.body(turn) == (
             b'{"model":"toy-8b","stream":true,"stream_options":{"include_usage":true},' + told + b'"messages":['
-            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}')
+            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}'
+        )
 
 
 async def test_a_model_that_is_being_loaded_is_waited_for(heard: Heard) -> None:
@@ -137,5 +147,8 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Hea
         ended = await (await at(server)).chat(a_turn("word " * 100, model="toy-8b"), heard)
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW, 107, 64)
+            Trouble.CONTEXT_OVERFLOW,
+            107,
+            64,
+        )
         assert "raise context_size in the model's YAML file of LocalAI" in note_sentence(ended.note)

@@ -35,7 +35,8 @@ def backend_of(dialect: type[HttpBackend], host_class: HostClass, *, extras: boo
 @settings(deadline=None)
 @given(st.sampled_from([LlamaCppBackend, OpenAIBackend]), st.booleans(), EXTRA)
 def test_no_local_field_or_session_header_goes_to_a_cloud_host(
-        dialect: type[HttpBackend], extras: bool, extra: dict[str, Any]) -> None:
+    dialect: type[HttpBackend], extras: bool, extra: dict[str, Any]
+) -> None:
     backend = backend_of(dialect, HostClass.CLOUD, extras=extras)
     turn = a_turn(parameters=Parameters(extra=extra))
     assert not json.loads(backend.body(turn)).keys() & LOCAL_FIELDS
@@ -46,7 +47,8 @@ def test_no_local_field_or_session_header_goes_to_a_cloud_host(
 @settings(deadline=None)
 @given(st.sampled_from([LlamaCppBackend, OpenAIBackend]), st.sampled_from(list(HostClass)), EXTRA)
 def test_no_request_pins_a_slot_or_detaches_from_its_connection(
-        dialect: type[HttpBackend], host_class: HostClass, extra: dict[str, Any]) -> None:
+    dialect: type[HttpBackend], host_class: HostClass, extra: dict[str, Any]
+) -> None:
     backend = backend_of(dialect, host_class)
     turn = a_turn(parameters=Parameters(extra=extra))
     pairs = json.loads(backend.body(turn), object_pairs_hook=list)
@@ -57,19 +59,23 @@ def test_no_request_pins_a_slot_or_detaches_from_its_connection(
 
 def test_the_body_for_llama_cpp_has_its_fields_in_a_fixed_order_around_the_wires() -> None:
     backend = backend_of(LlamaCppBackend, HostClass.LAN)
-    turn = a_turn(model="qwen", parameters=Parameters(temperature=0.5, max_tokens=9),
-                  template_options={"enable_thinking": False})
+    turn = a_turn(
+        model="qwen", parameters=Parameters(temperature=0.5, max_tokens=9), template_options={"enable_thinking": False}
+    )
     assert backend.body(turn) == (
         b'{"model":"qwen","session_id":"' + SESSION.encode() + b'","stream":true,"cache_prompt":true,'
         b'"return_progress":true,"timings_per_token":true,"sse_ping_interval":10,'
         b'"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":false},'
-        b'"messages":[' + b",".join(turn.wires) + b'],"temperature":0.5,"max_tokens":9}')
+        b'"messages":[' + b",".join(turn.wires) + b'],"temperature":0.5,"max_tokens":9}'
+    )
 
 
 def test_a_generic_local_server_gets_the_session_but_no_llama_cpp_field() -> None:
     body = backend_of(OpenAIBackend, HostClass.LOOPBACK).body(a_turn())
-    assert body == (b'{"model":"m","session_id":"' + SESSION.encode() + b'","stream":true,"stream_options":'
-                    b'{"include_usage":true},"messages":[' + b",".join(a_turn().wires) + b"]}")
+    assert body == (
+        b'{"model":"m","session_id":"' + SESSION.encode() + b'","stream":true,"stream_options":'
+        b'{"include_usage":true},"messages":[' + b",".join(a_turn().wires) + b"]}"
+    )
 
 
 @pytest.mark.parametrize("make", [llamacpp_at, openai_at])
@@ -154,8 +160,7 @@ async def test_localhost_is_tried_on_both_families(heard: Heard) -> None:
         assert heard.text == "Hello" and server.posts == 1
 
 
-async def test_the_key_is_in_no_representation_sentence_or_log(
-        heard: Heard, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_key_is_in_no_representation_sentence_or_log(heard: Heard, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(0)
     async with ToyServer() as server:
         server.on_chat(reply(401, {"error": {"message": "bad"}}))

@@ -41,15 +41,18 @@ def inside(*networks: str) -> st.SearchStrategy[Address]:
 
 
 LOCAL_V4 = {
-    LOOPBACK: inside("127.0.0.0/8"), TAILNET: inside("100.64.0.0/10"),
+    LOOPBACK: inside("127.0.0.0/8"),
+    TAILNET: inside("100.64.0.0/10"),
     LAN: inside("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16").filter(lambda a: a != METADATA),
 }
 LOCAL_V6 = {
-    LOOPBACK: inside("::1/128"), TAILNET: inside("fd7a:115c:a1e0::/48"),
+    LOOPBACK: inside("::1/128"),
+    TAILNET: inside("fd7a:115c:a1e0::/48"),
     LAN: inside("fc00::/8", "fd00::/16", "fe80::/10", "fdff:ffff::/32"),
 }
-PUBLIC = st.sampled_from(["1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "2606:4700::1111",
-                          "2001:4860:4860::8888"]).map(ipaddress.ip_address)
+PUBLIC = st.sampled_from(
+    ["1.1.1.1", "8.8.8.8", "93.184.216.34", "100.63.255.255", "100.128.0.0", "2606:4700::1111", "2001:4860:4860::8888"]
+).map(ipaddress.ip_address)
 NOBODY = inside("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8")
 NEAR_V4 = st.one_of(*LOCAL_V4.values())
 ANY = st.one_of(NEAR_V4, *LOCAL_V6.values(), PUBLIC, NOBODY, st.just(METADATA), st.ip_addresses())
@@ -83,11 +86,17 @@ def literal_class(address: Address) -> Outcome:
 
 
 @MANY
-@given(st.one_of([addresses.map(lambda address, kind=kind: (address, kind))
-                  for table in (LOCAL_V4, LOCAL_V6) for kind, addresses in table.items()]
-                 + [PUBLIC.map(lambda address: (address, CLOUD)), NOBODY.map(lambda address: (address, REFUSED))]))
-def test_an_address_has_the_class_of_its_network_as_a_literal_and_behind_a_name(
-        given: tuple[Address, Outcome]) -> None:
+@given(
+    st.one_of(
+        [
+            addresses.map(lambda address, kind=kind: (address, kind))
+            for table in (LOCAL_V4, LOCAL_V6)
+            for kind, addresses in table.items()
+        ]
+        + [PUBLIC.map(lambda address: (address, CLOUD)), NOBODY.map(lambda address: (address, REFUSED))]
+    )
+)
+def test_an_address_has_the_class_of_its_network_as_a_literal_and_behind_a_name(given: tuple[Address, Outcome]) -> None:
     address, expected = given
     if address.version == 6 and ipaddress.ip_address("fd00:ec2::254") == address:
         expected = REFUSED
@@ -95,8 +104,19 @@ def test_an_address_has_the_class_of_its_network_as_a_literal_and_behind_a_name(
     assert class_of("box.example.com", address) is expected
 
 
-@pytest.mark.parametrize("network", ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
-                                     "100.64.0.0/10", "fc00::/7", "fe80::/10"])
+@pytest.mark.parametrize(
+    "network",
+    [
+        "127.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "169.254.0.0/16",
+        "100.64.0.0/10",
+        "fc00::/7",
+        "fe80::/10",
+    ],
+)
 def test_the_addresses_beside_a_local_network_are_the_internets(network: str) -> None:
     found = ipaddress.ip_network(network)
     for address in (found[0] - 1, found[-1] + 1):
@@ -120,7 +140,8 @@ def six_to_four(address: IPv4Address) -> IPv6Address:
 
 
 TUNNELS: dict[str, Callable[[IPv4Address], IPv6Address]] = {
-    "NAT64": nat64, "6to4": six_to_four,
+    "NAT64": nat64,
+    "6to4": six_to_four,
     "NAT64 of a network": lambda address: IPv6Address(f"64:ff9b:1::{address}"),
     "Teredo client": lambda address: IPv6Address((0x20010000 << 96) | (0x01010101 << 64) | (int(address) ^ 0xFFFFFFFF)),
     "Teredo server": lambda address: IPv6Address((0x20010000 << 96) | (int(address) << 64) | 0xFEFEFEFE),
@@ -137,9 +158,18 @@ def test_a_private_address_inside_a_tunnels_address_makes_nothing_local(tunnel: 
     assert class_of("box.local", TUNNELS[tunnel](address)) is CLOUD
 
 
-@pytest.mark.parametrize("address", [
-    METADATA, nat64(METADATA), six_to_four(METADATA), IPv6Address(f"::ffff:{METADATA}"), "fd00:ec2::254",
-    "fd00:ec2::254%eth0", "fd20:ce::254"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        METADATA,
+        nat64(METADATA),
+        six_to_four(METADATA),
+        IPv6Address(f"::ffff:{METADATA}"),
+        "fd00:ec2::254",
+        "fd00:ec2::254%eth0",
+        "fd20:ce::254",
+    ],
+)
 def test_no_spelling_leads_to_a_cloud_machines_metadata_service(address: Address | str) -> None:
     assert class_of("box.example.com", address) is REFUSED
     if "%" not in str(address):
@@ -150,10 +180,14 @@ def test_no_spelling_leads_to_a_cloud_machines_metadata_service(address: Address
 
 
 @MANY
-@given(st.sampled_from(["box", "box.local", "nas.lan", "api.example.com", "xn--bcher-kva.example", "my_box"]),
-       st.lists(ANY, min_size=1, max_size=12), st.randoms())
+@given(
+    st.sampled_from(["box", "box.local", "nas.lan", "api.example.com", "xn--bcher-kva.example", "my_box"]),
+    st.lists(ANY, min_size=1, max_size=12),
+    st.randoms(),
+)
 def test_a_name_is_as_remote_as_the_most_remote_of_its_addresses_in_any_order(
-        name: str, addresses: list[Address], random: Any) -> None:
+    name: str, addresses: list[Address], random: Any
+) -> None:
     each = [literal_class(address) for address in addresses]
     least = LAN if name.endswith(".local") else LOOPBACK
     expected = REFUSED if REFUSED in each else max([least, *filter(None, each)], key=REMOTENESS.index)
@@ -180,8 +214,7 @@ def test_localhost_is_this_machine_whatever_a_resolver_says(name: str, addresses
 
 @MANY
 @given(ANY, st.sampled_from(["auto", "local", "cloud"]), st.booleans())
-def test_the_persons_word_moves_a_server_only_as_far_as_it_may(
-        address: Address, locality: Any, by_proxy: bool) -> None:
+def test_the_persons_word_moves_a_server_only_as_far_as_it_may(address: Address, locality: Any, by_proxy: bool) -> None:
     options = ServerOptions(locality=locality)
     given: dict[str, Any] = {"resolver": resolving([str(address)])}
     if by_proxy:
@@ -221,12 +254,18 @@ DIALECTS = st.sampled_from(tuple(kinds.in_order()))
 @MANY
 @given(DIALECTS, ANY, EXTRA, st.sampled_from(["auto", "local", "cloud"]), st.booleans())
 def test_no_dialect_gives_a_cloud_host_anything_local(
-        dialect: type[HttpBackend], address: Address, extra: dict[str, Any], locality: Any, by_proxy: bool) -> None:
+    dialect: type[HttpBackend], address: Address, extra: dict[str, Any], locality: Any, by_proxy: bool
+) -> None:
     options = ServerOptions(locality=locality)
     try:
-        endpoint = at_once(open_endpoint(
-            "https://box.example.com", resolver=resolving([str(address)]), options=options,
-            proxy="http://127.0.0.1:3128" if by_proxy else None))
+        endpoint = at_once(
+            open_endpoint(
+                "https://box.example.com",
+                resolver=resolving([str(address)]),
+                options=options,
+                proxy="http://127.0.0.1:3128" if by_proxy else None,
+            )
+        )
     except BackendError:
         return
     backend = greedy(dialect, endpoint, options=options)
@@ -244,7 +283,8 @@ def test_no_dialect_gives_a_cloud_host_anything_local(
 @MANY
 @given(DIALECTS, EXTRA, st.lists(PUBLIC | NEAR_V4, min_size=1, max_size=3), PUBLIC)
 def test_a_name_that_moved_to_the_internet_gets_nothing_local_from_the_next_look_on(
-        dialect: type[HttpBackend], extra: dict[str, Any], later: list[Address], public: Address) -> None:
+    dialect: type[HttpBackend], extra: dict[str, Any], later: list[Address], public: Address
+) -> None:
     moved = [str(address) for address in [*later, public]]
     endpoint = at_once(open_endpoint("https://box.example.com", resolver=resolving(["127.0.0.1"], moved)))
     assert endpoint.place.host_class is LOOPBACK
@@ -254,14 +294,23 @@ def test_a_name_that_moved_to_the_internet_gets_nothing_local_from_the_next_look
     assert not fields.keys() & LOCAL_EXTRAS and SESSION not in everything
 
 
-KEY_HEADERS = ("authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-goog-api-key",
-               "x-auth-token", "cf-access-client-id", "cf-access-client-secret", "x-amz-security-token")
+KEY_HEADERS = (
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "api-key",
+    "x-api-key",
+    "x-goog-api-key",
+    "x-auth-token",
+    "cf-access-client-id",
+    "cf-access-client-secret",
+    "x-amz-security-token",
+)
 
 
 @MANY
 @given(st.sampled_from(KEY_HEADERS), st.randoms(), ANY)
-def test_a_key_among_the_headers_crosses_no_open_network_unencrypted(
-        name: str, random: Any, address: Address) -> None:
+def test_a_key_among_the_headers_crosses_no_open_network_unencrypted(name: str, random: Any, address: Address) -> None:
     name = "".join(random.choice((letter, letter.upper())) for letter in name)
     options = ServerOptions(headers={"X-Team": "research", name: "Bearer hunter2"})
     try:

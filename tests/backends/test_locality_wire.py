@@ -61,14 +61,25 @@ async def test_between_two_looks_the_connection_goes_where_the_class_was_found(h
 
 def targets(server: ToyServer, other: ToyServer, path: str) -> list[str]:
     """Where a redirect may want to lead: another port, another name, another scheme, the same place, nowhere."""
-    return [f"{other.url}{path}", f"http://localhost:{other.port}{path}", f"http://0x7f.1:{other.port}{path}",
-            f"https://127.0.0.1:{other.port}{path}", f"//127.0.0.1:{other.port}{path}", f"{server.url}/elsewhere{path}",
-            f"http://[::ffff:127.0.0.1]:{other.port}{path}", "http://user:pw@203.0.113.9/", "/elsewhere", "::", ""]
+    return [
+        f"{other.url}{path}",
+        f"http://localhost:{other.port}{path}",
+        f"http://0x7f.1:{other.port}{path}",
+        f"https://127.0.0.1:{other.port}{path}",
+        f"//127.0.0.1:{other.port}{path}",
+        f"{server.url}/elsewhere{path}",
+        f"http://[::ffff:127.0.0.1]:{other.port}{path}",
+        "http://user:pw@203.0.113.9/",
+        "/elsewhere",
+        "::",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.kind.name)
 async def test_no_redirect_of_any_kind_takes_text_key_or_session_along(
-        dialect: type[HttpBackend], heard: Heard) -> None:
+    dialect: type[HttpBackend], heard: Heard
+) -> None:
     async with ToyServer() as server, ToyServer() as other:
         statuses = cycle((301, 302, 303, 307, 308))
         places = targets(server, other, dialect.chat_path)
@@ -99,14 +110,18 @@ async def test_no_redirect_of_a_question_is_followed() -> None:
 TOKEN = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=8).map(lambda text: f"x-own-{text}".rstrip("-"))
 VALUE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
 OWN = st.dictionaries(TOKEN, VALUE, max_size=3)
-MEDDLING = st.dictionaries(st.sampled_from(["Host", "Connection", "Accept-Encoding", "Content-Type", "X-Session-ID"]),
-                           st.just("evil.example"), max_size=3)
+MEDDLING = st.dictionaries(
+    st.sampled_from(["Host", "Connection", "Accept-Encoding", "Content-Type", "X-Session-ID"]),
+    st.just("evil.example"),
+    max_size=3,
+)
 
 
 @FEW
 @given(OWN, MEDDLING, st.sampled_from([OpenAIBackend, *DIALECTS[:1]]))
 async def test_key_and_headers_of_the_settings_go_to_their_own_server_once_and_to_no_other(
-        own: dict[str, str], meddling: dict[str, str], dialect: type[HttpBackend]) -> None:
+    own: dict[str, str], meddling: dict[str, str], dialect: type[HttpBackend]
+) -> None:
     async with ToyServer() as server, ToyServer() as other:
         options = ServerOptions(headers={**own, **meddling})
         mine = greedy(dialect, await open_endpoint(server.url, api_key="hunter2", options=options), options=options)

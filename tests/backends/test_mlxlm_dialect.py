@@ -23,8 +23,10 @@ async def test_mlx_lm_is_known_by_its_answers_and_nothing_else_is_taken_for_it()
 
 
 def test_behind_a_proxy_that_hides_its_server_it_is_still_known() -> None:
-    answers = {path: Response(found.status, {**found.headers, "server": "nginx"}, found.body)
-               for path, found in recorded_answers("mlx-lm").items()}
+    answers = {
+        path: Response(found.status, {**found.headers, "server": "nginx"}, found.body)
+        for path, found in recorded_answers("mlx-lm").items()
+    }
     assert MlxLmBackend.recognises(answers)
 
 
@@ -42,7 +44,8 @@ async def test_ten_turns_read_only_what_is_new_and_the_usage_says_so() -> None:
         await talk.ten_turns()
         assert_only_new_was_read(server.reads, slack=1)
     assert [(r.prompt_tokens, r.cached_tokens, r.predicted_tokens) for r in talk.reported] == [
-        (read.prompt, read.cached, read.predicted) for read in server.reads]
+        (read.prompt, read.cached, read.predicted) for read in server.reads
+    ]
     assert talk.reported[0].cached_tokens == 0 and server.loads == []
 
 
@@ -54,8 +57,7 @@ async def test_a_long_answer_is_not_cut_at_512_tokens() -> None:
         assert server.asked[0]["max_tokens"] == LONGEST_ANSWER
 
 
-@pytest.mark.parametrize("parameters", [
-    Parameters(max_tokens=3), Parameters(extra={"max_completion_tokens": 3})])
+@pytest.mark.parametrize("parameters", [Parameters(max_tokens=3), Parameters(extra={"max_completion_tokens": 3})])
 async def test_a_length_that_the_person_set_is_kept(parameters: Parameters) -> None:
     async with MlxLmStandIn() as server:
         talk = await talk_with(server, MlxLmBackend)
@@ -75,7 +77,8 @@ async def test_the_model_it_was_started_with_is_not_loaded_again_and_keeps_its_n
 
 @pytest.mark.parametrize("downloaded", [(), ("mlx-community/other",)])
 async def test_a_server_that_lists_not_the_model_it_was_started_with_uses_that_one_all_the_same(
-        downloaded: tuple[str, ...]) -> None:
+    downloaded: tuple[str, ...],
+) -> None:
     async with MlxLmStandIn(model="mlx-community/single-file", downloaded=downloaded) as server:
         talk = await talk_with(server, MlxLmBackend)
         assert talk.backend.info.models == ("default_model", *downloaded)
@@ -154,25 +157,43 @@ async def test_the_session_and_template_options_stand_before_the_messages() -> N
         talk = await talk_with(server, MlxLmBackend)
         await talk.ask("One ?", template_options={"enable_thinking": False})
         names = list(json.loads(server.chats[0].body))
-    assert names == ["model", "session_id", "stream", "stream_options", "chat_template_kwargs", "max_tokens",
-                     "messages", "temperature"]
+    assert names == [
+        "model",
+        "session_id",
+        "stream",
+        "stream_options",
+        "chat_template_kwargs",
+        "max_tokens",
+        "messages",
+        "temperature",
+    ]
 
 
-@pytest.mark.parametrize(("name", "figures"), [
-    ("chat-turn-1", (55, 0, 12)), ("chat-turn-2", (94, 67, 12)), ("chat-turn-3", (133, 106, 12)),
-    ("chat-no-usage-stream", (None, None, None)),
-])
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("chat-turn-1", (55, 0, 12)),
+        ("chat-turn-2", (94, 67, 12)),
+        ("chat-turn-3", (133, 106, 12)),
+        ("chat-no-usage-stream", (None, None, None)),
+    ],
+)
 async def test_recorded_answers_give_the_figures_that_the_server_gave(
-        name: str, figures: tuple[int | None, ...]) -> None:
+    name: str, figures: tuple[int | None, ...]
+) -> None:
     ended, heard = await replayed(MlxLmBackend, "mlx-lm", name)
     found = heard.reported
     assert ended.state is State.LENGTH and heard.text
     assert (found.prompt_tokens, found.cached_tokens, found.predicted_tokens) == figures
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("error-unknown-model-stream", "Cannot find an appropriate cached snapshot"),
-    ("error-system-role-stream", "System role not supported")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("error-unknown-model-stream", "Cannot find an appropriate cached snapshot"),
+        ("error-system-role-stream", "System role not supported"),
+    ],
+)
 async def test_recorded_refusals_are_told_in_the_servers_words(name: str, words: str) -> None:
     ended, _ = await replayed(MlxLmBackend, "mlx-lm", name)
     assert ended.state is State.ERROR and words in note_sentence(ended.note)

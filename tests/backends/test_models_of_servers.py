@@ -27,10 +27,16 @@ def info_of(kind: str, *listing: Model, model: str = "") -> ServerInfo:
     return ServerInfo(kind, "http://127.0.0.1:1", HostClass.LOOPBACK, model, listing, context_size=7)
 
 
-@pytest.mark.parametrize("size", [
-    {"meta": {"n_ctx": 0}}, {"max_model_len": 0}, {"context_length": 0}, {"meta": {"n_ctx": 0}, "context_length": 0},
-    {},
-])
+@pytest.mark.parametrize(
+    "size",
+    [
+        {"meta": {"n_ctx": 0}},
+        {"max_model_len": 0},
+        {"context_length": 0},
+        {"meta": {"n_ctx": 0}, "context_length": 0},
+        {},
+    ],
+)
 def test_a_size_of_0_is_not_known(size: dict[str, Any]) -> None:
     (model,) = models_in({"data": [{"id": "m", **size}]}).all
     assert model.context_size is None
@@ -53,11 +59,18 @@ def test_the_owner_of_a_model_can_be_stored() -> None:
     assert model.owner.encode().decode() == model.owner
 
 
-@pytest.mark.parametrize(("kind", "asked", "found"), [
-    ("ollama", "big", "big:latest"), ("ollama", "big:latest", "big:latest"), ("ollama", "big:1b", None),
-    ("ollama", "hub/big", None), ("ollama", "", None), (OPENAI, "big", None),
-    (OPENAI, "big:latest", "big:latest"),
-])
+@pytest.mark.parametrize(
+    ("kind", "asked", "found"),
+    [
+        ("ollama", "big", "big:latest"),
+        ("ollama", "big:latest", "big:latest"),
+        ("ollama", "big:1b", None),
+        ("ollama", "hub/big", None),
+        ("ollama", "", None),
+        (OPENAI, "big", None),
+        (OPENAI, "big:latest", "big:latest"),
+    ],
+)
 def test_only_ollama_lets_the_tag_be_left_out(kind: str, asked: str, found: str | None) -> None:
     info = info_of(kind, Model("small:latest"), Model("big:latest", context_size=99))
     known = info.known(asked)

@@ -26,11 +26,24 @@ from toyserver import ToyServer, reply, sse
 
 DEEP = "[" * 5000 + "]" * 5000
 ODD = {
-    "infinite": "1e999", "less than all": "-1e999", "no number": "NaN", "a word for infinite": "-Infinity",
-    "of 5,000 digits": "9" * 5000, "less than nothing": "-5", "a truth": "true", "a text": '"7"', "a list": "[7]",
-    "an object": '{"a":{"b":1}}', "very deep": DEEP, "very deep objects": '{"a":' * 5000 + "1" + "}" * 5000,
-    "as large as numbers get": "1e308", "as small as numbers get": "5e-324", "a large number": "9007199254740991",
-    "half": "7.5", "nothing": "null", "deep beside brackets in a text": f'["[[{{\\"[", {DEEP}, "]"]',
+    "infinite": "1e999",
+    "less than all": "-1e999",
+    "no number": "NaN",
+    "a word for infinite": "-Infinity",
+    "of 5,000 digits": "9" * 5000,
+    "less than nothing": "-5",
+    "a truth": "true",
+    "a text": '"7"',
+    "a list": "[7]",
+    "an object": '{"a":{"b":1}}',
+    "very deep": DEEP,
+    "very deep objects": '{"a":' * 5000 + "1" + "}" * 5000,
+    "as large as numbers get": "1e308",
+    "as small as numbers get": "5e-324",
+    "a large number": "9007199254740991",
+    "half": "7.5",
+    "nothing": "null",
+    "deep beside brackets in a text": f'["[[{{\\"[", {DEEP}, "]"]',
 }
 
 
@@ -44,13 +57,25 @@ def chunk(content: str | None, finish: str | None = None, **figures: str) -> byt
 
 def stream(odd: str) -> list[bytes]:
     """A whole answer whose every figure is `odd`."""
-    timings = "{" + ",".join(f'"{key}":{odd}' for key in (
-        "cache_n", "prompt_n", "prompt_ms", "predicted_n", "predicted_ms", "prompt_per_second")) + "}"
-    usage = (f'{{"prompt_tokens":{odd},"completion_tokens":{odd},"total_tokens":{odd},'
-             f'"prompt_tokens_details":{{"cached_tokens":{odd}}}}}')
+    timings = (
+        "{"
+        + ",".join(
+            f'"{key}":{odd}'
+            for key in ("cache_n", "prompt_n", "prompt_ms", "predicted_n", "predicted_ms", "prompt_per_second")
+        )
+        + "}"
+    )
+    usage = (
+        f'{{"prompt_tokens":{odd},"completion_tokens":{odd},"total_tokens":{odd},'
+        f'"prompt_tokens_details":{{"cached_tokens":{odd}}}}}'
+    )
     progress = f'{{"total":{odd},"cache":{odd},"processed":{odd},"time_ms":{odd}}}'
-    return [chunk(None, prompt_progress=progress), chunk("Hel", timings=timings), chunk("lo", timings=odd, usage=odd),
-            chunk(None, "stop", timings=timings, usage=usage, prompt_progress=odd, created=odd, model=odd)]
+    return [
+        chunk(None, prompt_progress=progress),
+        chunk("Hel", timings=timings),
+        chunk("lo", timings=odd, usage=odd),
+        chunk(None, "stop", timings=timings, usage=usage, prompt_progress=odd, created=odd, model=odd),
+    ]
 
 
 @pytest.mark.parametrize("odd", ODD)
@@ -66,8 +91,20 @@ async def test_an_odd_figure_is_lost_and_the_answer_is_not(odd: str, heard: Hear
 
 async def test_figures_beside_an_odd_one_stay(heard: Heard) -> None:
     async with ToyServer() as server:
-        server.on_chat(sse([chunk("Hello"), chunk(None, "stop", timings=(
-            '{"cache_n":30,"prompt_n":12,"prompt_ms":1e999,"predicted_n":2,"predicted_ms":{"a":[1]}}'))]))
+        server.on_chat(
+            sse(
+                [
+                    chunk("Hello"),
+                    chunk(
+                        None,
+                        "stop",
+                        timings=(
+                            '{"cache_n":30,"prompt_n":12,"prompt_ms":1e999,"predicted_n":2,"predicted_ms":{"a":[1]}}'
+                        ),
+                    ),
+                ]
+            )
+        )
         ended = await llamacpp_at(server).chat(a_turn(), heard)
     assert ended.state is State.DONE
     assert heard.reported == Reported(prompt_tokens=42, cached_tokens=30, predicted_tokens=2)
@@ -75,11 +112,23 @@ async def test_figures_beside_an_odd_one_stay(heard: Heard) -> None:
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_an_odd_figure_of_ollamas_is_lost_and_the_answer_is_not(odd: str, heard: Heard) -> None:
-    figures = ",".join(f'"{key}":{ODD[odd]}' for key in (
-        "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count", "eval_duration"))
-    lines = (b'{"model":"m","message":{"role":"assistant","content":"Hello"},"done":false}\n'
-             b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop",'
-             + figures.encode() + b"}\n")
+    figures = ",".join(
+        f'"{key}":{ODD[odd]}'
+        for key in (
+            "total_duration",
+            "load_duration",
+            "prompt_eval_count",
+            "prompt_eval_duration",
+            "eval_count",
+            "eval_duration",
+        )
+    )
+    lines = (
+        b'{"model":"m","message":{"role":"assistant","content":"Hello"},"done":false}\n'
+        b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop",'
+        + figures.encode()
+        + b"}\n"
+    )
     async with ToyServer() as server:
         server.on_chat(reply(200, lines, content_type="application/x-ndjson"))
         ended = await OllamaBackend(endpoint_of(server)).chat(a_turn(model="m"), heard)
@@ -87,10 +136,24 @@ async def test_an_odd_figure_of_ollamas_is_lost_and_the_answer_is_not(odd: str, 
     assert all(len(warning) < 400 for warning in map(note_sentence, ended.warnings))
 
 
-LITERALS = st.sampled_from([*(value for name, value in ODD.items() if "deep" not in name), "0", "1", "40", "4096",
-                            "0.001", "12.5", "1e12", "1e-9", "16777215", "4294967296"])
-FIGURES = st.fixed_dictionaries(dict.fromkeys(
-    ("cache_n", "prompt_n", "prompt_ms", "predicted_n", "predicted_ms"), LITERALS))
+LITERALS = st.sampled_from(
+    [
+        *(value for name, value in ODD.items() if "deep" not in name),
+        "0",
+        "1",
+        "40",
+        "4096",
+        "0.001",
+        "12.5",
+        "1e12",
+        "1e-9",
+        "16777215",
+        "4294967296",
+    ]
+)
+FIGURES = st.fixed_dictionaries(
+    dict.fromkeys(("cache_n", "prompt_n", "prompt_ms", "predicted_n", "predicted_ms"), LITERALS)
+)
 
 
 @settings(deadline=None)
@@ -101,12 +164,27 @@ def test_whatever_is_reported_can_be_summed_and_shown(turns: list[dict[str, str]
     for figures in turns:
         heard = Heard()
         answer = ChatAnswer("http://x", heard, 4096)
-        answer.take(Payload(parsed('{"choices":[],"timings":{' + ",".join(
-            f'"{key}":{value}' for key, value in figures.items()) + "}}")))
+        answer.take(
+            Payload(
+                parsed(
+                    '{"choices":[],"timings":{' + ",".join(f'"{key}":{value}' for key, value in figures.items()) + "}}"
+                )
+            )
+        )
         assert isinstance(answer.ended(), Ended)
         said = heard.reported
-        found.append(TurnFigures(said.prompt_tokens, said.cached_tokens, said.predicted_tokens, said.prompt_tokens,
-                                 12.0, said.prompt_ms, said.predicted_ms, 4096))
+        found.append(
+            TurnFigures(
+                said.prompt_tokens,
+                said.cached_tokens,
+                said.predicted_tokens,
+                said.prompt_tokens,
+                12.0,
+                said.prompt_ms,
+                said.predicted_ms,
+                4096,
+            )
+        )
     totals(found)
     measured_speed(found)
     speeds = [figures.prefill_speed for figures in found] + [figures.decode_speed for figures in found]

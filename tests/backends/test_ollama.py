@@ -63,20 +63,38 @@ async def test_mixing_in_the_openai_way_loads_the_model_again_and_it_is_told_why
         assert [w for w in map(note_sentence, ended.warnings) if "loaded again (1.5 s)" in w and "another program" in w]
 
 
-
 async def test_every_request_has_the_same_options_and_never_lets_the_server_cut() -> None:
     async with OllamaStandIn() as server:
-        talk = Talk(await connected(server), parameters=Parameters(
-            temperature=0.5, max_tokens=99, repeat_penalty=1.1, stop=("END",), seed=7, top_k=3, min_p=0.1,
-            extra={"mirostat": 2, "num_gpu": 10, "dry_multiplier": 0.8}))
+        talk = Talk(
+            await connected(server),
+            parameters=Parameters(
+                temperature=0.5,
+                max_tokens=99,
+                repeat_penalty=1.1,
+                stop=("END",),
+                seed=7,
+                top_k=3,
+                min_p=0.1,
+                extra={"mirostat": 2, "num_gpu": 10, "dry_multiplier": 0.8},
+            ),
+        )
         await talk.ask("one")
         await talk.ask("two")
         assert isinstance(talk.backend, PrefillAccess)
         await talk.backend.prefill_messages(talk.turn("three"))
         first, second, ahead = server.asked
         assert first["options"] == {
-            "num_ctx": 8192, "temperature": 0.5, "top_k": 3, "min_p": 0.1, "repeat_penalty": 1.1, "seed": 7,
-            "num_predict": 99, "stop": ["END"], "mirostat": 2, "num_gpu": 10}
+            "num_ctx": 8192,
+            "temperature": 0.5,
+            "top_k": 3,
+            "min_p": 0.1,
+            "repeat_penalty": 1.1,
+            "seed": 7,
+            "num_predict": 99,
+            "stop": ["END"],
+            "mirostat": 2,
+            "num_gpu": 10,
+        }
         assert second["options"] == first["options"]
         assert ahead["options"] == {**first["options"], "num_predict": 1}
         assert all((body["truncate"], body["shift"]) == (False, False) for body in server.asked)
@@ -97,12 +115,19 @@ async def test_a_longer_conversations_body_begins_with_the_shorter_ones() -> Non
         assert b'"thinking":"hmm , question 1"' in begin and b"reasoning_content" not in begin
 
 
-@pytest.mark.parametrize(("options", "sent"), [
-    ({}, None), ({"enable_thinking": True}, True), ({"enable_thinking": False}, False),
-    ({"reasoning_effort": "low"}, "low"), ({"reasoning_effort": "high", "enable_thinking": True}, "high"),
-    ({"reasoning_effort": "high", "enable_thinking": False}, False), ({"reasoning_effort": "none"}, False),
-    ({"preserve_reasoning": True}, None),
-])
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({}, None),
+        ({"enable_thinking": True}, True),
+        ({"enable_thinking": False}, False),
+        ({"reasoning_effort": "low"}, "low"),
+        ({"reasoning_effort": "high", "enable_thinking": True}, "high"),
+        ({"reasoning_effort": "high", "enable_thinking": False}, False),
+        ({"reasoning_effort": "none"}, False),
+        ({"preserve_reasoning": True}, None),
+    ],
+)
 async def test_template_options_become_think(options: dict[str, Any], sent: object) -> None:
     assert think_of(options) == sent
     async with OllamaStandIn(QWEN) as server:
@@ -126,14 +151,23 @@ async def test_a_model_that_refuses_to_think_is_asked_again_without_and_others_s
             ended = await Talk(backend, model=model, template_options={"enable_thinking": True}).ask("Hi")
             assert ended.state is State.DONE
         assert [(body["model"], body.get("think")) for body in server.asked] == [
-            ("plain:1b", True), ("plain:1b", None), ("plain:1b", None), ("plain:2b", True), ("plain:2b", None),
-            ("qwen3:8b", True)]
+            ("plain:1b", True),
+            ("plain:1b", None),
+            ("plain:1b", None),
+            ("plain:2b", True),
+            ("plain:2b", None),
+            ("qwen3:8b", True),
+        ]
 
 
-@pytest.mark.parametrize(("response_format", "sent"), [
-    ({"type": "json_object"}, "json"), ({"type": "text"}, None),
-    ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}, {"type": "object"}),
-])
+@pytest.mark.parametrize(
+    ("response_format", "sent"),
+    [
+        ({"type": "json_object"}, "json"),
+        ({"type": "text"}, None),
+        ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}, {"type": "object"}),
+    ],
+)
 async def test_a_response_format_becomes_format(response_format: dict[str, Any], sent: object) -> None:
     async with OllamaStandIn() as server:
         await Talk(await connected(server), parameters=Parameters(extra={"response_format": response_format})).ask("Hi")
@@ -141,10 +175,18 @@ async def test_a_response_format_becomes_format(response_format: dict[str, Any],
         assert "response_format" not in server.asked[0]
 
 
-@pytest.mark.parametrize(("text", "sent", "seconds"), [
-    ("30m", "30m", 1800), ("-1", -1, None), ("300", 300, 300), ("0", 0, 0), ("1h30m", "1h30m", 5400), ("", None, 300),
-    ("-1m", "-1m", None),
-])
+@pytest.mark.parametrize(
+    ("text", "sent", "seconds"),
+    [
+        ("30m", "30m", 1800),
+        ("-1", -1, None),
+        ("300", 300, 300),
+        ("0", 0, 0),
+        ("1h30m", "1h30m", 5400),
+        ("", None, 300),
+        ("-1m", "-1m", None),
+    ],
+)
 async def test_keep_alive_goes_out_as_ollama_reads_it(text: str, sent: object, seconds: float | None) -> None:
     assert keep_alive_of(text) == sent and keep_alive_seconds(text) == seconds
     async with OllamaStandIn() as server:
@@ -161,9 +203,13 @@ def test_when_the_model_is_unloaded_is_told_in_words() -> None:
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
-wires = st.lists(st.fixed_dictionaries(
-    {"role": st.sampled_from(["system", "user", "assistant"]), "content": texts},
-    optional={"reasoning_content": texts, "reasoning": texts, "thinking": texts}).map(canonical), max_size=8)
+wires = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant"]), "content": texts},
+        optional={"reasoning_content": texts, "reasoning": texts, "thinking": texts},
+    ).map(canonical),
+    max_size=8,
+)
 
 
 @given(wires, st.integers(0, 8))

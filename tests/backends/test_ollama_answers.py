@@ -98,7 +98,9 @@ async def test_cancelling_closes_the_connection() -> None:
         talk = Talk(await connected(server))
         server.holds = True
         jobs: list[Callable[[], Any]] = [
-            lambda: talk.backend.prefill_messages(talk.turn("Hi")), lambda: talk.backend.chat(talk.turn("Hi"), Heard())]
+            lambda: talk.backend.prefill_messages(talk.turn("Hi")),
+            lambda: talk.backend.chat(talk.turn("Hi"), Heard()),
+        ]
         for count, job in enumerate(jobs, 1):
             task = asyncio.create_task(job())
             await server.until(lambda count=count: len(server.asked) == count)
@@ -201,8 +203,13 @@ async def test_a_model_that_runs_elsewhere_is_not_chosen_by_itself_and_is_told()
 async def test_another_model_that_answers_is_told() -> None:
     async with OllamaStandIn() as server:
         backend = await connected(server)
-        line = {"model": "tiny:1b", "message": {"role": "assistant", "content": "Hi"}, "done": True,
-                "done_reason": "stop", "prompt_eval_count": 5}
+        line = {
+            "model": "tiny:1b",
+            "message": {"role": "assistant", "content": "Hi"},
+            "done": True,
+            "done_reason": "stop",
+            "prompt_eval_count": 5,
+        }
         server._answer_to = lambda _: reply(200, line)  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
         assert ended.state is State.DONE and "tiny:1b, not toy:latest" in note_sentence(ended.warnings[0])
@@ -240,11 +247,14 @@ async def test_a_conversation_that_is_too_long_is_refused_with_the_numbers() -> 
         assert "its window holds 300" in told and "server.context_size" in told
 
 
-@pytest.mark.parametrize(("status", "message"), [
-    (400, "the input length exceeds the context length"),
-    (400, "the prompt is longer than the context length currently available to the model; shorten the prompt"),
-    (500, "input length (5000 tokens) exceeds the model's maximum context length (4096 tokens)"),
-])
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "the input length exceeds the context length"),
+        (400, "the prompt is longer than the context length currently available to the model; shorten the prompt"),
+        (500, "input length (5000 tokens) exceeds the model's maximum context length (4096 tokens)"),
+    ],
+)
 async def test_every_version_s_word_for_too_long_is_understood(status: int, message: str) -> None:
     async with OllamaStandIn() as server:
         backend = await connected(server)
@@ -269,22 +279,36 @@ async def test_an_answer_that_is_cut_off_is_not_complete(heard: Heard) -> None:
         line = json.dumps({"model": "toy", "message": {"role": "assistant", "content": "Hal"}, "done": False}).encode()
         server._answer_to = lambda _: raw(  # type: ignore[method-assign]
             b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
-            + chunked(line + b"\n"))
+            + chunked(line + b"\n")
+        )
         ended = await backend.chat(Talk(backend).turn("Hi"), heard)
         assert ended.state is State.INTERRUPTED and heard.text == "Hal"
 
 
-@pytest.mark.parametrize(("status", "body", "said"), [
-    (401, {"error": "unauthorized", "signin_url": "https://ollama.com/x"}, "ollama signin"),
-    (503, {"error": "server busy, please try again. maximum pending requests exceeded"}, "maximum pending requests"),
-    (500, {"error": "model requires more system memory (5.6 GiB) than is available (3.1 GiB)"}, "5.6 GiB"),
-    (400, {"error": 'option "num_ctx" must be of type integer'}, "num_ctx"),
-    (400, {"error": '{"error":{"code":400,"message":"failed to parse grammar","type":"invalid_request_error"}}'},
-     "refused the request (400): failed to parse grammar."),
-    (200, {"error": '{"error":{"code":500,"message":"Compute error.","type":"server_error"}}'},
-     "stopped the answer with an error: Compute error."),
-    (404, {"error": 'model "x y" not found, try pulling it first'}, "ollama pull 'x y'"),
-])
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (401, {"error": "unauthorized", "signin_url": "https://ollama.com/x"}, "ollama signin"),
+        (
+            503,
+            {"error": "server busy, please try again. maximum pending requests exceeded"},
+            "maximum pending requests",
+        ),
+        (500, {"error": "model requires more system memory (5.6 GiB) than is available (3.1 GiB)"}, "5.6 GiB"),
+        (400, {"error": 'option "num_ctx" must be of type integer'}, "num_ctx"),
+        (
+            400,
+            {"error": '{"error":{"code":400,"message":"failed to parse grammar","type":"invalid_request_error"}}'},
+            "refused the request (400): failed to parse grammar.",
+        ),
+        (
+            200,
+            {"error": '{"error":{"code":500,"message":"Compute error.","type":"server_error"}}'},
+            "stopped the answer with an error: Compute error.",
+        ),
+        (404, {"error": 'model "x y" not found, try pulling it first'}, "ollama pull 'x y'"),
+    ],
+)
 async def test_an_error_body_gives_a_sentence_that_helps(status: int, body: dict[str, str], said: str) -> None:
     async with OllamaStandIn() as server:
         backend = await connected(server)
@@ -294,11 +318,24 @@ async def test_an_error_body_gives_a_sentence_that_helps(status: int, body: dict
         assert ended.state is State.ERROR and said in told and "\n" not in told
 
 
-@pytest.mark.parametrize("line", [
-    b"{}", b'{"message":null}', b'{"message":[]}', b'{"done":true}', b'{"done":true,"prompt_eval_count":-1}', b"[]",
-    b'{"message":{"content":5}}', b'{"done":"yes"}', b'{"error":{}}', b'{"error":5}', b"null", b"<html>",
-    b'{"message":{"content":"a"},"done":true,"load_duration":"x","prompt_eval_count":1e99}',
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}",
+        b'{"message":null}',
+        b'{"message":[]}',
+        b'{"done":true}',
+        b'{"done":true,"prompt_eval_count":-1}',
+        b"[]",
+        b'{"message":{"content":5}}',
+        b'{"done":"yes"}',
+        b'{"error":{}}',
+        b'{"error":5}',
+        b"null",
+        b"<html>",
+        b'{"message":{"content":"a"},"done":true,"load_duration":"x","prompt_eval_count":1e99}',
+    ],
+)
 async def test_strange_answers_end_with_a_sentence(line: bytes, heard: Heard) -> None:
     async with OllamaStandIn() as server:
         backend = await connected(server)
@@ -309,11 +346,20 @@ async def test_strange_answers_end_with_a_sentence(line: bytes, heard: Heard) ->
 
 @pytest.mark.parametrize(("nanoseconds", "tokens_per_ms"), [(1e300, 1e300), (1e300, 0.0), (5e-324, math.inf)])
 async def test_a_time_that_cannot_be_leaves_the_answer_alone(
-        nanoseconds: float, tokens_per_ms: float, heard: Heard) -> None:
+    nanoseconds: float, tokens_per_ms: float, heard: Heard
+) -> None:
     async with OllamaStandIn() as server:
         backend = await connected(server)
         backend._memory.use_of(backend.info.model).tokens_per_ms = tokens_per_ms
         answer = backend.answer(a_turn(), heard)
-        answer.take(Payload({"message": {"content": "Hi"}, "done": True, "prompt_eval_count": 200,
-                             "prompt_eval_duration": nanoseconds}))
+        answer.take(
+            Payload(
+                {
+                    "message": {"content": "Hi"},
+                    "done": True,
+                    "prompt_eval_count": 200,
+                    "prompt_eval_duration": nanoseconds,
+                }
+            )
+        )
     assert answer.ended().state is State.DONE and heard.reported.prompt_tokens == 200

@@ -21,8 +21,11 @@ from toyserver import ToyServer, reply
 
 
 def answers_of(server: OllamaStandIn, **answers: Response) -> dict[str, Response]:
-    return {"/": Response(200, {}, b"Ollama is running"),
-            "/api/version": Response(200, {}, json.dumps({"version": server.version}).encode()), **answers}
+    return {
+        "/": Response(200, {}, b"Ollama is running"),
+        "/api/version": Response(200, {}, json.dumps({"version": server.version}).encode()),
+        **answers,
+    }
 
 
 async def test_the_server_is_recognised_by_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,12 +49,15 @@ async def test_identify_tells_models_window_and_what_the_template_does() -> None
         assert (info.template.date, info.template.drops_reasoning, info.template.system_role) == (False, True, True)
 
 
-@pytest.mark.parametrize(("model", "options", "size"), [
-    (StandInModel(longest=2048), {}, 2048),
-    (StandInModel(num_ctx=16384), {}, 16384),
-    (StandInModel(), {"context_size": 20000}, 20000),
-    (StandInModel(longest=2048), {"context_size": 20000}, 2048),
-])
+@pytest.mark.parametrize(
+    ("model", "options", "size"),
+    [
+        (StandInModel(longest=2048), {}, 2048),
+        (StandInModel(num_ctx=16384), {}, 16384),
+        (StandInModel(), {"context_size": 20000}, 20000),
+        (StandInModel(longest=2048), {"context_size": 20000}, 2048),
+    ],
+)
 async def test_the_window_asked_for_is_the_window_told(model: StandInModel, options: dict[str, Any], size: int) -> None:
     async with OllamaStandIn(model) as server:
         backend = await connected(server, **options)
@@ -83,8 +89,9 @@ def test_imitators_are_not_taken_for_ollama() -> None:
     server = OllamaStandIn()
     assert OllamaBackend.recognises(answers_of(server))
     assert not OllamaBackend.recognises({})
-    assert not OllamaBackend.recognises({"/": Response(200, {}, b"SGLang is running")} | {
-        "/api/version": answers_of(server)["/api/version"]})
+    assert not OllamaBackend.recognises(
+        {"/": Response(200, {}, b"SGLang is running")} | {"/api/version": answers_of(server)["/api/version"]}
+    )
     assert not OllamaBackend.recognises({"/": answers_of(server)["/"]})
     for path in ("/.well-known/localai.json", "/.well-known/serviceinfo", "/running", "/props", "/server_info"):
         assert not OllamaBackend.recognises(answers_of(server, **{path: Response(200, {}, b"{}")})), path
@@ -97,14 +104,16 @@ def test_a_name_without_tag_is_the_latest(name: str) -> None:
 
 
 def test_a_template_is_read_for_what_costs_the_cache() -> None:
-    moved = '{{ range $i, $_ := .Messages }}{{ if and (eq (len (slice $.Messages $i)) 1) $.System }}{{ $.System }}'
-    marked = '{{ if and $.IsThinkSet (eq $i $lastUserIdx) }}/think{{ end }}{{ .System }}'
+    moved = "{{ range $i, $_ := .Messages }}{{ if and (eq (len (slice $.Messages $i)) 1) $.System }}{{ $.System }}"
+    marked = "{{ if and $.IsThinkSet (eq $i $lastUserIdx) }}/think{{ end }}{{ .System }}"
     assert template_facts(moved).moves_system is True and template_facts(moved).keeps_prefix is False
     assert template_facts(marked).keeps_prefix is False and template_facts(marked).moves_system is False
     assert template_facts("{{ if .System }}{{ .System }}{{ end }}").moves_system is False
     assert template_facts("Today is {{ currentDate }}").date is True
     assert template_facts('{{ if eq .Role "user" }}{{ .Content }}{{ end }}').system_role is False
-    assert template_facts("{{ range .Messages }}{{ if .Thinking }}{{ .Thinking }}{{ end }}{{ end }}") \
-        .drops_reasoning is False
+    assert (
+        template_facts("{{ range .Messages }}{{ if .Thinking }}{{ .Thinking }}{{ end }}{{ end }}").drops_reasoning
+        is False
+    )
     assert template_facts("{% if m.role == 'system' %}{{ strftime_now('%d') }}{% endif %}").date is True
     assert facts_in({"template": "{{ .System }}", "renderer": "qwen3-coder"}).template is None

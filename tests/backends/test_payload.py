@@ -21,18 +21,36 @@ from kvchat.backends.http.payload import (
 )
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "nope", "[" * 100_000, '{"a":' * 50_000, "9" * 5000 + "x", '"\\ud83', "\x00",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "nope",
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        "9" * 5000 + "x",
+        '"\\ud83',
+        "\x00",
+    ],
+)
 def test_bad_json_is_one_kind_of_error(text: str) -> None:
     with pytest.raises(PayloadError):
         parsed(text)
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("NaN", None), ("[Infinity]", [None]), ('{"a":-Infinity}', {"a": None}), ("1e999", None), ("9" * 5000, None),
-    ("[-" + "9" * 5000 + ",7]", [None, 7]), ("[" * 5000 + "]" * 5000, "[" * 100 + "null" + "]" * 100),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("NaN", None),
+        ("[Infinity]", [None]),
+        ('{"a":-Infinity}', {"a": None}),
+        ("1e999", None),
+        ("9" * 5000, None),
+        ("[-" + "9" * 5000 + ",7]", [None, 7]),
+        ("[" * 5000 + "]" * 5000, "[" * 100 + "null" + "]" * 100),
+    ],
+)
 def test_what_nobody_can_count_with_is_null(text: str, value: object) -> None:
     assert parsed(text) == (json.loads(value) if isinstance(value, str) else value)
 
@@ -51,8 +69,10 @@ def test_half_a_surrogate_pair_is_left_for_whoever_joins_the_deltas() -> None:
     assert parsed('"\\ud83d\\ude00"') == "\U0001f600"
 
 
-VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner:
-                      st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
 
 
 @settings(deadline=None)
@@ -71,9 +91,20 @@ def test_a_value_of_any_type_is_read_or_refused(value: object) -> None:
     assert isinstance(figures_at(holder, "k"), dict)
 
 
-@pytest.mark.parametrize(("given_value", "count"), [
-    (0, 0), (7, 7), (7.0, 7), (7.5, None), (-1, None), (True, None), ("7", None), (None, None), (10**400, None),
-])
+@pytest.mark.parametrize(
+    ("given_value", "count"),
+    [
+        (0, 0),
+        (7, 7),
+        (7.0, 7),
+        (7.5, None),
+        (-1, None),
+        (True, None),
+        ("7", None),
+        (None, None),
+        (10**400, None),
+    ],
+)
 def test_a_count_is_a_whole_number_or_not_reported(given_value: object, count: int | None) -> None:
     assert count_at({"n": given_value}, "n") == count
     assert count_at({}, "n") is None

@@ -26,22 +26,38 @@ FAULTS: dict[str, tuple[Answer, State, Trouble, str]] = {
     "clean end without finish": (sse([WORD]), State.INTERRUPTED, Trouble.CUT, "half"),
     "done without finish": (sse([WORD, b"data: [DONE]\n\n"]), State.INTERRUPTED, Trouble.CUT, "half"),
     "error 500": (error(500, "boom"), State.ERROR, Trouble.SERVER_ERROR, ""),
-    "web page 502": (reply(502, b"<html><h1>502 Bad Gateway</h1></html>", content_type="text/html"),
-                     State.ERROR, Trouble.SERVER_ERROR, ""),
+    "web page 502": (
+        reply(502, b"<html><h1>502 Bad Gateway</h1></html>", content_type="text/html"),
+        State.ERROR,
+        Trouble.SERVER_ERROR,
+        "",
+    ),
     "busy 503": (error(503, "all slots are busy", "overloaded"), State.ERROR, Trouble.SERVER_ERROR, ""),
     "too many 429": (error(429, "slow down"), State.ERROR, Trouble.RATE_LIMITED, ""),
     "bad request 400": (error(400, "no"), State.ERROR, Trouble.REFUSED, ""),
     "wrong key 401": (error(401, "no"), State.ERROR, Trouble.UNAUTHORIZED, ""),
     "redirect": (reply(302, headers={"Location": "http://elsewhere.example/v1"}), State.ERROR, Trouble.REFUSED, ""),
     "garbage": (raw(b"\x00\x01garbage\r\n\r\n"), State.ERROR, Trouble.PROTOCOL, ""),
-    "wrong length": (raw(OK + b"Content-Type: application/json\r\nContent-Length: 999\r\n\r\n{}"),
-                     State.INTERRUPTED, Trouble.CUT, ""),
-    "compressed": (reply(200, gzip.compress(WORD + FINISH), headers={"Content-Encoding": "gzip"}),
-                   State.ERROR, Trouble.PROTOCOL, ""),
+    "wrong length": (
+        raw(OK + b"Content-Type: application/json\r\nContent-Length: 999\r\n\r\n{}"),
+        State.INTERRUPTED,
+        Trouble.CUT,
+        "",
+    ),
+    "compressed": (
+        reply(200, gzip.compress(WORD + FINISH), headers={"Content-Encoding": "gzip"}),
+        State.ERROR,
+        Trouble.PROTOCOL,
+        "",
+    ),
     "web page 200": (reply(200, b"<html>hello</html>", content_type="text/html"), State.ERROR, Trouble.PROTOCOL, ""),
     "no JSON": (sse([WORD, b"data: {oops\n\n", FINISH]), State.ERROR, Trouble.PROTOCOL, "half"),
-    "error in the stream": (sse([WORD, event({"error": {"message": "boom", "code": 500}})]),
-                            State.ERROR, Trouble.SERVER_ERROR, "half"),
+    "error in the stream": (
+        sse([WORD, event({"error": {"message": "boom", "code": 500}})]),
+        State.ERROR,
+        Trouble.SERVER_ERROR,
+        "half",
+    ),
 }
 
 
@@ -113,8 +129,7 @@ async def test_a_server_that_is_not_there_is_told_with_what_to_do(heard: Heard) 
     ended = await llamacpp_at(server, hurried()).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE and ended.state is State.ERROR
     told = note_sentence(ended.note)
-    assert told == (f"No server answers at {server.url} (connection refused). Start it, or choose another "
-                          "(/model).")
+    assert told == (f"No server answers at {server.url} (connection refused). Start it, or choose another (/model).")
 
 
 async def test_a_second_send_is_byte_for_byte_the_first(heard: Heard) -> None:

@@ -33,8 +33,17 @@ from toyserver import ToyServer
 
 DIALECTS = (KoboldCppBackend, TabbyAPIBackend, LocalAIBackend, LMStudioBackend, TextGenBackend, JanBackend)
 STAND_INS = (KoboldCppStandIn, TabbyAPIStandIn, LocalAIStandIn, LMStudioStandIn, TextGenStandIn, JanStandIn)
-PATHS = (*dict.fromkeys(path for dialect in (*DIALECTS, LlamaCppBackend) for path in dialect.probes),
-         "/", "/api/tags", "/api/version", "/running", "/slots", "/server_info", "/version", "/health")
+PATHS = (
+    *dict.fromkeys(path for dialect in (*DIALECTS, LlamaCppBackend) for path in dialect.probes),
+    "/",
+    "/api/tags",
+    "/api/version",
+    "/running",
+    "/slots",
+    "/server_info",
+    "/version",
+    "/health",
+)
 
 
 async def recognised_by(server: ToyServer, **options: str) -> list[type[HttpBackend]]:
@@ -44,16 +53,19 @@ async def recognised_by(server: ToyServer, **options: str) -> list[type[HttpBack
 
 @pytest.mark.parametrize(("stand_in", "dialect"), zip(STAND_INS, DIALECTS, strict=True))
 async def test_each_server_is_known_by_its_own_dialect_alone(
-    stand_in: type[WordServer], dialect: type[ProgramBackend],
+    stand_in: type[WordServer],
+    dialect: type[ProgramBackend],
 ) -> None:
     async with stand_in() as server:
         assert await recognised_by(server) == [dialect]
 
 
-@pytest.mark.parametrize(("stand_in", "dialect"), [
-    pair for pair in zip(STAND_INS, DIALECTS, strict=True) if pair[1] is not TextGenBackend])
+@pytest.mark.parametrize(
+    ("stand_in", "dialect"), [pair for pair in zip(STAND_INS, DIALECTS, strict=True) if pair[1] is not TextGenBackend]
+)
 async def test_each_server_is_known_before_it_is_given_a_key(
-    stand_in: type[WordServer], dialect: type[ProgramBackend],
+    stand_in: type[WordServer],
+    dialect: type[ProgramBackend],
 ) -> None:
     async with stand_in(key="secret") as server:
         assert await recognised_by(server) == [dialect]
@@ -61,7 +73,8 @@ async def test_each_server_is_known_before_it_is_given_a_key(
 
 @pytest.mark.parametrize(("stand_in", "dialect"), zip(STAND_INS, DIALECTS, strict=True))
 async def test_a_connection_finds_the_dialect_among_all_there_are(
-    stand_in: type[WordServer], dialect: type[ProgramBackend],
+    stand_in: type[WordServer],
+    dialect: type[ProgramBackend],
 ) -> None:
     async with stand_in(key="secret") as server:
         backend = await connect(server.url, api_key="secret")
@@ -75,13 +88,33 @@ async def test_other_servers_are_not_taken_for_any_of_them() -> None:
             assert not set(await recognised_by(server)) & set(DIALECTS)
 
 
-@given(st.dictionaries(st.sampled_from(PATHS), st.builds(
-    Response, st.sampled_from((200, 401, 404)), st.just({}),
-    st.one_of(st.binary(max_size=20), st.recursive(
-        st.none() | st.integers() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-            st.sampled_from(("software", "name", "models", "data", "endpoints", "info", "title", "key", "owned_by")),
-            inner, max_size=3), max_leaves=8).map(lambda value: json.dumps(value).encode())))))
+@given(
+    st.dictionaries(
+        st.sampled_from(PATHS),
+        st.builds(
+            Response,
+            st.sampled_from((200, 401, 404)),
+            st.just({}),
+            st.one_of(
+                st.binary(max_size=20),
+                st.recursive(
+                    st.none() | st.integers() | st.text(max_size=5),
+                    lambda inner: (
+                        st.lists(inner, max_size=3)
+                        | st.dictionaries(
+                            st.sampled_from(
+                                ("software", "name", "models", "data", "endpoints", "info", "title", "key", "owned_by")
+                            ),
+                            inner,
+                            max_size=3,
+                        )
+                    ),
+                    max_leaves=8,
+                ).map(lambda value: json.dumps(value).encode()),
+            ),
+        ),
+    )
+)
 def test_no_answer_of_a_server_breaks_the_search_for_its_kind(responses: dict[str, Response]) -> None:
     for dialect in DIALECTS:
         assert dialect.recognises(responses) in (True, False)
@@ -101,9 +134,15 @@ def test_a_turn_has_at_least_the_tokens_of_the_one_it_extends_and_of_its_reply()
     assert 34 < found[1].likely < 34 + 30, "a question was added"
 
 
-@pytest.mark.parametrize("other", [
-    a_turn("two"), a_turn("one", model="other"), a_turn("one", template_options={"enable_thinking": False}),
-    replace(a_turn("one"), session_id="another")])
+@pytest.mark.parametrize(
+    "other",
+    [
+        a_turn("two"),
+        a_turn("one", model="other"),
+        a_turn("one", template_options={"enable_thinking": False}),
+        replace(a_turn("one"), session_id="another"),
+    ],
+)
 def test_nothing_is_known_of_a_turn_that_extends_no_other(other: ChatTurn) -> None:
     counts = PromptCounts()
     counts.remember(a_turn("one"), 30, "Yes.", 4)

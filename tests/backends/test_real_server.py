@@ -55,8 +55,12 @@ def server() -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    child = subprocess.Popen([sys.executable, "-c", SERVER, str(model), str(port)], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(model), str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     assert child.stdout and child.stdin
     assert child.stdout.readline().strip() == b"up"
     yield f"http://127.0.0.1:{port}"

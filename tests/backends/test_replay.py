@@ -20,13 +20,22 @@ WIRE = Path(__file__).parents[1] / "fixtures/wire"
 NAMES = sorted(path.stem.removeprefix("llamacpp_") for path in WIRE.glob("*.http"))
 
 STREAMS = {
-    "stream_ok": State.LENGTH, "stream_length": State.LENGTH, "stream_pings_progress": State.LENGTH,
-    "stream_emoji_split": State.LENGTH, "resume_part2": State.LENGTH,
-    "stream_u2028_nel": State.DONE, "stream_c1_bidi": State.DONE, "stream_esc_osc52": State.DONE,
-    "stream_markdown_exfil": State.DONE, "overflow_mid_generation": State.CONTEXT_FULL,
-    "midstream_error_client0": State.ERROR, "midstream_error_client1": State.ERROR,
-    "kill9_truncated": State.INTERRUPTED, "resume_part1": State.INTERRUPTED,
-    "stream_deleted_tail": State.INTERRUPTED, "id_slot_99": State.LENGTH,
+    "stream_ok": State.LENGTH,
+    "stream_length": State.LENGTH,
+    "stream_pings_progress": State.LENGTH,
+    "stream_emoji_split": State.LENGTH,
+    "resume_part2": State.LENGTH,
+    "stream_u2028_nel": State.DONE,
+    "stream_c1_bidi": State.DONE,
+    "stream_esc_osc52": State.DONE,
+    "stream_markdown_exfil": State.DONE,
+    "overflow_mid_generation": State.CONTEXT_FULL,
+    "midstream_error_client0": State.ERROR,
+    "midstream_error_client1": State.ERROR,
+    "kill9_truncated": State.INTERRUPTED,
+    "resume_part1": State.INTERRUPTED,
+    "stream_deleted_tail": State.INTERRUPTED,
+    "id_slot_99": State.LENGTH,
 }
 DOCUMENTS = {"200_unknown_model": State.LENGTH, "nul_in_content": State.LENGTH, "unknown_field": State.LENGTH}
 NO_ANSWERS = {"200_health", "200_metrics", "200_models", "200_props", "200_slots", "tokenize"}
@@ -56,8 +65,8 @@ def oracle(data: bytes) -> Seen:
         size, newline, rest = framed.partition(b"\r\n")
         if not newline or not int(size, 16):
             break
-        body += rest[:int(size, 16)]
-        framed = rest[int(size, 16) + 2:]
+        body += rest[: int(size, 16)]
+        framed = rest[int(size, 16) + 2 :]
     seen = Seen()
     for event in body.split(b"\n\n")[:-1]:
         if event.startswith(b"data: {"):

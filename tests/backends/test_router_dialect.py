@@ -118,8 +118,13 @@ async def test_asking_about_the_cache_never_loads_a_model() -> None:
     async with RouterStandIn(*models()) as server:
         backend = backend_at(server)
         await backend.identify()
-        calls = (backend.prompt_text(a_turn()), backend.prompt_text(a_turn(model="b")), backend.tokens_of("x"),
-                 backend.server_state(), backend.slot_counts())
+        calls = (
+            backend.prompt_text(a_turn()),
+            backend.prompt_text(a_turn(model="b")),
+            backend.tokens_of("x"),
+            backend.server_state(),
+            backend.slot_counts(),
+        )
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, BackendError) for result in results) and server.loads == []
 
@@ -133,5 +138,11 @@ async def test_a_server_with_one_model_is_asked_what_it_always_was(heard: Heard)
         await backend.slot_counts()
         await backend.chat(a_turn(), heard)
         asked = [(visit.method, visit.path) for visit in server.visits]
-    assert asked == [("GET", "/props"), ("GET", "/v1/models"), *[("GET", "/props")] * PROCESS_LOOKS,
-                     ("GET", "/props"), ("GET", "/slots"), ("POST", "/v1/chat/completions")]
+    assert asked == [
+        ("GET", "/props"),
+        ("GET", "/v1/models"),
+        *[("GET", "/props")] * PROCESS_LOOKS,
+        ("GET", "/props"),
+        ("GET", "/slots"),
+        ("POST", "/v1/chat/completions"),
+    ]

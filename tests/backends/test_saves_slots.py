@@ -9,12 +9,15 @@ from kvchat.backends.identify import connect
 from toyserver import Answer, ToyServer, error
 
 
-@pytest.mark.parametrize(("answer", "saves"), [
-    (error(400, "Invalid filename"), True),
-    (error(501, "This server does not support slots action. Start it with `--slot-save-path`"), False),
-    (error(404, "File Not Found"), None),
-    (error(500, "?"), None),
-])
+@pytest.mark.parametrize(
+    ("answer", "saves"),
+    [
+        (error(400, "Invalid filename"), True),
+        (error(501, "This server does not support slots action. Start it with `--slot-save-path`"), False),
+        (error(404, "File Not Found"), None),
+        (error(500, "?"), None),
+    ],
+)
 async def test_a_save_without_a_name_tells(answer: Answer, saves: bool | None) -> None:
     async with ToyServer() as server:
         server.on("/slots/0?action=save", answer)

@@ -21,18 +21,27 @@ async def test_sglang_is_known_by_its_answers_and_nothing_else_is_taken_for_it()
     assert await recognised_by(SglangBackend) == {"sglang"}
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (b'"SGLang is running"', True), (b"SGLang is running", True), (b'"Ollama is running"', False),
-    (b"<p>SGLang is running for mayor</p>", False)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'"SGLang is running"', True),
+        (b"SGLang is running", True),
+        (b'"Ollama is running"', False),
+        (b"<p>SGLang is running for mayor</p>", False),
+    ],
+)
 def test_without_owners_its_root_tells_it(text: bytes, expected: bool) -> None:
     assert SglangBackend.recognises({"/": Response(200, {}, text)}) is expected
     assert not SglangBackend.recognises({"/": Response(404, {}, text)})
 
 
-@pytest.mark.parametrize(("cache_report", "figures", "first_unknown"), [
-    (True, Figures.AFTER, "slots"), (False, Figures.NONE, "cached tokens")])
+@pytest.mark.parametrize(
+    ("cache_report", "figures", "first_unknown"),
+    [(True, Figures.AFTER, "slots"), (False, Figures.NONE, "cached tokens")],
+)
 async def test_it_says_itself_whether_it_reports_its_cache(
-        cache_report: bool, figures: Figures, first_unknown: str) -> None:
+    cache_report: bool, figures: Figures, first_unknown: str
+) -> None:
     async with SglangStandIn(cache_report=cache_report, context_size=2048) as server:
         info = (await talk_with(server, SglangBackend)).backend.info
     assert (info.kind, info.model, info.context_size, info.build) == ("sglang", "toy", 2048, "0.5.23")
@@ -53,7 +62,8 @@ async def test_ten_turns_read_only_what_is_new_and_a_cold_prompt_says_0() -> Non
         await talk.ten_turns()
         assert_only_new_was_read(server.reads, slack=1)
     assert [(r.prompt_tokens, r.cached_tokens, r.predicted_tokens) for r in talk.reported] == [
-        (read.prompt, read.cached, read.predicted) for read in server.reads]
+        (read.prompt, read.cached, read.predicted) for read in server.reads
+    ]
     assert talk.reported[0].cached_tokens == 0
 
 

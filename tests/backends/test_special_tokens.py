@@ -19,9 +19,25 @@ from kvchat.prompt.context import broken, guarded
 from kvchat.text.faults import Fault
 from tiny_models import dense, tokenizer_of
 
-OF_SMOLLM = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<reponame>", "<file_sep>", "<filename>",
-             "<gh_stars>", "<issue_start>", "<issue_comment>", "<issue_closed>", "<jupyter_start>", "<jupyter_text>",
-             "<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<empty_output>")
+OF_SMOLLM = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<repo_name>",
+    "<reponame>",
+    "<file_sep>",
+    "<filename>",
+    "<gh_stars>",
+    "<issue_start>",
+    "<issue_comment>",
+    "<issue_closed>",
+    "<jupyter_start>",
+    "<jupyter_text>",
+    "<jupyter_code>",
+    "<jupyter_output>",
+    "<jupyter_script>",
+    "<empty_output>",
+)
 OWN = ("[[user]]", "§§end§§", "~~role~~", "/xmode", "<:role:>", "{%sys%}", "<:a", "a:>", "@@@")
 """Special tokens of a made-up model: no list of the known families has them."""
 
@@ -39,7 +55,7 @@ def server(plain_server: RunningServer) -> RunningServer:
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     known = tokenizer_of(small_model())
-    tokens = [*known.tokens[:3], *OWN, *known.tokens[3 + len(OWN):]]
+    tokens = [*known.tokens[:3], *OWN, *known.tokens[3 + len(OWN) :]]
     path = tmp_path_factory.mktemp("models") / "own.gguf"
     dense(path, replace(known, tokens=tokens))
     with running_server(context=512, model=path) as running:
@@ -167,8 +183,7 @@ async def test_a_text_of_many_parts_is_learnt_part_by_part_within_the_time(monke
     assert toy.asked < 2 * parts
 
 
-@pytest.mark.parametrize("server", [
-    object(), Toy("<x>", error=failure(Trouble.REFUSED, Fault.TOLD, sentence="No."))])
+@pytest.mark.parametrize("server", [object(), Toy("<x>", error=failure(Trouble.REFUSED, Fault.TOLD, sentence="No."))])
 async def test_a_server_that_cannot_be_asked_has_none(server: object) -> None:
     assert await _found(server, "one <x>") == set()
 

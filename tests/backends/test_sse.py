@@ -28,7 +28,8 @@ from kvchat.backends.http.stream import (
 )
 
 VECTORS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "fixtures/wire/sse_vectors.json").read_text(encoding="utf-8"))
+    (Path(__file__).parents[1] / "fixtures/wire/sse_vectors.json").read_text(encoding="utf-8")
+)
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[Piece]:
@@ -83,14 +84,41 @@ def test_a_vector_gives_its_events_in_every_split(vector: dict[str, Any]) -> Non
     assert oracle(data) == expected
 
 
-FRAGMENTS = [b"\r", b"\n", b"\r\n", b"\n\n", b":", b": ping", b" ", b"data", b"data:", b"data: ", b"event: error",
-             b"event", b"id: 1", b"retry: 5", b"{\"a\":1}", b"x", b"\x00", "\u2028".encode(), "\u0085".encode(),
-             b"\x0b\x1c", "\U0001f600".encode(), b"\xff", b"\xe2\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"[DONE]"]
+FRAGMENTS = [
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\n\n",
+    b":",
+    b": ping",
+    b" ",
+    b"data",
+    b"data:",
+    b"data: ",
+    b"event: error",
+    b"event",
+    b"id: 1",
+    b"retry: 5",
+    b'{"a":1}',
+    b"x",
+    b"\x00",
+    "\u2028".encode(),
+    "\u0085".encode(),
+    b"\x0b\x1c",
+    "\U0001f600".encode(),
+    b"\xff",
+    b"\xe2\x80",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"[DONE]",
+]
 
 
 @settings(max_examples=5000, deadline=None)
-@given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=4)), max_size=40).map(b"".join),
-       st.lists(st.integers(0, 120), max_size=6))
+@given(
+    st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=4)), max_size=40).map(b"".join),
+    st.lists(st.integers(0, 120), max_size=6),
+)
 def test_any_bytes_in_any_split_mean_what_the_standard_says(data: bytes, cuts: list[int]) -> None:
     assert events(pieces(data, cuts)) == oracle(data)
 
@@ -110,19 +138,22 @@ def test_comments_and_bare_json_are_reported_in_order() -> None:
         assert pieces(data, cuts) == [Comment("keepalive 5/10"), Comment(""), Event("x"), Stray('{"error":"m"}')]
 
 
-@pytest.mark.parametrize(("limits", "data"), [
-    ({"line_limit": 10}, b"data: 12345"),
-    ({"line_limit": 10}, b"data: 12345\n\n"),
-    ({"event_limit": 10}, b"data: 12345\ndata: 67890\n\n"),
-    ({"answer_limit": 30}, b"data: b\n\ndata: c\n\ndata: d\n\n"),
-])
+@pytest.mark.parametrize(
+    ("limits", "data"),
+    [
+        ({"line_limit": 10}, b"data: 12345"),
+        ({"line_limit": 10}, b"data: 12345\n\n"),
+        ({"event_limit": 10}, b"data: 12345\ndata: 67890\n\n"),
+        ({"answer_limit": 30}, b"data: b\n\ndata: c\n\ndata: d\n\n"),
+    ],
+)
 def test_what_is_too_large_stops_after_what_was_good(limits: dict[str, int], data: bytes) -> None:
     for size in (1, 7, len(data)):
         parser, found = SseParser(**limits), list[Piece]()
         found += parser.feed(b"data: a\n\n")
         with pytest.raises(TooLargeError):
             for start in range(0, len(data), size):
-                found.extend(parser.feed(data[start:start + size]))
+                found.extend(parser.feed(data[start : start + size]))
         assert found[0] == Event("a")
 
 
@@ -130,12 +161,12 @@ def test_a_line_of_7_mib_passes_whatever_the_chunks() -> None:
     line = b"data: " + b"x" * (7 << 20) + b"\n\n"
     for size in (1000, 65_536, len(line)):
         parser = SseParser()
-        found = [piece for start in range(0, len(line), size) for piece in parser.feed(line[start:start + size])]
+        found = [piece for start in range(0, len(line), size) for piece in parser.feed(line[start : start + size])]
         assert len(found) == 1 and isinstance(found[0], Event) and len(found[0].data) == 7 << 20
 
 
 def test_comments_reach_whoever_asks_for_them_in_any_split_and_are_no_values() -> None:
-    data = b": keepalive 0/7\n\ndata: {\"a\":1}\n: keepalive 7/7\n\ndata: [DONE]\n\n"
+    data = b': keepalive 0/7\n\ndata: {"a":1}\n: keepalive 7/7\n\ndata: [DONE]\n\n'
     for cuts in splits(data):
         decoder = Decoder("text/event-stream")
         heard: list[str] = []

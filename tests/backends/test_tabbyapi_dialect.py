@@ -36,7 +36,9 @@ async def test_the_admin_key_shows_the_other_models_and_that_they_are_not_loaded
     async with TabbyAPIStandIn() as server:
         info = (await at(server, "tabby-admin")).info
         assert [(model.id, model.loaded, model.context_size) for model in info.listing] == [
-            ("other-70b", False, None), ("toy-8b", True, 4096)]
+            ("other-70b", False, None),
+            ("toy-8b", True, 4096),
+        ]
         assert info.model == "toy-8b"
 
 
@@ -84,10 +86,16 @@ def test_any_count_comes_back_out_of_the_rounded_speed_and_time(prompt: int, sha
         assert found.get("cache_n", 0) == pytest.approx(prompt - evaluated, abs=0.005 * seconds + 1)
 
 
-@pytest.mark.parametrize("usage", [
-    {}, {"prompt_tokens": 10}, {"prompt_tokens": 10, "prompt_time": 1, "prompt_tokens_per_sec": 99},
-    {"prompt_tokens": 10, "prompt_time": None, "prompt_tokens_per_sec": "Indeterminate"},
-    {"prompt_tokens": "x", "prompt_time": 1, "prompt_tokens_per_sec": 2}])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {},
+        {"prompt_tokens": 10},
+        {"prompt_tokens": 10, "prompt_time": 1, "prompt_tokens_per_sec": 99},
+        {"prompt_tokens": 10, "prompt_time": None, "prompt_tokens_per_sec": "Indeterminate"},
+        {"prompt_tokens": "x", "prompt_time": 1, "prompt_tokens_per_sec": 2},
+    ],
+)
 def test_figures_that_do_not_fit_together_say_nothing_of_the_cache(usage: dict[str, object]) -> None:
     assert not timings_of(usage).keys() & {"cache_n", "prompt_n"}
 
@@ -99,7 +107,8 @@ async def test_template_options_and_parameters_go_by_its_own_names(heard: Heard)
         assert backend.body(turn) == (
             b'{"model":"toy-8b","stream":true,"stream_options":{"include_usage":true},'
             b'"template_vars":{"enable_thinking":false},"messages":[{"role":"system","content":"Be brief."},'
-            b'{"role":"user","content":"Hi"}],"repetition_penalty":1.2}')
+            b'{"role":"user","content":"Hi"}],"repetition_penalty":1.2}'
+        )
 
 
 @pytest.mark.parametrize("given_key", [None, "wrong"])
@@ -147,7 +156,10 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: He
         ended = await (await at(server)).chat(a_turn("word " * 100), heard)
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW, 107, 64)
+            Trouble.CONTEXT_OVERFLOW,
+            107,
+            64,
+        )
         assert "raise max_seq_len and cache_size in TabbyAPI's config.yml" in note_sentence(ended.note)
 
 

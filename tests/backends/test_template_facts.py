@@ -21,8 +21,16 @@ from tiny_models import tiny_models
 from tiny_server import tiny_server
 from toyserver import ToyServer, reply
 
-PLAIN = TemplateFacts(date=False, drops_reasoning=False, system_role=True, moves_system=False, alternates=False,
-                      keeps_prefix=True, switches_thinking=False, takes_effort=False)
+PLAIN = TemplateFacts(
+    date=False,
+    drops_reasoning=False,
+    system_role=True,
+    moves_system=False,
+    alternates=False,
+    keeps_prefix=True,
+    switches_thinking=False,
+    takes_effort=False,
+)
 EXPECTED: dict[str, TemplateFacts] = {
     "CHATML": PLAIN,
     "DATED": replace(PLAIN, date=True),
@@ -45,33 +53,48 @@ def test_the_text_alone_never_says_what_the_prompts_contradict(name: str) -> Non
         assert getattr(told, fact) in (None, getattr(seen, fact)), fact
 
 
-@pytest.mark.parametrize(("name", "facts"), [
-    ("DATED", {"date": True}), ("FORGETFUL", {"drops_reasoning": True}), ("KEEPING", {"drops_reasoning": True}),
-    ("NO_SYSTEM", {"system_role": False, "alternates": True}),
-    ("CHATML", {"switches_thinking": False, "takes_effort": False}),
-    ("SWITCHED", {"switches_thinking": True}), ("EFFORT", {"takes_effort": True}),
-    ("MOVING", {"moves_system": True, "keeps_prefix": False}),
-    ("OLLAMA_DATED", {"date": True}), ("OLLAMA_THINKING", {"drops_reasoning": True}),
-    ("OLLAMA_MOVING", {"moves_system": True, "keeps_prefix": False, "system_role": True}),
-    ("OLLAMA_CHATML", {"date": False, "drops_reasoning": False, "moves_system": False}),
-])
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("DATED", {"date": True}),
+        ("FORGETFUL", {"drops_reasoning": True}),
+        ("KEEPING", {"drops_reasoning": True}),
+        ("NO_SYSTEM", {"system_role": False, "alternates": True}),
+        ("CHATML", {"switches_thinking": False, "takes_effort": False}),
+        ("SWITCHED", {"switches_thinking": True}),
+        ("EFFORT", {"takes_effort": True}),
+        ("MOVING", {"moves_system": True, "keeps_prefix": False}),
+        ("OLLAMA_DATED", {"date": True}),
+        ("OLLAMA_THINKING", {"drops_reasoning": True}),
+        ("OLLAMA_MOVING", {"moves_system": True, "keeps_prefix": False, "system_role": True}),
+        ("OLLAMA_CHATML", {"date": False, "drops_reasoning": False, "moves_system": False}),
+    ],
+)
 def test_the_text_tells_the_habit_it_is_known_for(name: str, facts: dict[str, bool]) -> None:
     told = facts_of_text(getattr(templates, name))
     assert {fact: getattr(told, fact) for fact in facts} == facts
 
 
-@pytest.mark.parametrize(("text", "drops"), [
-    ("{% set content = content.split('</think>')[-1] %}", True),
-    ("{% if preserve or loop.index0 > ns.last_user_index %}<think>{{ m.reasoning_content }}</think>", True),
-    ("<think>{{ m.reasoning_content }}</think>{{ m.content.split('</think>')[-1] }}", None),
-    ("{{ m.content }}", False),
-])
+@pytest.mark.parametrize(
+    ("text", "drops"),
+    [
+        ("{% set content = content.split('</think>')[-1] %}", True),
+        ("{% if preserve or loop.index0 > ns.last_user_index %}<think>{{ m.reasoning_content }}</think>", True),
+        ("<think>{{ m.reasoning_content }}</think>{{ m.content.split('</think>')[-1] }}", None),
+        ("{{ m.content }}", False),
+    ],
+)
 def test_reasoning_is_known_to_be_dropped_only_where_the_text_shows_it(text: str, drops: bool | None) -> None:
     assert facts_of_text(text).drops_reasoning is drops
 
 
-@pytest.mark.parametrize("text", ["{{ raise_exception('System message must be at the beginning.') }}",
-                                  "{{- raise_exception(\"Only user, assistant and system roles are supported!\") }}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ raise_exception('System message must be at the beginning.') }}",
+        '{{- raise_exception("Only user, assistant and system roles are supported!") }}',
+    ],
+)
 def test_a_rule_about_the_system_message_is_no_refusal_of_it(text: str) -> None:
     assert facts_of_text(text).system_role is True
 
@@ -86,9 +109,18 @@ def test_what_is_better_known_wins_and_what_it_leaves_open_stays() -> None:
     assert merged(known, TemplateFacts(date=False)) == TemplateFacts(date=False, alternates=True)
 
 
-@pytest.mark.parametrize("written", [
-    "2026-11-05", "05 Nov 2026", "5 November 2026", "November 5, 2026", "Nov 05, 2026", "05/11/2026", "11/05/2026",
-])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-11-05",
+        "05 Nov 2026",
+        "5 November 2026",
+        "November 5, 2026",
+        "Nov 05, 2026",
+        "05/11/2026",
+        "11/05/2026",
+    ],
+)
 def test_a_day_is_recognised_as_templates_write_it(written: str) -> None:
     assert written.lower() in dates(date(2026, 11, 5))
     assert written.lower() not in dates(date(2026, 11, 6))

@@ -67,12 +67,21 @@ async def test_a_loader_that_does_not_count_says_nothing_rather_than_nought(hear
 async def test_template_options_go_out_as_its_own_fields() -> None:
     async with TextGenStandIn() as server:
         backend = await at(server)
-        turn = a_turn("Hi", template_options={"enable_thinking": True, "reasoning_effort": "high", "odd": 1,
-                                              "preserve_reasoning": True}, parameters=Parameters(repeat_penalty=1.2))
+        turn = a_turn(
+            "Hi",
+            template_options={
+                "enable_thinking": True,
+                "reasoning_effort": "high",
+                "odd": 1,
+                "preserve_reasoning": True,
+            },
+            parameters=Parameters(repeat_penalty=1.2),
+        )
         assert backend.body(turn) == (
             b'{"model":"toy-8b","stream":true,"stream_options":{"include_usage":true},"enable_thinking":true,'
             b'"reasoning_effort":"high","preserve_thinking":true,"messages":[{"role":"system","content":"Be brief."},'
-            b'{"role":"user","content":"Hi"}],"repetition_penalty":1.2}')
+            b'{"role":"user","content":"Hi"}],"repetition_penalty":1.2}'
+        )
 
 
 @pytest.mark.parametrize("given", [None, "wrong"])
@@ -100,8 +109,9 @@ async def test_without_a_model_the_broken_stream_is_explained(heard: Heard) -> N
         assert (backend.info.model, backend.info.listing) == ("", ())
         ended = await backend.chat(a_turn(), heard)
         told = note_sentence(ended.note)
-        assert told == (f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, "
-                              "then try again.")
+        assert told == (
+            f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, then try again."
+        )
         assert ended.error is not None
         assert ended.error.sentence == note_sentence(ended.note)
 

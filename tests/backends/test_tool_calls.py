@@ -46,36 +46,57 @@ def told(*deltas: dict[str, Any], finish: str | None = "tool_calls") -> tuple[En
 
 async def test_a_call_is_told_by_its_name_with_its_arguments(heard: Heard) -> None:
     async with ToyServer() as server:
-        server.on_chat(sse([event(part(delta)) for delta in (
-            {"role": "assistant", "content": None}, call(0, "get_weather", "", id="c1", type="function"),
-            call(0, None, '{"city":'), call(0, None, ' "Oslo"}'))] + [event(part({}, "tool_calls"))]))
+        server.on_chat(
+            sse(
+                [
+                    event(part(delta))
+                    for delta in (
+                        {"role": "assistant", "content": None},
+                        call(0, "get_weather", "", id="c1", type="function"),
+                        call(0, None, '{"city":'),
+                        call(0, None, ' "Oslo"}'),
+                    )
+                ]
+                + [event(part({}, "tool_calls"))]
+            )
+        )
         ended = await llamacpp_at(server).chat(a_turn(), heard)
     assert (ended.state, heard.text) == (State.EMPTY, "")
     assert note_sentence(ended.note) == f'The model called the tool get_weather({{"city": "Oslo"}}). {REMEDY}'
 
 
 async def test_a_call_in_an_answer_that_does_not_stream(heard: Heard) -> None:
-    message = {"role": "assistant", "content": None, "tool_calls": [
-        {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
     async with ToyServer("openai") as server:
         server.on_chat(reply(200, {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}))
         ended = await openai_at(server).chat(a_turn(), heard)
     assert note_sentence(ended.note) == f"The model called the tool f({{}}). {REMEDY}"
 
 
-@pytest.mark.parametrize(("deltas", "words"), [
-    ([call(0, "a", "{}"), call(1, "b", "1"), call(0, None, "x"), call(1, None, "2")],
-     "The model called the tools a({}x) and b(12)."),
-    ([call(0, "get_"), call(0, "time")], "The model called the tool get_time()."),
-    ([call(0, "f", "1"), call(0, "f", "2")], "The model called the tool f(12)."),  # the name with every fragment
-    ([call(None, "f", "1"), call(None, None, "2"), call(None, "g")], "The model called the tools f(12) and g()."),
-    ([call(n, f"f{n}") for n in range(5)], "The model called the tools f0(), f1(), f2() and 2 more."),
-    ([call(0, None, "{}")], "The model called a tool without a name({})."),
-    ([{"function_call": {"name": "old", "arguments": "{"}}, {"function_call": {"arguments": "}"}}],
-     "The model called the tool old({})."),
-    ([call(0, "f", "x" * 500)], f"The model called the tool f({'x' * 79}…)."),
-    ([call(0, "\x1b[31mf\n", "\u202e")], None),
-])
+@pytest.mark.parametrize(
+    ("deltas", "words"),
+    [
+        (
+            [call(0, "a", "{}"), call(1, "b", "1"), call(0, None, "x"), call(1, None, "2")],
+            "The model called the tools a({}x) and b(12).",
+        ),
+        ([call(0, "get_"), call(0, "time")], "The model called the tool get_time()."),
+        ([call(0, "f", "1"), call(0, "f", "2")], "The model called the tool f(12)."),  # the name with every fragment
+        ([call(None, "f", "1"), call(None, None, "2"), call(None, "g")], "The model called the tools f(12) and g()."),
+        ([call(n, f"f{n}") for n in range(5)], "The model called the tools f0(), f1(), f2() and 2 more."),
+        ([call(0, None, "{}")], "The model called a tool without a name({})."),
+        (
+            [{"function_call": {"name": "old", "arguments": "{"}}, {"function_call": {"arguments": "}"}}],
+            "The model called the tool old({}).",
+        ),
+        ([call(0, "f", "x" * 500)], f"The model called the tool f({'x' * 79}…)."),
+        ([call(0, "\x1b[31mf\n", "\u202e")], None),
+    ],
+)
 def test_fragments_are_joined_by_their_index(deltas: list[dict[str, Any]], words: str | None) -> None:
     ended, heard = told(*deltas)
     assert ended.state is State.EMPTY and not heard.text
@@ -91,8 +112,21 @@ def test_words_before_a_call_stay_and_the_call_is_told_beside_them(before: dict[
     assert note_sentence(ended.note) == f"The model called the tool f({{}}). {REMEDY}"
 
 
-@pytest.mark.parametrize("calls", [None, [], 7, "x", [7], [None], [{}], [{"function": 7}], [{"index": 10**400}],
-                                   [{"index": "1", "function": {"name": 7, "arguments": {"a": [1]}}}]])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        None,
+        [],
+        7,
+        "x",
+        [7],
+        [None],
+        [{}],
+        [{"function": 7}],
+        [{"index": 10**400}],
+        [{"index": "1", "function": {"name": 7, "arguments": {"a": [1]}}}],
+    ],
+)
 def test_odd_calls_cost_nothing(calls: object) -> None:
     ended, heard = told({"content": "Hello", "tool_calls": calls}, finish="stop")
     assert (ended.state, heard.text) == (State.DONE, "Hello")
@@ -112,10 +146,22 @@ def test_a_long_call_keeps_the_answer_moving_and_takes_no_memory_to_speak_of() -
 
 
 async def test_ollamas_call_has_its_arguments_as_an_object(heard: Heard) -> None:
-    said = {"model": "m", "message": {"role": "assistant", "content": "", "tool_calls": [
-        {"function": {"name": "get_time", "arguments": {"zone": "UTC"}}}]}, "done": False}
-    lines = b"".join(json.dumps(line).encode() + b"\n" for line in (
-        said, {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}))
+    said = {
+        "model": "m",
+        "message": {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "get_time", "arguments": {"zone": "UTC"}}}],
+        },
+        "done": False,
+    }
+    lines = b"".join(
+        json.dumps(line).encode() + b"\n"
+        for line in (
+            said,
+            {"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"},
+        )
+    )
     async with ToyServer() as server:
         server.on_chat(reply(200, lines, content_type="application/x-ndjson"))
         ended = await OllamaBackend(endpoint_of(server)).chat(a_turn(model="m"), heard)
@@ -131,9 +177,13 @@ async def test_a_server_that_ends_long_conversations_without_a_word_is_not_blame
 
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("\ud83d")
-VALUES = st.recursive(SIMPLE, lambda inner: (
-    st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["index", "function", "name", "arguments", "id", "type"]), inner, max_size=4)))
+VALUES = st.recursive(
+    SIMPLE,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["index", "function", "name", "arguments", "id", "type"]), inner, max_size=4)
+    ),
+)
 
 
 @settings(deadline=None)

@@ -46,7 +46,8 @@ def deaf_port() -> Iterator[int]:
 
 
 async def test_a_connection_that_does_not_come_about_is_told(
-        deaf_port: int, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf_port: int, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.backends.http.transport.CONNECT_LOOPBACK_S", 0.1)
     ended = await at(deaf_port).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
@@ -55,7 +56,8 @@ async def test_a_connection_that_does_not_come_about_is_told(
 
 @pytest.mark.slow
 async def test_a_machine_that_stands_still_for_a_moment_is_no_server_that_is_off(
-        heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loop = asyncio.get_running_loop()
     connects = loop.create_connection
 
@@ -127,7 +129,8 @@ async def test_every_connection_has_keepalive_on() -> None:
             for level, name, value in _socket_options(remote=False):
                 assert sock.getsockopt(level, name) == value
     assert len(_socket_options(remote=True)) > len(_socket_options(remote=False)) or not hasattr(
-        socket, "TCP_USER_TIMEOUT")
+        socket, "TCP_USER_TIMEOUT"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -136,9 +139,28 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=llm",
-                    "-addext", "subjectAltName=DNS:llm.localhost", "-keyout", folder / "key.pem",
-                    "-out", folder / "cert.pem"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=llm",
+            "-addext",
+            "subjectAltName=DNS:llm.localhost",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return folder / "cert.pem"
 
 

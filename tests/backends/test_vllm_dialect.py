@@ -31,11 +31,18 @@ async def test_it_tells_its_model_window_and_version_and_what_it_cannot_tell(onl
     assert (info.slots, info.figures, info.unknown) == (None, Figures.AFTER, ("slots", "prompt progress"))
 
 
-@pytest.mark.parametrize(("keeps_by", "drops"), [
-    (("preserve_thinking", True), True), (("clear_thinking", False), True), (("drop_thinking", False), True),
-    (None, None)])
+@pytest.mark.parametrize(
+    ("keeps_by", "drops"),
+    [
+        (("preserve_thinking", True), True),
+        (("clear_thinking", False), True),
+        (("drop_thinking", False), True),
+        (None, None),
+    ],
+)
 async def test_the_option_that_keeps_earlier_reasoning_is_found_by_its_tokenizer(
-        keeps_by: tuple[str, bool] | None, drops: bool | None) -> None:
+    keeps_by: tuple[str, bool] | None, drops: bool | None
+) -> None:
     async with VllmStandIn(keeps_by=keeps_by) as server:
         info = (await talk_with(server, VllmBackend)).backend.info
         assert server.posts == 0, "nothing is generated for it"
@@ -49,7 +56,8 @@ async def test_ten_turns_read_what_is_new_and_less_than_a_block_more_and_the_usa
         await talk.ten_turns()
         assert_only_new_was_read(server.reads, slack=BLOCK)
     assert [(r.prompt_tokens, r.cached_tokens, r.predicted_tokens) for r in talk.reported] == [
-        (read.prompt, read.cached, read.predicted) for read in server.reads]
+        (read.prompt, read.cached, read.predicted) for read in server.reads
+    ]
     assert not any(read.cached % BLOCK for read in server.reads)
     assert not any(visit.path == "/metrics" for visit in server.visits)
 
@@ -185,10 +193,15 @@ async def test_no_answer_at_all_is_refused_with_its_reason() -> None:
     assert ended.state is State.ERROR and "max_tokens must be at least 1" in note_sentence(ended.note)
 
 
-@pytest.mark.parametrize(("name", "figures"), [
-    ("chat-turn-1", (55, 0, 12)), ("chat-turn-2", (94, 64, 12)), ("chat-turn-3", (133, 96, 12)),
-    ("chat-no-details-2", (34, None, 3)),
-])
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("chat-turn-1", (55, 0, 12)),
+        ("chat-turn-2", (94, 64, 12)),
+        ("chat-turn-3", (133, 96, 12)),
+        ("chat-no-details-2", (34, None, 3)),
+    ],
+)
 async def test_recorded_answers_give_the_figures_that_the_server_gave(name: str, figures: tuple[int, ...]) -> None:
     ended, heard = await replayed(VllmBackend, "vllm", name)
     found = heard.reported
@@ -196,15 +209,23 @@ async def test_recorded_answers_give_the_figures_that_the_server_gave(name: str,
     assert (found.prompt_tokens, found.cached_tokens, found.predicted_tokens) == figures
 
 
-@pytest.mark.parametrize(("metrics", "expected"), [
-    ("", None),
-    ("# HELP x\nvllm:prefix_cache_queries_total{engine=\"0\"} 5.0\n", None),
-    ("vllm:prefix_cache_queries_total{engine=\"0\"} 5.0\nvllm:prefix_cache_hits_total{engine=\"0\"} 3.0\n",
-     Counters(5, 3)),
-    ("vllm:prefix_cache_queries_total{engine=\"0\"} 5.0\nvllm:prefix_cache_queries_total{engine=\"1\"} 2e1\n"
-     "vllm:prefix_cache_hits_total{engine=\"0\"} 3.0\nvllm:prefix_cache_hits_total{engine=\"1\"} 4\n", Counters(25, 7)),
-    ("vllm:prefix_cache_queries_total{engine=\"0\"} NaN\nvllm:prefix_cache_hits_total{engine=\"0\"} 3.0\n", None),
-    ("vllm:prefix_cache_queries_total{engine=\"0\"} many\nvllm:prefix_cache_hits_total{engine=\"0\"} 3.0\n", None),
-])
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ("", None),
+        ('# HELP x\nvllm:prefix_cache_queries_total{engine="0"} 5.0\n', None),
+        (
+            'vllm:prefix_cache_queries_total{engine="0"} 5.0\nvllm:prefix_cache_hits_total{engine="0"} 3.0\n',
+            Counters(5, 3),
+        ),
+        (
+            'vllm:prefix_cache_queries_total{engine="0"} 5.0\nvllm:prefix_cache_queries_total{engine="1"} 2e1\n'
+            'vllm:prefix_cache_hits_total{engine="0"} 3.0\nvllm:prefix_cache_hits_total{engine="1"} 4\n',
+            Counters(25, 7),
+        ),
+        ('vllm:prefix_cache_queries_total{engine="0"} NaN\nvllm:prefix_cache_hits_total{engine="0"} 3.0\n', None),
+        ('vllm:prefix_cache_queries_total{engine="0"} many\nvllm:prefix_cache_hits_total{engine="0"} 3.0\n', None),
+    ],
+)
 def test_counters_are_summed_over_engines_and_anything_strange_is_none(metrics: str, expected: object) -> None:
     assert counters_in(metrics) == expected

@@ -24,11 +24,15 @@ async def silent_until(release: asyncio.Event, visit: Visit, before: bytes) -> N
     await visit.send((b"" if before else SSE_HEAD) + chunked(WORD) + chunked(FINISH) + b"0\r\n\r\n")
 
 
-@pytest.mark.parametrize(("phase", "before", "text"), [
-    ("queued", b"", "word"),
-    ("prefill", SSE_HEAD, "word"),
-    ("silent", SSE_HEAD + chunked(WORD), "wordword"),
-], ids=["queued", "prefill", "silent"])
+@pytest.mark.parametrize(
+    ("phase", "before", "text"),
+    [
+        ("queued", b"", "word"),
+        ("prefill", SSE_HEAD, "word"),
+        ("silent", SSE_HEAD + chunked(WORD), "wordword"),
+    ],
+    ids=["queued", "prefill", "silent"],
+)
 async def test_half_an_hour_of_silence_ends_nothing(phase: str, before: bytes, text: str, heard: Heard) -> None:
     time, release = FakeTime(), asyncio.Event()
     time.at(HALF_HOUR, release.set)

@@ -44,8 +44,12 @@ class Terminal:
     """A pty whose output is drained by a thread that remembers when the key was last echoed."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        environment = {**ENVIRONMENT, "TERM": "xterm-256color", "KVCHAT_DATA_DIR": str(folder),
-                       "KVCHAT_CONFIG": str(folder / "config.toml")}
+        environment = {
+            **ENVIRONMENT,
+            "TERM": "xterm-256color",
+            "KVCHAT_DATA_DIR": str(folder),
+            "KVCHAT_CONFIG": str(folder / "config.toml"),
+        }
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
             os.execve(sys.executable, [sys.executable, "-m", "kvchat.cli", "--base-url", url, "-c"], environment)
@@ -90,8 +94,10 @@ async def measured(folder: Path, kind: str, rate: int) -> str:
         began, sent = time.monotonic(), 0
         while not visit.gone.is_set():  # type: ignore[attr-defined]
             due = int((time.monotonic() - began) * rate)
-            parts = [chunked(event({"choices": [{"index": 0, "delta": {"content": KINDS[kind](n)}}]}))
-                     for n in range(sent, due)]
+            parts = [
+                chunked(event({"choices": [{"index": 0, "delta": {"content": KINDS[kind](n)}}]}))
+                for n in range(sent, due)
+            ]
             sent = max(sent, due)
             await visit.send(b"".join(parts))  # type: ignore[attr-defined]
             await asyncio.sleep(max(0.001, 1 / rate))
@@ -115,8 +121,10 @@ async def measured(folder: Path, kind: str, rate: int) -> str:
             share = (terminal.cpu() - cpu) / (time.monotonic() - began) * 100
             echoes.sort()
             p95 = echoes[int(len(echoes) * 0.95)]
-            return (f"{share:4.0f} %  echo p50 {statistics.median(echoes):4.0f} ms  p95 {p95:4.0f} ms  "
-                    f"peak {terminal.peak()} MiB")
+            return (
+                f"{share:4.0f} %  echo p50 {statistics.median(echoes):4.0f} ms  p95 {p95:4.0f} ms  "
+                f"peak {terminal.peak()} MiB"
+            )
         finally:
             terminal.close()
 

@@ -71,8 +71,9 @@ def one_by_one() -> Talk:
             await asyncio.sleep(0.02)
             body = b'{"object":"list","data":[{"id":"tiny"}]}' if b"/v1/models " in head else b"{}"
             status = b"200 OK" if b"/v1/models " in head or b"/health " in head else b"404 Not Found"
-            writer.write(b"HTTP/1.0 %s\r\nServer: BaseHTTP/0.6\r\nContent-Length: %d\r\n\r\n%s"
-                         % (status, len(body), body))
+            writer.write(
+                b"HTTP/1.0 %s\r\nServer: BaseHTTP/0.6\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+            )
             writer.close()
 
     return talk
@@ -83,8 +84,12 @@ def model_server(number: int) -> Talk:
     listing = {"object": "list", "data": [{"id": f"model-{number}", "owned_by": "llamacpp" if number % 3 else "me"}]}
     known: dict[str, object] = {"/v1/models": listing}
     if number % 3:
-        known["/props"] = {"default_generation_settings": {"n_ctx": 8192}, "total_slots": 4, "chat_template": "x" * 999,
-                           "build_info": "b1"}
+        known["/props"] = {
+            "default_generation_settings": {"n_ctx": 8192},
+            "total_slots": 4,
+            "chat_template": "x" * 999,
+            "build_info": "b1",
+        }
     answers = {path: json.dumps(value).encode() for path, value in known.items()}
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -92,15 +97,21 @@ def model_server(number: int) -> Talk:
             path = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1].decode()
             body = answers.get(path, b'{"error":{"code":404,"message":"File Not Found"}}')
             status, name = "200 OK" if path in answers else "404 Not Found", "llama.cpp" if number % 3 else "other"
-            writer.write(f"HTTP/1.1 {status}\r\nServer: {name}\r\nContent-Type: application/json\r\n"
-                         f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            writer.write(
+                f"HTTP/1.1 {status}\r\nServer: {name}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
 
     return talk
 
 
 TALKS: dict[str, Callable[[], Talk]] = {
-    "silent": lambda: silent, "garbage": lambda: garbage, "endless": lambda: endless,
-    "one byte a second": lambda: dripping, "20 ms, one by one": one_by_one,
+    "silent": lambda: silent,
+    "garbage": lambda: garbage,
+    "endless": lambda: endless,
+    "one byte a second": lambda: dripping,
+    "20 ms, one by one": one_by_one,
 }
 
 
@@ -123,8 +134,10 @@ async def _serve(pipe: Connection) -> None:
     for server in closing:
         await server.__aenter__()
     ports: dict[str, list[int]] = {"good": [], CLOSING: [server.port for server in closing]}
-    talks = [*(("good", model_server(number)) for number in range(12)),
-             *((name, make()) for name, make in TALKS.items())]
+    talks = [
+        *(("good", model_server(number)) for number in range(12)),
+        *((name, make()) for name, make in TALKS.items()),
+    ]
     for name, talk in talks:
         listener = await asyncio.start_server(lambda r, w, talk=talk: guarded(talk, r, w), "127.0.0.1", 0)
         ports.setdefault(name, []).append(listener.sockets[0].getsockname()[1])
@@ -156,9 +169,11 @@ async def measured(name: str, ports: list[int]) -> None:
         walls.append(time.perf_counter() - wall)
         cpus.append(time.thread_time() - cpu)
         watch.cancel()
-    print(f"{name:30} found {len(found):2}  wall {statistics.median(walls[1:]) * 1000:6.1f} ms, worst "
-          f"{max(walls[1:]) * 1000:6.1f}  CPU {statistics.median(cpus[1:]) * 1000:5.1f} ms  stretch "
-          f"{statistics.median(longest[1:]) * 1000:4.1f} ms, worst {max(longest[1:]) * 1000:5.1f}")
+    print(
+        f"{name:30} found {len(found):2}  wall {statistics.median(walls[1:]) * 1000:6.1f} ms, worst "
+        f"{max(walls[1:]) * 1000:6.1f}  CPU {statistics.median(cpus[1:]) * 1000:5.1f} ms  stretch "
+        f"{statistics.median(longest[1:]) * 1000:4.1f} ms, worst {max(longest[1:]) * 1000:5.1f}"
+    )
     if len(found) == 1 and found[0].kind:
         print(f"{'':30} {found[0].title}, {found[0].model}, known after {found[0].seconds * 1000:.0f} ms")
 
@@ -181,8 +196,10 @@ async def beside(name: str, ports: list[int]) -> None:
         both.append(await dummy_paint())
         await looking
     ratio = statistics.median(both) / statistics.median(alone)
-    print(f"work of {statistics.median(alone) * 1000:.0f} ms beside {name:12} ratio {ratio:.2f}, "
-          f"of the quickest {min(both) / min(alone):.2f}")
+    print(
+        f"work of {statistics.median(alone) * 1000:.0f} ms beside {name:12} ratio {ratio:.2f}, "
+        f"of the quickest {min(both) / min(alone):.2f}"
+    )
 
 
 def first_paint() -> None:
@@ -197,8 +214,10 @@ def first_paint() -> None:
     finally:
         shutil.rmtree(folder)
     named, discovered = (statistics.median(figures[name][1:]) for name in ("named", "discovered"))
-    print(f"first paint: {named * 1000:.0f} ms with a server named, {discovered * 1000:.0f} ms without; "
-          f"ratio {discovered / named:.2f}")
+    print(
+        f"first paint: {named * 1000:.0f} ms with a server named, {discovered * 1000:.0f} ms without; "
+        f"ratio {discovered / named:.2f}"
+    )
 
 
 async def main(ports: dict[str, list[int]]) -> None:

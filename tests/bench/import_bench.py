@@ -44,8 +44,13 @@ def imported(data: Path, *arguments: str) -> tuple[dict[str, Any], float, int]:
     """The report of an import, its seconds, and its resident memory at most, with that of the process that decodes
     images, in MB."""
     begun = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", _RUN, "import", "--json", "--data-dir", str(data), *arguments],
-                          capture_output=True, text=True, check=False, env={**os.environ, "KVCHAT_CONFIG": "/nowhere"})
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, "import", "--json", "--data-dir", str(data), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "KVCHAT_CONFIG": "/nowhere"},
+    )
     seconds = time.perf_counter() - begun
     if not done.stdout:
         raise SystemExit(done.stderr)
@@ -57,24 +62,30 @@ def image(c: int) -> bytes:
     seed(c)
     held = io.BytesIO()
     Image.frombytes("RGB", (96, 72), randbytes(96 * 72 * 3)).resize((800, 600), Image.Resampling.BICUBIC).save(
-        held, "JPEG", quality=90)
+        held, "JPEG", quality=90
+    )
     return held.getvalue()
 
 
 def told(name: str, size: int, found: dict[str, Any], seconds: float, memory: int) -> None:
     skipped = sum(max(1, one["conversations"]) for one in found["skipped"])
     left_out = found["left_out"]
-    print(f"{name:22} {size / 1e6:8.1f} MB  new {found['new']:5}  unchanged {found['unchanged']:5}  messages "
-          f"{found['messages']:6}  skipped {skipped:3}  images left out {left_out.get('images', 0):5}  {seconds:6.1f} s"
-          f"  {memory:4} MB", flush=True)
+    print(
+        f"{name:22} {size / 1e6:8.1f} MB  new {found['new']:5}  unchanged {found['unchanged']:5}  messages "
+        f"{found['messages']:6}  skipped {skipped:3}  images left out {left_out.get('images', 0):5}  {seconds:6.1f} s"
+        f"  {memory:4} MB",
+        flush=True,
+    )
 
 
 def kept(data: Path) -> tuple[list[Any], list[Any]]:
     """The digests and wire bytes of a store's messages, and its images."""
     (path,) = data.glob("*.db")
     with closing(sqlite3.connect(path)) as db:
-        return (sorted(db.execute("SELECT id, digest, wire FROM node")),
-                sorted(db.execute("SELECT sha256, url FROM image")))
+        return (
+            sorted(db.execute("SELECT id, digest, wire FROM node")),
+            sorted(db.execute("SELECT sha256, url FROM image")),
+        )
 
 
 def size_of(path: Path) -> int:

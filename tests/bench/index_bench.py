@@ -77,9 +77,9 @@ def one(size: int, folder: Path) -> dict[str, float]:
     began = now()
     index = Index.open(path)
     for start in range(0, size, 100):
-        index.replace(f"docs/d{start // 1000}/{start}.md", chunks[start:start + 100], "1")
+        index.replace(f"docs/d{start // 1000}/{start}.md", chunks[start : start + 100], "1")
     for start in range(0, len(lines), 100):
-        index.replace(f"memory/topics/{start}.md", lines[start:start + 100], "1")
+        index.replace(f"memory/topics/{start}.md", lines[start : start + 100], "1")
     rows = {"build s": now() - began, "MB": path.stat().st_size / 1e6}
     index.close()
 
@@ -89,8 +89,12 @@ def one(size: int, folder: Path) -> dict[str, float]:
     rows["open and first"] = (now() - began) * 1000
 
     queries = [query(dice) for _ in range(QUERIES)]
-    for name, how in (("all", {}), ("docs/", {"scope": "docs/"}), ("memory/", {"scope": "memory/"}),
-                      ("one folder", {"scope": "docs/d1/"})):
+    for name, how in (
+        ("all", {}),
+        ("docs/", {"scope": "docs/"}),
+        ("memory/", {"scope": "memory/"}),
+        ("one folder", {"scope": "docs/d1/"}),
+    ):
         rows[f"{name} p50"], rows[f"{name} p95"] = shown(measured(index, queries, **how)[0])
     taken = []
     for turn in range(40):
@@ -136,12 +140,18 @@ def main() -> None:
         index_file.has_fts = lambda connection: False
     with tempfile.TemporaryDirectory() as folder:
         columns = [one(size, Path(folder)) for size in SIZES]
-    print(f"{'chunks':24}" + "".join(f"{size:>12,}" for size in SIZES) + "".join(
-        f"{f'x{size / SIZES[0]:g}':>9}" for size in SIZES[1:]))
+    print(
+        f"{'chunks':24}"
+        + "".join(f"{size:>12,}" for size in SIZES)
+        + "".join(f"{f'x{size / SIZES[0]:g}':>9}" for size in SIZES[1:])
+    )
     for name in columns[0]:
         values = [column[name] for column in columns]
-        print(f"{name:24}" + "".join(f"{value:12.2f}" for value in values)
-              + "".join(f"{value / values[0]:9.1f}" for value in values[1:]))
+        print(
+            f"{name:24}"
+            + "".join(f"{value:12.2f}" for value in values)
+            + "".join(f"{value / values[0]:9.1f}" for value in values[1:])
+        )
 
 
 if __name__ == "__main__":

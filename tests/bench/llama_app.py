@@ -95,8 +95,16 @@ def own_folders() -> Iterator[Path]:
     patience.use()
     with (
         tempfile.TemporaryDirectory() as made,
-        patch.dict(os.environ, {"HOME": made, "KVCHAT_DATA_DIR": f"{made}/data", "TZ": "UTC",
-                                "KVCHAT_CONFIG": f"{made}/config.toml", "TEXTUAL_ANIMATIONS": "none"}),
+        patch.dict(
+            os.environ,
+            {
+                "HOME": made,
+                "KVCHAT_DATA_DIR": f"{made}/data",
+                "TZ": "UTC",
+                "KVCHAT_CONFIG": f"{made}/config.toml",
+                "TEXTUAL_ANIMATIONS": "none",
+            },
+        ),
         patch("kvchat.backends.kinds.ports", lambda: ()),
         patch("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1),
         patch("kvchat.documents.indexing.process.indexed", indexing_here.indexed),

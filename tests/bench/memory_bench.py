@@ -46,8 +46,10 @@ def timed(name: str, work: Callable[[int], object], times: int) -> None:
         work(number)
         took.append((time.perf_counter() - began) * 1000)
         busy.append((time.process_time() - cpu) * 1000)
-    print(f"{name:42} p50 {_cut(took, 9):8.2f} ms   p95 {_cut(took, 18):8.2f} ms   CPU p50 {_cut(busy, 9):8.2f} ms   "
-          f"p95 {_cut(busy, 18):8.2f} ms   ({times} times)")
+    print(
+        f"{name:42} p50 {_cut(took, 9):8.2f} ms   p95 {_cut(took, 18):8.2f} ms   CPU p50 {_cut(busy, 9):8.2f} ms   "
+        f"p95 {_cut(busy, 18):8.2f} ms   ({times} times)"
+    )
 
 
 def _cut(values: list[float], twentieth: int) -> float:
@@ -81,8 +83,11 @@ def main() -> None:
 
         timed("sync after an edit by hand", by_hand, 10)
         timed("add", lambda n: book.memories.add(f"a new one {n} {sentence(chance, words)}"), 10)
-        timed("one extraction of 5 facts", lambda n: book.extract(*(
-            f"{sentence(chance, words)} x{n}{part}" for part in range(5))), 10)
+        timed(
+            "one extraction of 5 facts",
+            lambda n: book.extract(*(f"{sentence(chance, words)} x{n}{part}" for part in range(5))),
+            10,
+        )
         timed("rebuild of the index", lambda _: book.memories.rebuild(), 3)
         print(f"{len(book.memories.entries())} entries, trouble: {book.memories.problems or 'none'}")
         book.close()

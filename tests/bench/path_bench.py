@@ -44,8 +44,10 @@ from app_kit import Driven, driving
 from llama_app import LlamaServer, own_folders, searching, settings_of
 
 OURS = str(Path(kvchat.__file__).parent) + "/"
-QUESTIONS = ("I keep a lighthouse and prefer metric units. How fast does the lamp turn?",
-             "What sounds in fog, and how often? " + "Tell me of the horn and of the mast. " * 20)
+QUESTIONS = (
+    "I keep a lighthouse and prefer metric units. How fast does the lamp turn?",
+    "What sounds in fog, and how often? " + "Tell me of the horn and of the mast. " * 20,
+)
 THIRD = "When is the tower painted, and with which paint?"
 FOURTH = "How many stairs of granite are there?"
 ANSWER, LAST = "It stands in the handbook of the lighthouse. " * 10, "So it is."
@@ -90,8 +92,13 @@ class Watch:
 
     def _see(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if self._on and event == "call" and code not in self._entered and is_function_of_ours(code) and (
-                not is_by_timer(frame)):
+        if (
+            self._on
+            and event == "call"
+            and code not in self._entered
+            and is_function_of_ours(code)
+            and (not is_by_timer(frame))
+        ):
             self._entered.add(code)
 
 
@@ -111,8 +118,11 @@ def properties() -> set[CodeType]:
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("kvchat")]
     classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
     found = [value for one in classes for value in vars(one).values()]
-    getters = [value.fget if isinstance(value, property) else value.func for value in found
-               if isinstance(value, property | cached_property)]
+    getters = [
+        value.fget if isinstance(value, property) else value.func
+        for value in found
+        if isinstance(value, property | cached_property)
+    ]
     setters = [value.fset for value in found if isinstance(value, property)]
     return {inspect.unwrap(one).__code__ for one in (*getters, *setters) if inspect.isfunction(one)}
 
@@ -127,8 +137,9 @@ async def ways(folder: Path, watch: Watch) -> dict[str, frozenset[Function]]:
     found: dict[str, frozenset[Function]] = {}
     async with LlamaServer(lambda body: ANSWER + (LAST if FOURTH in str(body["messages"][-1]) else "")) as server:
         settings = settings_of(server, documents__watch=False)
-        async with driving(folder / "data", server, settings=settings, size=(140, 40), background=True,
-                           ahead=True) as app:
+        async with driving(
+            folder / "data", server, settings=settings, size=(140, 40), background=True, ahead=True
+        ) as app:
             await searching(app, folder)
             await app.command("/remember I prefer metric units.")
             await app.until(lambda: app.noticed("Remembered"))
@@ -175,8 +186,10 @@ async def told_below(app: Driven, words: str, watch: Watch) -> None:
 def told(way: str, runs: Sequence[frozenset[Function]], listed: bool) -> None:
     always = sorted(frozenset.intersection(*runs), key=lambda one: (one[0], one[2]))
     functions, files = spread([len(run) for run in runs]), spread([len(modules(run)) for run in runs])
-    print(f"{way:4}  functions {functions}, modules {files}; in every run {len(always)} functions in "
-          f"{len(modules(always))} modules:")
+    print(
+        f"{way:4}  functions {functions}, modules {files}; in every run {len(always)} functions in "
+        f"{len(modules(always))} modules:"
+    )
     packages = Counter(module.partition(".")[0] for module, *_ in always)
     print("      " + ", ".join(f"{package} {count}" for package, count in packages.most_common()))
     if not listed:

@@ -26,8 +26,10 @@ from kvchat.store import Store
 
 PAGES = 40
 SHORT = [question for question, _ in asked_of.BELONGS] + asked_of.NONE + ["word " * 5000 + "kiln glaze"]
-LONG = [" ".join(random.Random(seed).sample(" ".join(asked_of.MEMORIES.values()).replace(".", "").split(), 24))
-        for seed in range(40)]
+LONG = [
+    " ".join(random.Random(seed).sample(" ".join(asked_of.MEMORIES.values()).replace(".", "").split(), 24))
+    for seed in range(40)
+]
 
 
 def written(count: int, folder: Path) -> None:
@@ -52,9 +54,15 @@ def measured(count: int) -> str:
         recalled(memories, "first kiln use", [root], tokens=200, profile_tokens=400)
         first = time.process_time() - began
         said = node(question, Message(Role.USER, " ".join(asked_of.MEMORIES.values()).replace("e", "o") * 8), 1.7e9)
-        told = [f"{name} {_times(memories, path, asked)}" for name, path, asked in (
-            ("first turn", [root], SHORT), ("later", [root, question], SHORT), ("24 words", [root, question], LONG),
-            ("long talk", [root, question, said], SHORT))]
+        told = [
+            f"{name} {_times(memories, path, asked)}"
+            for name, path, asked in (
+                ("first turn", [root], SHORT),
+                ("later", [root, question], SHORT),
+                ("24 words", [root, question], LONG),
+                ("long talk", [root, question, said], SHORT),
+            )
+        ]
         memories.close()
         store.close()
     return f"{count:>7,} memories: {'; '.join(told)}; first use of all {first:.1f} s"

@@ -42,9 +42,11 @@ from toyserver import ToyServer, tokens  # noqa: E402
 MESSAGES = 50
 """In each conversation."""
 QUESTION = "What does the lighthouse at number {n} do in turn {turn} when the fog comes in from the west?"
-ANSWER = ("It sounds its horn, **twice** a minute, and keeps the lamp burning: turn {turn} of {n}. The keeper writes "
-          "the hour into the log, looks at the barometer, and calls the harbour if the needle has fallen by more than "
-          "two marks. `log{n}x{turn}` is where that stands.")
+ANSWER = (
+    "It sounds its horn, **twice** a minute, and keeps the lamp burning: turn {turn} of {n}. The keeper writes "
+    "the hour into the log, looks at the barometer, and calls the harbour if the needle has fallen by more than "
+    "two marks. `log{n}x{turn}` is where that stands."
+)
 ANSWERS = 9
 """Pieces that a quick turn streams."""
 LEVELS = 5
@@ -53,9 +55,13 @@ APP_SHARE = 5
 """Under the app a turn takes twenty times as long: that many fewer."""
 MARKS = {"first paint": b"essage", "the list": b"New conversation", "the server": b"this machine"}
 COMMANDS = {
-    "list": ("list",), "search, 1 hit": ("search", "log7x3"), "search, all answers": ("search", "barometer"),
-    "list, by tag": ("list", "--tag", "tag3"), "search, all answers by tag": ("search", "barometer", "tag:tag3"),
-    "memory queue": ("memory", "queue"), "export --all": ("export", "--all", "-f", "json", "--force", "-o"),
+    "list": ("list",),
+    "search, 1 hit": ("search", "log7x3"),
+    "search, all answers": ("search", "barometer"),
+    "list, by tag": ("list", "--tag", "tag3"),
+    "search, all answers by tag": ("search", "barometer", "tag:tag3"),
+    "memory queue": ("memory", "queue"),
+    "export --all": ("export", "--all", "-f", "json", "--force", "-o"),
 }
 TAGS = 10
 """Every conversation has one of so many, where the version knows tags; every fifth is archived, five are favourites."""
@@ -95,8 +101,9 @@ def fill(folder: Path, conversations: int) -> None:
                     above = node(above, Message(role, text.format(n=number, turn=turn)), at + turn)
                     rows.append((*row_of(above), id))
             record = Conversation(id, above.id, at, at + MESSAGES, f"conversation {number}", MESSAGES // 2)
-            connection.execute(insert("conversation", *CONVERSATION_FIELDS),
-                               conversation_row(replace(record, context_used=4000)))
+            connection.execute(
+                insert("conversation", *CONVERSATION_FIELDS), conversation_row(replace(record, context_used=4000))
+            )
             connection.executemany(insert("node", *NODE_FIELDS, "conversation"), rows)
         connection.execute("DELETE FROM setting WHERE key = ?", (index.STATE,))
         index.ensure(connection, store.database.fts)
@@ -113,10 +120,15 @@ def tag(folder: Path) -> bool:
 
     store = Store.open(folder)
     with store.database.write(durable=True) as connection:
-        rows = [(name, id) for number, (id,) in enumerate(connection.execute(
-            "SELECT id FROM conversation ORDER BY seq").fetchall())
-            for name in (f"tag{number % TAGS}", *([ARCHIVE] if number % 5 == 0 else []),
-                         *([FAVOURITE] if 0 < number < 6 else []))]
+        rows = [
+            (name, id)
+            for number, (id,) in enumerate(connection.execute("SELECT id FROM conversation ORDER BY seq").fetchall())
+            for name in (
+                f"tag{number % TAGS}",
+                *([ARCHIVE] if number % 5 == 0 else []),
+                *([FAVOURITE] if 0 < number < 6 else []),
+            )
+        ]
         connection.executemany("INSERT INTO tag(name, conversation) VALUES (?, ?)", rows)
     store.close()
     return True
@@ -191,18 +203,32 @@ class Version:
 
     def environment(self, store: str) -> dict[str, str]:
         # A person's second start finds compiled modules; so do these.
-        plain = {name: value for name, value in os.environ.items()
-                 if name not in ("PYTHONDONTWRITEBYTECODE", "NO_COLOR", "DISPLAY", "WAYLAND_DISPLAY")}
-        return {**plain, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(self.source / "tui"),
-                "KVCHAT_DATA_DIR": str(self.folder / store), "KVCHAT_CONFIG": str(self.folder / "config.toml")}
+        plain = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("PYTHONDONTWRITEBYTECODE", "NO_COLOR", "DISPLAY", "WAYLAND_DISPLAY")
+        }
+        return {
+            **plain,
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "PYTHONPATH": str(self.source / "tui"),
+            "KVCHAT_DATA_DIR": str(self.folder / store),
+            "KVCHAT_CONFIG": str(self.folder / "config.toml"),
+        }
 
     def note(self, name: str, value: float) -> None:
         self.found[name].append(value)
 
     def child(self, *arguments: str) -> str:
         """This script in a process of the version; what it prints."""
-        return subprocess.run([sys.executable, __file__, *arguments], env=self.environment("full"), check=True,
-                              stdout=subprocess.PIPE, text=True).stdout
+        return subprocess.run(
+            [sys.executable, __file__, *arguments],
+            env=self.environment("full"),
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
 
     def start(self, store: str, url: str) -> None:
         """Start the app at 120x40, wait for all marks, and leave it as a person does."""
@@ -240,8 +266,9 @@ class Version:
         output = self.folder / "export.json"
         arguments = [*COMMANDS[name], *([str(output)] if COMMANDS[name][-1] == "-o" else [])]
         began = time.perf_counter()
-        child = subprocess.Popen([sys.executable, "-m", "kvchat.cli", *arguments], env=self.environment("full"),
-                                 stdout=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            [sys.executable, "-m", "kvchat.cli", *arguments], env=self.environment("full"), stdout=subprocess.DEVNULL
+        )
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
@@ -356,8 +383,11 @@ def main() -> None:
         for name, number in (("service", options.turns), ("app", options.turns // APP_SHARE)) if options.turns else ():
             for version in versions:
                 levels = json.loads(version.child("--turns", str(version.folder / name), url, str(number), name))
-                print(f"memory over {number:5} turns, {name + ', ' + version.name:16} MiB "
-                      + "".join(f"{level:8.1f}" for level in levels), flush=True)
+                print(
+                    f"memory over {number:5} turns, {name + ', ' + version.name:16} MiB "
+                    + "".join(f"{level:8.1f}" for level in levels),
+                    flush=True,
+                )
     finally:
         subprocess.run([*git, "remove", "--force", str(work / "source")], check=False)
         shutil.rmtree(work)

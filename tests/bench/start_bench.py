@@ -48,8 +48,12 @@ def imported() -> float:
 
 def painted(folder: Path, marker: bytes, *arguments: str) -> tuple[float, int]:
     """Seconds from the start to `marker` on the screen, and peak memory in MiB."""
-    environment = {**ENVIRONMENT, "TERM": "xterm-256color", "KVCHAT_DATA_DIR": str(folder),
-                   "KVCHAT_CONFIG": str(folder / "config.toml")}
+    environment = {
+        **ENVIRONMENT,
+        "TERM": "xterm-256color",
+        "KVCHAT_DATA_DIR": str(folder),
+        "KVCHAT_CONFIG": str(folder / "config.toml"),
+    }
     began = time.perf_counter()
     pid, terminal = pty.fork()
     if pid == 0:
@@ -67,8 +71,11 @@ def painted(folder: Path, marker: bytes, *arguments: str) -> tuple[float, int]:
                 seen += data
                 if marker in seen:
                     took = time.perf_counter() - began
-        peak = next(int(line.split()[1]) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-                    if line.startswith("VmHWM"))
+        peak = next(
+            int(line.split()[1])
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -183,8 +183,11 @@ def main() -> None:
                 tokens = options.tokens or min(4000, rate * 8)
                 figures = run(kind, rate, above, tokens)
                 echo = "/".join(f"{figures.get(f'echo_{name}', 0):.0f}" for name in ("p50", "p95", "max"))
-                print(f"{kind + f' {rate} tok/s, {above} above':32} {figures['cpu']:6.0%} {echo:>22} "
-                      f"{figures['end_ms']:7.0f} {figures['open_ms']:12.0f}", flush=True)
+                print(
+                    f"{kind + f' {rate} tok/s, {above} above':32} {figures['cpu']:6.0%} {echo:>22} "
+                    f"{figures['end_ms']:7.0f} {figures['open_ms']:12.0f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -36,8 +36,9 @@ from llama_app import LlamaServer, own_folders, searching, settings_of
 from toyserver import Visit
 
 STEP = timedelta(minutes=7)
-FACTS = {"facts": [{"turns": [1], "text": "I prefer metric units.", "kind": "preference", "topic": "",
-                    "confidence": 0.9}]}
+FACTS = {
+    "facts": [{"turns": [1], "text": "I prefer metric units.", "kind": "preference", "topic": "", "confidence": 0.9}]
+}
 SUMMARY = "The keeper asked about the lamp, the signals, the paint and the stairs of the tower."
 ANSWER = "Answer {number}: it stands in the handbook of the lighthouse, as the keeper wrote it down. "
 MORE = "Tell me all of it, at length, as you would tell a guest who came by boat and stays for the night. "
@@ -165,10 +166,17 @@ async def logged(folder: Path) -> list[Visit]:
     """The requests with a prompt that the conversation made."""
     clock = Clock()
     async with LlamaServer(Teller()) as server:
-        settings = settings_of(server, documents__watch=False, cache__warm_up=False, memory__consolidate=False,
-                               memory__rest_seconds=3600, memory__idle_seconds=86400)
-        async with driving(folder / "data", server, clock=clock, settings=settings, size=(120, 40), background=True,
-                           ahead=True) as app:
+        settings = settings_of(
+            server,
+            documents__watch=False,
+            cache__warm_up=False,
+            memory__consolidate=False,
+            memory__rest_seconds=3600,
+            memory__idle_seconds=86400,
+        )
+        async with driving(
+            folder / "data", server, clock=clock, settings=settings, size=(120, 40), background=True, ahead=True
+        ) as app:
             await talk(app, server, clock, folder)
         return server.chats
 
@@ -180,9 +188,19 @@ def main() -> None:
     with own_folders() as folder, counted_ids():
         visits = asyncio.run(logged(folder))
     kinds = [kind_of(visit.json) for visit in visits]
-    lines = [json.dumps({"kind": kind, "path": visit.path, "sha256": hashlib.sha256(visit.body).hexdigest(),
-                         "body": visit.body.decode()}, ensure_ascii=False) + "\n"
-             for kind, visit in zip(kinds, visits, strict=True)]
+    lines = [
+        json.dumps(
+            {
+                "kind": kind,
+                "path": visit.path,
+                "sha256": hashlib.sha256(visit.body).hexdigest(),
+                "body": visit.body.decode(),
+            },
+            ensure_ascii=False,
+        )
+        + "\n"
+        for kind, visit in zip(kinds, visits, strict=True)
+    ]
     log = "".join(lines).encode()
     options.out.write_bytes(log)
     print(", ".join(f"{kind} {number}" for kind, number in Counter(kinds).items()))

@@ -28,8 +28,12 @@ def wire(role, text, reasoning=""):
     return Message(Role(role), text, reasoning=reasoning).wire()
 
 
-SYSTEM, U1, A1, U2 = (wire("system", "You are a helpful assistant."), wire("user", "How tall is the lighthouse?"),
-                      wire("assistant", "It is 31 metres tall."), wire("user", "And its lamp? It is 10:15 now."))
+SYSTEM, U1, A1, U2 = (
+    wire("system", "You are a helpful assistant."),
+    wire("user", "How tall is the lighthouse?"),
+    wire("assistant", "It is 31 metres tall."),
+    wire("user", "And its lamp? It is 10:15 now."),
+)
 REPLY = "The lamp stands 28 metres above the sea."
 A2, U3 = wire("assistant", REPLY), wire("user", "Who built it?")
 WIRES_BEFORE, WIRES_NOW = (SYSTEM, U1, A1, U2), (SYSTEM, U1, A1, U2, A2, U3)
@@ -39,8 +43,12 @@ def chatml(*messages, end="<|im_start|>assistant\n"):
     return "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in messages) + end
 
 
-OLD = (("system", "You are a helpful assistant."), ("user", "How tall is the lighthouse?"),
-       ("assistant", "It is 31 metres tall."), ("user", "And its lamp? It is 10:15 now."))
+OLD = (
+    ("system", "You are a helpful assistant."),
+    ("user", "How tall is the lighthouse?"),
+    ("assistant", "It is 31 metres tall."),
+    ("user", "And its lamp? It is 10:15 now."),
+)
 NEW = (*OLD, ("assistant", REPLY), ("user", "Who built it?"))
 
 
@@ -58,8 +66,14 @@ def helps(finding):
 
 def evidence(cached=3_800, *, now=None, before=None, **more):
     """A turn of 12,000 tokens after one of 9,900 and an answer of 2,020, with 80 new tokens."""
-    last = {"sent": Sent(LLAMA, WIRES_BEFORE), "prompt_tokens": 9_900, "predicted_tokens": 2_020, "slot": 0,
-            "reply": REPLY, **(before or {})}
+    last = {
+        "sent": Sent(LLAMA, WIRES_BEFORE),
+        "prompt_tokens": 9_900,
+        "predicted_tokens": 2_020,
+        "slot": 0,
+        "reply": REPLY,
+        **(before or {}),
+    }
     sent = Sent(**{"server": LLAMA, "wires": WIRES_NOW, **(now or {})})
     return seen(figures(cached=cached), sent, LastRead(**last), **more)
 
@@ -78,8 +92,10 @@ def ids(part, length=9_900, sampled=2_020, total=12_000):
     """Token ids that part from what was held at token `part`."""
     held = list(range(length + sampled))
     now = held[:part] + [50_000 + n for n in range(total - part)]
-    return ({"sent": Sent(LLAMA, WIRES_BEFORE, tokens=Tokens(held[:length])), "sampled": Tokens(held[length:])},
-            {"tokens": Tokens(now)})
+    return (
+        {"sent": Sent(LLAMA, WIRES_BEFORE, tokens=Tokens(held[:length])), "sampled": Tokens(held[length:])},
+        {"tokens": Tokens(now)},
+    )
 
 
 def predicted(cached=3_800, common=3_800, best=3_800, where=None, slot=0, chosen="prefix"):
@@ -92,91 +108,186 @@ THINK_END = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 EDITED = (SYSTEM, U1, A1, wire("user", "And its lamp? It is 10:31 now."), A2, U3)
 
 SCENARIOS = {
-    "another model": (Cause.OTHER_MODEL, evidence(0, now={"server": replace(LLAMA, model="/models/gemma-3.gguf")}),
-                      "gemma-3.gguf answered in place of qwen3-8b: 11,920 tokens were prefilled again."),
-    "another server": (Cause.OTHER_MODEL, evidence(0, now={"server": replace(LLAMA, base_url="http://10.0.0.2:80")}),
-                       "Another server answered"),
+    "another model": (
+        Cause.OTHER_MODEL,
+        evidence(0, now={"server": replace(LLAMA, model="/models/gemma-3.gguf")}),
+        "gemma-3.gguf answered in place of qwen3-8b: 11,920 tokens were prefilled again.",
+    ),
+    "another server": (
+        Cause.OTHER_MODEL,
+        evidence(0, now={"server": replace(LLAMA, base_url="http://10.0.0.2:80")}),
+        "Another server answered",
+    ),
     "slept": (Cause.UNLOADED, evidence(0, slept=True, restarted=True), "The model slept: 11,920"),
     "loaded again": (Cause.UNLOADED, evidence(0, loading_seen=True), "had to be loaded again"),
     "restarted": (Cause.RESTARTED, evidence(0, restarted=True, loading_seen=True), "The server restarted: 11,920"),
     "another build": (Cause.RESTARTED, evidence(0, now={"server": replace(LLAMA, build="b11600")}), "b11600"),
     "embedded engine restarted": (
         Cause.RESTARTED,
-        evidence(0, now={"server": replace(LLAMA, base_url="http://127.0.0.1:41000", embedded=True)},
-                 before={"sent": Sent(replace(LLAMA, embedded=True), WIRES_BEFORE)}), "The server restarted"),
+        evidence(
+            0,
+            now={"server": replace(LLAMA, base_url="http://127.0.0.1:41000", embedded=True)},
+            before={"sent": Sent(replace(LLAMA, embedded=True), WIRES_BEFORE)},
+        ),
+        "The server restarted",
+    ),
     "caching off": (Cause.CACHING_OFF, evidence(0, now={"caches": False}), "Caching was off"),
-    "other adapters": (Cause.CACHING_OFF, evidence(0, now={"adapters": "[1]"}, before={
-        "sent": Sent(LLAMA, WIRES_BEFORE, adapters="[]")}), "LoRA"),
+    "other adapters": (
+        Cause.CACHING_OFF,
+        evidence(0, now={"adapters": "[1]"}, before={"sent": Sent(LLAMA, WIRES_BEFORE, adapters="[]")}),
+        "LoRA",
+    ),
     "a server that caches nothing": (Cause.CACHING_OFF, evidence(0, turns_without_reuse=3), "nothing in 3 turns"),
     "cut, counted": (Cause.CUT, evidence(0, counted=23_400), "it read 12,000 of 23,400 tokens."),
-    "cut, smaller than before": (Cause.CUT, Evidence(
-        figures(4_096, 12, 0), Sent(wires=WIRES_NOW), LastRead(Sent(wires=WIRES_BEFORE), 9_900, 2_020)),
-        "it read 4,096 of 11,920 tokens."),
+    "cut, smaller than before": (
+        Cause.CUT,
+        Evidence(figures(4_096, 12, 0), Sent(wires=WIRES_NOW), LastRead(Sent(wires=WIRES_BEFORE), 9_900, 2_020)),
+        "it read 4,096 of 11,920 tokens.",
+    ),
     "shifted": (Cause.SHIFTED, evidence(1_000, before={"slot_tokens": 6_100}), "kept 6,100 of 11,919 tokens"),
-    "a message differs": (Cause.OUR_BYTES, evidence(3_800, now={"wires": EDITED}),
-                          "Message 3 changed at “…10:31 now.”: 8,120 tokens were prefilled again."),
-    "the system prompt differs": (Cause.OUR_BYTES, evidence(4, now={"wires": (wire("system", "You are curt."), U1)}),
-                                  "The system prompt changed at “…"),
-    "an edit by the person": (Cause.OUR_BYTES, evidence(
-        3_800, now={"wires": EDITED}, changed_by="edit", changed_message=3),
-        "You edited message 3: 8,120 tokens were prefilled again."),
-    "an act, nothing else known": (Cause.OUR_BYTES, Evidence(figures(), changed_by="compact"),
-                                   "You compacted the conversation: 8,120 tokens"),
-    "options set by the person": (Cause.OUR_BYTES, evidence(
-        4, now={"options": NO_THINKING}, before={"sent": Sent(LLAMA, WIRES_BEFORE, b"{}")}, changed_by="template"),
-        "You changed the template's options"),
-    "tools reordered": (Cause.OUR_BYTES, evidence(
-        4, now={"tools": b'[{"a":1}]'}, before={"sent": Sent(LLAMA, WIRES_BEFORE, tools=b'[{"b":1}]')}),
-        "The tools changed"),
+    "a message differs": (
+        Cause.OUR_BYTES,
+        evidence(3_800, now={"wires": EDITED}),
+        "Message 3 changed at “…10:31 now.”: 8,120 tokens were prefilled again.",
+    ),
+    "the system prompt differs": (
+        Cause.OUR_BYTES,
+        evidence(4, now={"wires": (wire("system", "You are curt."), U1)}),
+        "The system prompt changed at “…",
+    ),
+    "an edit by the person": (
+        Cause.OUR_BYTES,
+        evidence(3_800, now={"wires": EDITED}, changed_by="edit", changed_message=3),
+        "You edited message 3: 8,120 tokens were prefilled again.",
+    ),
+    "an act, nothing else known": (
+        Cause.OUR_BYTES,
+        Evidence(figures(), changed_by="compact"),
+        "You compacted the conversation: 8,120 tokens",
+    ),
+    "options set by the person": (
+        Cause.OUR_BYTES,
+        evidence(
+            4, now={"options": NO_THINKING}, before={"sent": Sent(LLAMA, WIRES_BEFORE, b"{}")}, changed_by="template"
+        ),
+        "You changed the template's options",
+    ),
+    "tools reordered": (
+        Cause.OUR_BYTES,
+        evidence(4, now={"tools": b'[{"a":1}]'}, before={"sent": Sent(LLAMA, WIRES_BEFORE, tools=b'[{"b":1}]')}),
+        "The tools changed",
+    ),
     "answer stored trimmed": (Cause.OUR_BYTES, evidence(9_900, before={"reply": "\n\n" + REPLY}), "trimmed"),
-    "thoughts dropped, by the texts": (Cause.REASONING, evidence(
-        9_900, **{**texts(chatml(*OLD), chatml(*NEW)), "before": {
-            "sent": Sent(LLAMA, WIRES_BEFORE, rendered=chatml(*OLD)), "reasoning": "The keeper said 28. So"}}),
-        "The chat template forgets thoughts: the last answer (2,020 tokens) was prefilled again."),
+    "thoughts dropped, by the texts": (
+        Cause.REASONING,
+        evidence(
+            9_900,
+            **{
+                **texts(chatml(*OLD), chatml(*NEW)),
+                "before": {
+                    "sent": Sent(LLAMA, WIRES_BEFORE, rendered=chatml(*OLD)),
+                    "reasoning": "The keeper said 28. So",
+                },
+            },
+        ),
+        "The chat template forgets thoughts: the last answer (2,020 tokens) was prefilled again.",
+    ),
     "thoughts dropped, by the figures": (Cause.REASONING, evidence(9_901, before={"reasoning": "Hm."}), "thoughts"),
-    "empty think block dropped": (Cause.REASONING, evidence(9_896, **texts(chatml(*OLD, end=THINK_END), chatml(
-        *NEW, end=THINK_END))), "empty thinking block"),
-    "system prompt moves": (Cause.TEMPLATE, evidence(4, **texts(
-        "<s>[INST] You are a helpful assistant.\n\nHow tall is the lighthouse?[/INST]",
-        "<s>[INST] How tall is the lighthouse?[/INST] It is 31 metres tall.</s>[INST] You are a helpful assistant."
-        "\n\nAnd its lamp? It is 10:15 now.[/INST]")), "moves the system prompt"),
-    "the template's date": (Cause.TEMPLATE, evidence(20, **texts(
-        chatml(("system", "Today: 26 Nov 2026\n\n" + OLD[0][1]), *OLD[1:]),
-        chatml(("system", "Today: 27 Nov 2026\n\n" + OLD[0][1]), *NEW[1:]))),
-                            "another date (“27 Nov 2026”): 11,900 tokens"),
-    "re-tokenised, by the ids": (Cause.RETOKENISED, evidence(11_000, before=PARTED_BEFORE, now=PARTED_NOW),
-                                 "from its token 1,101 on: 920 tokens"),
+    "empty think block dropped": (
+        Cause.REASONING,
+        evidence(9_896, **texts(chatml(*OLD, end=THINK_END), chatml(*NEW, end=THINK_END))),
+        "empty thinking block",
+    ),
+    "system prompt moves": (
+        Cause.TEMPLATE,
+        evidence(
+            4,
+            **texts(
+                "<s>[INST] You are a helpful assistant.\n\nHow tall is the lighthouse?[/INST]",
+                "<s>[INST] How tall is the lighthouse?[/INST] It is 31 metres tall.</s>[INST] You are a helpful assistant."
+                "\n\nAnd its lamp? It is 10:15 now.[/INST]",
+            ),
+        ),
+        "moves the system prompt",
+    ),
+    "the template's date": (
+        Cause.TEMPLATE,
+        evidence(
+            20,
+            **texts(
+                chatml(("system", "Today: 26 Nov 2026\n\n" + OLD[0][1]), *OLD[1:]),
+                chatml(("system", "Today: 27 Nov 2026\n\n" + OLD[0][1]), *NEW[1:]),
+            ),
+        ),
+        "another date (“27 Nov 2026”): 11,900 tokens",
+    ),
+    "re-tokenised, by the ids": (
+        Cause.RETOKENISED,
+        evidence(11_000, before=PARTED_BEFORE, now=PARTED_NOW),
+        "from its token 1,101 on: 920 tokens",
+    ),
     "another one of several answers": (
-        Cause.OTHER_ANSWER, evidence(9_902, unkept=TurnFigures(9_900, 40, 2_020, 80, alternative=1)),
-        "The server keeps only the first of several answers; number 2 went on: 2,018 tokens"),
+        Cause.OTHER_ANSWER,
+        evidence(9_902, unkept=TurnFigures(9_900, 40, 2_020, 80, alternative=1)),
+        "The server keeps only the first of several answers; number 2 went on: 2,018 tokens",
+    ),
     "a cancelled one was still computed": (
-        Cause.CANCELLED, evidence(40, beside_cancelled=True, prediction=predicted(11_919, 11_919, 11_919)),
-        "The slot still computed a cancelled request"),
-    "own side request": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("side", "memory", 0),)),
-                         "kvchat's own memory request took this conversation's slot"),
+        Cause.CANCELLED,
+        evidence(40, beside_cancelled=True, prediction=predicted(11_919, 11_919, 11_919)),
+        "The slot still computed a cancelled request",
+    ),
+    "own side request": (
+        Cause.OWN_REQUEST,
+        evidence(40, uses=(OwnUse("side", "memory", 0),)),
+        "kvchat's own memory request took this conversation's slot",
+    ),
     "own reading ahead": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("warm-up", "weather", 0),)), "warm-up"),
-    "another program, in the slot": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(0, 512)),
-                                     "Another program used the model: slot 0 holds 512 tokens that are not ours."),
-    "another program, by the totals": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(None, 3_210)),
-                                       "the server read 3,210 tokens that were not sent from here"),
-    "parked": (Cause.NOT_LOOKED_UP, evidence(prediction=predicted(best=11_919, where=Place("parked", 1))),
-               "11,919 tokens were parked"),
+    "another program, in the slot": (
+        Cause.OTHER_CLIENT,
+        evidence(0, foreign=Foreign(0, 512)),
+        "Another program used the model: slot 0 holds 512 tokens that are not ours.",
+    ),
+    "another program, by the totals": (
+        Cause.OTHER_CLIENT,
+        evidence(0, foreign=Foreign(None, 3_210)),
+        "the server read 3,210 tokens that were not sent from here",
+    ),
+    "parked": (
+        Cause.NOT_LOOKED_UP,
+        evidence(prediction=predicted(best=11_919, where=Place("parked", 1))),
+        "11,919 tokens were parked",
+    ),
     "cache memory full": (Cause.CACHE_FULL, evidence(0, evicted=11_919), "dropped 11,919 tokens"),
-    "slot taken": (Cause.SLOT_TAKEN, evidence(400, uses=(OwnUse("conversation", "weather", 0),)),
-                   "“weather” took this conversation's slot: 11,520 tokens"),
-    "pinned elsewhere": (Cause.SLOT_TAKEN, evidence(0, prediction=predicted(
-        0, 0, 11_919, Place("slot", 1), 0, "pinned")),
-                         "Slot 1 held 11,919 tokens of this, but slot 0 answered."),
-    "rewind of a hybrid": (Cause.CHECKPOINT, evidence(9_896, shape=HYBRID, before=PARTED_BEFORE, now=PARTED_NOW),
-                           "only go back to token 9,896, not to 11,000"),
-    "rewind the simulator foresaw": (Cause.CHECKPOINT, evidence(
-        3_800, shape=Shape(rewind=Rewind.WINDOW),
-        prediction=predicted(3_800, 11_900, 11_900, Place("slot", 0))), "3,800"),
+    "slot taken": (
+        Cause.SLOT_TAKEN,
+        evidence(400, uses=(OwnUse("conversation", "weather", 0),)),
+        "“weather” took this conversation's slot: 11,520 tokens",
+    ),
+    "pinned elsewhere": (
+        Cause.SLOT_TAKEN,
+        evidence(0, prediction=predicted(0, 0, 11_919, Place("slot", 1), 0, "pinned")),
+        "Slot 1 held 11,919 tokens of this, but slot 0 answered.",
+    ),
+    "rewind of a hybrid": (
+        Cause.CHECKPOINT,
+        evidence(9_896, shape=HYBRID, before=PARTED_BEFORE, now=PARTED_NOW),
+        "only go back to token 9,896, not to 11,000",
+    ),
+    "rewind the simulator foresaw": (
+        Cause.CHECKPOINT,
+        evidence(
+            3_800, shape=Shape(rewind=Rewind.WINDOW), prediction=predicted(3_800, 11_900, 11_900, Place("slot", 0))
+        ),
+        "3,800",
+    ),
     "blocks": (Cause.BLOCKS, evidence(11_616, block=528), "whole blocks of 528 tokens"),
     "the first block never filled": (Cause.BLOCKS, Evidence(figures(5_000, 0, 80), block=8_192), "8,192"),
     "nothing known": (Cause.UNKNOWN, evidence(), "8,120 tokens were prefilled again; why is not known."),
-    "less than the simulator expected": (Cause.UNKNOWN, evidence(prediction=predicted(cached=11_919)),
-                                         "11,919 were expected"),
+    "less than the simulator expected": (
+        Cause.UNKNOWN,
+        evidence(prediction=predicted(cached=11_919)),
+        "11,919 were expected",
+    ),
 }
 
 
@@ -196,11 +307,18 @@ def test_every_cause_has_a_scenario():
 
 
 REMEDIES = {
-    "cache memory full": "--cache-ram 16384", "slot taken": "--parallel 2", "cut, counted": "--ctx-size 32768",
-    "slept": "--sleep-idle-seconds", "embedded engine restarted": "engine.snapshots",
+    "cache memory full": "--cache-ram 16384",
+    "slot taken": "--parallel 2",
+    "cut, counted": "--ctx-size 32768",
+    "slept": "--sleep-idle-seconds",
+    "embedded engine restarted": "engine.snapshots",
     "own side request": "--parallel 2",
-    "rewind of a hybrid": "--ctx-checkpoints 64", "rewind the simulator foresaw": "--swa-full", "shifted": "Compact",
-    "system prompt moves": "first message", "parked": "cache.detour", "pinned elsewhere": "id_slot",
+    "rewind of a hybrid": "--ctx-checkpoints 64",
+    "rewind the simulator foresaw": "--swa-full",
+    "shifted": "Compact",
+    "system prompt moves": "first message",
+    "parked": "cache.detour",
+    "pinned elsewhere": "id_slot",
 }
 
 
@@ -252,8 +370,7 @@ def together(*parts):
     return evidence(0, **merged)
 
 
-@corpus(("first", "second"), [
-    (a, b) for i, a in enumerate(PIECES) for b in list(PIECES)[i + 1:]])
+@corpus(("first", "second"), [(a, b) for i, a in enumerate(PIECES) for b in list(PIECES)[i + 1 :]])
 def test_of_two_causes_the_earlier_in_the_order_is_named(first, second):
     assert explain(together(PIECES[first], PIECES[second])).cause is first
     assert explain(together(PIECES[second])).cause is second
@@ -287,11 +404,16 @@ def test_the_request_that_took_the_slot_first_is_named():
 
 
 def test_only_the_request_that_ran_over_the_state_is_named():
-    uses = (OwnUse("conversation", "the first", 0, kept=0, lost=0), OwnUse("branch", "", 0, kept=0, lost=11_919),
-            OwnUse("conversation", "the last", 0, kept=0, lost=400))
+    uses = (
+        OwnUse("conversation", "the first", 0, kept=0, lost=0),
+        OwnUse("branch", "", 0, kept=0, lost=11_919),
+        OwnUse("conversation", "the last", 0, kept=0, lost=400),
+    )
     finding = explain(evidence(400, uses=uses, prediction=predicted(400, 400, 400)))
     assert (finding.cause, sentence(finding).partition(" took")[0]) == (
-        Cause.SLOT_TAKEN, "Another branch of this conversation")
+        Cause.SLOT_TAKEN,
+        "Another branch of this conversation",
+    )
     innocent = tuple(replace(use, lost=0) for use in uses)
     assert explain(evidence(400, uses=innocent, prediction=predicted(400, 400, 400))).cause is Cause.UNKNOWN
 
@@ -319,21 +441,36 @@ def test_of_a_parked_state_and_a_state_that_was_run_over_the_one_that_explains_m
 def test_a_switch_on_a_sliding_window_is_the_rewind_limit_however_near_it_is():
     """The figures look like a reply that was tokenised anew: the prompt before and no more was reused."""
     shape, before = Shape(rewind=Rewind.WINDOW, window=512), {"predicted_tokens": 30, "same_tokens": True}
-    turn = replace(evidence(9_895, shape=shape, before=before, prediction=predicted(9_895, 9_929, 9_929)),
-                   figures=TurnFigures(9_970, 9_895, 12, 41))
+    turn = replace(
+        evidence(9_895, shape=shape, before=before, prediction=predicted(9_895, 9_929, 9_929)),
+        figures=TurnFigures(9_970, 9_895, 12, 41),
+    )
     finding = explain(turn)
     assert finding.cause is Cause.CHECKPOINT and "9,895, not to 9,929" in sentence(finding)
     assert "--swa-full" in helps(finding)
 
 
-@pytest.mark.parametrize(("history", "stopped", "cause"), [
-    (9_900 + 2_019, True, Cause.UNKNOWN), (9_900 + 2_020, False, Cause.UNKNOWN),
-    (9_900 + 2_020, True, Cause.RETOKENISED), (9_900 + 1_500, False, Cause.RETOKENISED),
-    (None, True, Cause.RETOKENISED), (9_900 + 2_019, None, Cause.RETOKENISED)])
+@pytest.mark.parametrize(
+    ("history", "stopped", "cause"),
+    [
+        (9_900 + 2_019, True, Cause.UNKNOWN),
+        (9_900 + 2_020, False, Cause.UNKNOWN),
+        (9_900 + 2_020, True, Cause.RETOKENISED),
+        (9_900 + 1_500, False, Cause.RETOKENISED),
+        (None, True, Cause.RETOKENISED),
+        (9_900 + 2_019, None, Cause.RETOKENISED),
+    ],
+)
 def test_a_reply_is_called_retokenised_only_where_its_tokens_may_differ(history, stopped, cause):
     """Where they were counted, the count tells; else only what was reused does."""
-    turn = evidence(9_905, history=history, **{**texts(chatml(*OLD), chatml(*NEW)), "before": {
-        "sent": Sent(LLAMA, WIRES_BEFORE, rendered=chatml(*OLD)), "stopped": stopped}})
+    turn = evidence(
+        9_905,
+        history=history,
+        **{
+            **texts(chatml(*OLD), chatml(*NEW)),
+            "before": {"sent": Sent(LLAMA, WIRES_BEFORE, rendered=chatml(*OLD)), "stopped": stopped},
+        },
+    )
     assert explain(turn).cause is cause
 
 
@@ -358,8 +495,10 @@ def test_a_restart_that_lost_little_is_named_only_without_a_better_cause():
     assert explain(evidence(11_000, restarted=True, before=PARTED_BEFORE, now=PARTED_NOW)).cause is Cause.RETOKENISED
 
 
-@pytest.mark.parametrize("kind, flag", [
-    ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("ollama", "Update Ollama")])
+@pytest.mark.parametrize(
+    "kind, flag",
+    [("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("ollama", "Update Ollama")],
+)
 def test_a_server_that_could_report_is_a_finding_without_a_number(kind, flag):
     turn = seen(figures(cached=None), Sent(ServerIdentity(kind=kind)))
     finding = explain(turn)
@@ -379,8 +518,11 @@ def test_a_restart_is_told_even_where_nothing_is_reported_but_without_a_number()
 
 
 def test_a_model_name_with_a_colon_stays_whole():
-    turn = Evidence(figures(cached=None), now=Sent(ServerIdentity(model="qwen3:8b")),
-                    before=LastRead(Sent(ServerIdentity(model="llama3:8b"))))
+    turn = Evidence(
+        figures(cached=None),
+        now=Sent(ServerIdentity(model="qwen3:8b")),
+        before=LastRead(Sent(ServerIdentity(model="llama3:8b"))),
+    )
     assert "qwen3:8b answered in place of llama3:8b;" in sentence(explain(turn))
 
 
@@ -413,8 +555,7 @@ def test_ordinary_turns_say_nothing():
         edge = (1, 1, 1, 2, 4, NOISE)[turn % 6] if held else 0
         said = TurnFigures(prompt, max(0, held - edge), 60, 40 + turn)
         signs = {"foreign": Foreign(0, 9), "uses": (OwnUse("side", "memory", 0),), "evicted": 900} if turn % 2 else {}
-        quiet.append(explain(Evidence(said, Sent(LLAMA, WIRES_NOW), LastRead(Sent(LLAMA, WIRES_BEFORE)),
-                                      **signs)))
+        quiet.append(explain(Evidence(said, Sent(LLAMA, WIRES_NOW), LastRead(Sent(LLAMA, WIRES_BEFORE)), **signs)))
         held = prompt + 60
     assert quiet == [None] * 50
 
@@ -430,28 +571,65 @@ count = st.integers(0, 60_000)
 maybe = st.none() | count
 few = st.none() | st.integers(0, 3)
 text = st.text("abc \n<think>…é1", max_size=40)
-identity = st.builds(ServerIdentity, st.sampled_from(["", "http://a", "http://b"]),
-                     st.sampled_from(["", "llama.cpp", "vllm", "ollama", "openai"]), st.sampled_from(["", "b1", "b2"]),
-                     st.sampled_from(["", "m1", "m2:8b"]), st.booleans())
-some_wires = st.lists(st.sampled_from([SYSTEM, U1, A1, U2, A2, U3, b"{", b"[]", b'{"content":[{"text":1}]}']),
-                      max_size=6).map(tuple)
+identity = st.builds(
+    ServerIdentity,
+    st.sampled_from(["", "http://a", "http://b"]),
+    st.sampled_from(["", "llama.cpp", "vllm", "ollama", "openai"]),
+    st.sampled_from(["", "b1", "b2"]),
+    st.sampled_from(["", "m1", "m2:8b"]),
+    st.booleans(),
+)
+some_wires = st.lists(
+    st.sampled_from([SYSTEM, U1, A1, U2, A2, U3, b"{", b"[]", b'{"content":[{"text":1}]}']), max_size=6
+).map(tuple)
 some_ids = st.none() | st.lists(st.integers(-1, 3), max_size=20).map(Tokens)
-sent = st.builds(Sent, identity, some_wires, st.none() | st.sampled_from([b"{}", NO_THINKING]),
-                 st.none() | st.just(b"[]"), text, some_ids, st.booleans(), st.sampled_from([None, "", "[1]"]))
+sent = st.builds(
+    Sent,
+    identity,
+    some_wires,
+    st.none() | st.sampled_from([b"{}", NO_THINKING]),
+    st.none() | st.just(b"[]"),
+    text,
+    some_ids,
+    st.booleans(),
+    st.sampled_from([None, "", "[1]"]),
+)
 last_read = st.none() | st.builds(LastRead, sent, maybe, maybe, some_ids, text, text, few, maybe)
 use = st.builds(OwnUse, st.sampled_from(["side", "warm-up", "conversation"]), text, few, maybe)
 place = st.none() | st.builds(Place, st.sampled_from(["slot", "parked"]), st.integers(0, 3))
 anything = st.builds(
-    Evidence, st.builds(TurnFigures, count, count, maybe, count), sent, last_read,
-    st.booleans(), st.booleans(), st.booleans(), st.booleans(),
+    Evidence,
+    st.builds(TurnFigures, count, count, maybe, count),
+    sent,
+    last_read,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
     st.sampled_from([None, "edit", "regenerate", "delete", "fork", "system", "template", "tools", "compact"]),
-    st.none() | st.integers(0, 9), maybe, st.none() | st.booleans(), st.none() | st.booleans(),
+    st.none() | st.integers(0, 9),
+    maybe,
+    st.none() | st.booleans(),
+    st.none() | st.booleans(),
     st.none() | st.sampled_from([("preserve_thinking", True), ("clear_thinking", False)]),
-    st.none() | st.builds(Prediction, count, st.integers(0, 3), st.just("slot"), count, count, place,
-                          st.sampled_from(["prefix", "least recent", "pinned"]), st.none()),
-    st.lists(use, max_size=3).map(tuple), st.none() | st.builds(Foreign, st.none() | st.integers(0, 3), count), maybe,
+    st.none()
+    | st.builds(
+        Prediction,
+        count,
+        st.integers(0, 3),
+        st.just("slot"),
+        count,
+        count,
+        place,
+        st.sampled_from(["prefix", "least recent", "pinned"]),
+        st.none(),
+    ),
+    st.lists(use, max_size=3).map(tuple),
+    st.none() | st.builds(Foreign, st.none() | st.integers(0, 3), count),
+    maybe,
     st.none() | st.builds(Shape, st.integers(1, 4), st.booleans(), maybe, rewind=st.sampled_from(Rewind)),
-    st.sampled_from([0, 1, 16, 528]), st.integers(0, 5),
+    st.sampled_from([0, 1, 16, 528]),
+    st.integers(0, 5),
 ).map(lambda turn: replace(turn, flags=kind_of(turn.now.server.kind).flags))
 
 

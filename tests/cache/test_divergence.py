@@ -86,8 +86,14 @@ def open_ended(*contents):
 
 def continued(**more):
     """What is left of a turn that went on with a cut answer, and of the next one, whose prompt has it whole."""
-    before = LastRead(Sent(wires=wires(*QUESTION), rendered=open_ended(*QUESTION, HALF)), 40, 5, reply=WHOLE,
-                      begun=len(HALF) + 64, **more)
+    before = LastRead(
+        Sent(wires=wires(*QUESTION), rendered=open_ended(*QUESTION, HALF)),
+        40,
+        5,
+        reply=WHOLE,
+        begun=len(HALF) + 64,
+        **more,
+    )
     now = Sent(wires=wires(*QUESTION, WHOLE, "And?"), rendered=rendered(*QUESTION, WHOLE, "And?"))
     return Evidence(TurnFigures(60, 12, 5, 15), now, before)
 
@@ -99,8 +105,9 @@ def test_a_continued_answer_is_no_difference_in_the_next_prompt():
 
 
 def test_a_cut_answer_that_is_sent_to_go_on_is_no_difference():
-    before = LastRead(Sent(wires=wires(*QUESTION), rendered=open_ended(*QUESTION, "")), 35, 5, reply=HALF,
-                      same_tokens=True)
+    before = LastRead(
+        Sent(wires=wires(*QUESTION), rendered=open_ended(*QUESTION, "")), 35, 5, reply=HALF, same_tokens=True
+    )
     now = Sent(wires=wires(*QUESTION, HALF), rendered=open_ended(*QUESTION, HALF))
     assert parting(Evidence(TurnFigures(40, 12, 5, 0), now, before)).what is Difference.NOTHING
     other = replace(now, wires=wires(*QUESTION, "Twice upon"), rendered=open_ended(*QUESTION, "Twice upon"))

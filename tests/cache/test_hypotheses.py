@@ -42,7 +42,7 @@ class Server:
             self.random.shuffle(self.talks)
         talk = self.talks[-1]
         if self.random.random() < 0.2:
-            del talk[max(1, len(talk) - self.random.choice([20, 200, 1000])):]
+            del talk[max(1, len(talk) - self.random.choice([20, 200, 1000])) :]
         talk += self.ids(self.random.choice([20, 80, 300]))
         return talk
 
@@ -115,10 +115,19 @@ def test_slots_that_one_guess_explains_surprise_nobody() -> None:
     assert candidates.observe([70, 80]), "nobody expected that"
 
 
-@given(st.builds(
-    Shape, slots=st.integers(1, 64), unified=st.booleans(), ram_bytes=st.none() | st.integers(0, 1 << 40),
-    token_bytes=st.floats(0, 1e6), rewind=st.sampled_from(Rewind), window=st.integers(0, 8192),
-    parks_idle=st.booleans(), batch=st.integers(1, 4096)))
+@given(
+    st.builds(
+        Shape,
+        slots=st.integers(1, 64),
+        unified=st.booleans(),
+        ram_bytes=st.none() | st.integers(0, 1 << 40),
+        token_bytes=st.floats(0, 1e6),
+        rewind=st.sampled_from(Rewind),
+        window=st.integers(0, 8192),
+        parks_idle=st.booleans(),
+        batch=st.integers(1, 4096),
+    )
+)
 def test_a_shape_is_kept_as_text(shape: Shape) -> None:
     assert shape_from_json(shape_to_json(shape)) == shape
 
@@ -126,9 +135,13 @@ def test_a_shape_is_kept_as_text(shape: Shape) -> None:
 KEPT = asdict(Shape())
 
 
-@given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)
-       | st.tuples(st.sampled_from([*KEPT, "other"]), st.sampled_from([None, "x", -1, True, 1.5, 1e300, [], {}])).map(
-           lambda change: json.dumps({**KEPT, change[0]: change[1]})))
+@given(
+    st.text()
+    | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)
+    | st.tuples(st.sampled_from([*KEPT, "other"]), st.sampled_from([None, "x", -1, True, 1.5, 1e300, [], {}])).map(
+        lambda change: json.dumps({**KEPT, change[0]: change[1]})
+    )
+)
 @example("[" * 100_000)
 @example(json.dumps({**KEPT, "slots": 0}))
 @example('{"rewind": "anywhere", "slots": NaN}')
@@ -141,8 +154,18 @@ def test_a_text_that_is_no_shape_gives_none_or_a_shape_that_works(text: str) -> 
         assert simulator.predict(Tokens(range(1, 3000))).cached >= 0
 
 
-@pytest.mark.parametrize("text", ["", "null", "{}", "[1]", json.dumps({**KEPT, "slots": "four"}),
-                                  json.dumps({**KEPT, "unified": 1}), json.dumps({**KEPT, "rewind": "sometimes"})])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "{}",
+        "[1]",
+        json.dumps({**KEPT, "slots": "four"}),
+        json.dumps({**KEPT, "unified": 1}),
+        json.dumps({**KEPT, "rewind": "sometimes"}),
+    ],
+)
 def test_what_is_not_a_shape_is_not_taken(text: str) -> None:
     assert shape_from_json(text) is None
 
@@ -167,5 +190,7 @@ if __name__ == "__main__":  # what a turn of 100,000 tokens costs
             candidates.end(Tokens.unknown(200))
             candidates.observe([len(held.tokens) if held else 0 for held in candidates.best.slots])
             sizes.append((time.perf_counter() - began) * 1000)
-        print(f"{slots} slots, {len(guesses(slots))} guesses, {len(candidates._guesses)} left: "
-              f"first {sizes[0]:.1f} ms, most {max(sizes):.1f}, last {sizes[-1]:.1f}")
+        print(
+            f"{slots} slots, {len(guesses(slots))} guesses, {len(candidates._guesses)} left: "
+            f"first {sizes[0]:.1f} ms, most {max(sizes):.1f}, last {sizes[-1]:.1f}"
+        )

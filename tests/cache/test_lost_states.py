@@ -20,8 +20,9 @@ def ids(start: int, count: int) -> Tokens:
     return Tokens(range(start, start + count))
 
 
-def turn(simulator: Simulator, prompt: Tokens, owner: str = "", sampled: Tokens = NO_TOKENS,
-         tip: str = "") -> Prediction:
+def turn(
+    simulator: Simulator, prompt: Tokens, owner: str = "", sampled: Tokens = NO_TOKENS, tip: str = ""
+) -> Prediction:
     found = simulator.begin(prompt, owner, 0.0, tip=tip)
     simulator.end(found.slot, sampled, tip=tip)
     return found
@@ -81,8 +82,16 @@ def test_where_the_ids_of_an_answer_are_not_known_more_may_be_reused() -> None:
     assert found.allows(99, 1) and found.allows(121, 1)
 
 
-kinds = st.sampled_from([Shape(), Shape(ram_bytes=0), Shape(slots=2), Shape(slots=2, ram_bytes=0),
-                         Shape(slots=3, unified=True), Shape(ram_bytes=300, token_bytes=1.0)])
+kinds = st.sampled_from(
+    [
+        Shape(),
+        Shape(ram_bytes=0),
+        Shape(slots=2),
+        Shape(slots=2, ram_bytes=0),
+        Shape(slots=3, unified=True),
+        Shape(ram_bytes=300, token_bytes=1.0),
+    ]
+)
 few = st.lists(st.integers(1, 3), min_size=1, max_size=30)
 requests = st.lists(st.tuples(st.integers(0, 2), few, st.integers(0, 8)), min_size=1, max_size=14)
 
@@ -104,13 +113,14 @@ def test_every_state_that_is_gone_is_named_by_the_request_that_it_went_with(shap
 @settings(deadline=None)
 @given(st.sampled_from(Rewind), few, few, few, st.integers(0, 60))
 def test_what_is_reused_lies_within_what_may_be_where_ids_are_not_known(
-        rewind: Rewind, first: list[int], answer: list[int], then: list[int], back: int) -> None:
+    rewind: Rewind, first: list[int], answer: list[int], then: list[int], back: int
+) -> None:
     shape = Shape(rewind=rewind, window=16 if rewind is Rewind.WINDOW else 0, batch=8, micro_batch=8)
     knows, guesses_it = Simulator(shape), Simulator(shape)
     turn(knows, Tokens(first), sampled=Tokens(answer))
     turn(guesses_it, Tokens(first), sampled=Tokens.unknown(len(answer)))
     whole = [*first, *answer]
-    prompt = Tokens([*whole[:max(len(first), len(whole) - back)], *then])
+    prompt = Tokens([*whole[: max(len(first), len(whole) - back)], *then])
     assert guesses_it.predict(prompt).allows(knows.predict(prompt).cached)
 
 
@@ -149,8 +159,11 @@ def test_a_model_is_dense_where_no_guess_says_otherwise() -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from([Shape(), Shape(slots=2), Shape(slots=3, unified=True), Shape(slots=2, ram_bytes=0)]),
-       requests, requests)
+@given(
+    st.sampled_from([Shape(), Shape(slots=2), Shape(slots=3, unified=True), Shape(slots=2, ram_bytes=0)]),
+    requests,
+    requests,
+)
 def test_a_simulator_goes_on_from_what_another_one_knew(shape: Shape, before: list, after: list) -> None:
     simulator, next_one = Simulator(shape), Simulator(shape)
     for start, words, sampled in before:

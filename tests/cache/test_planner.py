@@ -50,9 +50,15 @@ def played(simulator: Simulator, prompt: Tokens, option: Option, restorable: Res
 def histories(draw: st.DrawFn) -> tuple[Simulator, Tokens]:
     """A simulator after some requests, and the next prompt: parts of few kinds, so that prompts share beginnings."""
     shape = Shape(
-        slots=draw(st.integers(1, 4)), unified=draw(st.booleans()), ram_bytes=draw(st.sampled_from([0, 8 << 30])),
-        rewind=draw(st.sampled_from(list(Rewind))), window=128, batch=64, micro_batch=64,
-        checkpoints=draw(st.sampled_from([2, 32])))
+        slots=draw(st.integers(1, 4)),
+        unified=draw(st.booleans()),
+        ram_bytes=draw(st.sampled_from([0, 8 << 30])),
+        rewind=draw(st.sampled_from(list(Rewind))),
+        window=128,
+        batch=64,
+        micro_batch=64,
+        checkpoints=draw(st.sampled_from([2, 32])),
+    )
     simulator = Simulator(shape)
 
     def prompt() -> Tokens:

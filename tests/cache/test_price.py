@@ -31,18 +31,21 @@ def price_of(act, turns, at, speed=None, *, spare=False):
 TURNS = [turn(1000, 1000), turn(1500, 400), turn(1650, 50)]
 
 
-@pytest.mark.parametrize(("act", "at", "span"), [
-    ("edit", 0, Span(0, 1000)),
-    ("edit", 1, Span(1100, 1500)),
-    ("edit", 2, Span(1600, 1650)),
-    ("regenerate", 1, Span(1499, 1500)),
-    ("fork", 1, Span(1750, 1750)),
-    ("delete", 0, Span(0, 650)),
-    ("delete", 1, Span(1100, 1250)),
-    ("delete", 2, Span(1600, 1600)),
-    ("system", 0, Span(0, 1750)),
-    ("template", 2, Span(0, 1750)),
-])
+@pytest.mark.parametrize(
+    ("act", "at", "span"),
+    [
+        ("edit", 0, Span(0, 1000)),
+        ("edit", 1, Span(1100, 1500)),
+        ("edit", 2, Span(1600, 1650)),
+        ("regenerate", 1, Span(1499, 1500)),
+        ("fork", 1, Span(1750, 1750)),
+        ("delete", 0, Span(0, 650)),
+        ("delete", 1, Span(1100, 1250)),
+        ("delete", 2, Span(1600, 1600)),
+        ("system", 0, Span(0, 1750)),
+        ("template", 2, Span(0, 1750)),
+    ],
+)
 def test_what_an_act_reads_again_stands_behind_the_first_changed_token(act, at, span):
     assert prefill_span(act, TURNS, at) == span
 
@@ -98,11 +101,14 @@ def test_a_fork_is_offered_where_the_branch_that_is_left_stays_warm():
     assert alternatives("edit", long, 2, SPEED, spare=True)[0].tokens == CORRECTION
 
 
-@pytest.mark.parametrize(("act", "tokens", "way"), [
-    ("delete", CORRECTION, Way.DISREGARD),
-    ("system", CORRECTION, Way.NEXT_MESSAGE),
-    ("template", 0, Way.NEW_CONVERSATIONS),
-])
+@pytest.mark.parametrize(
+    ("act", "tokens", "way"),
+    [
+        ("delete", CORRECTION, Way.DISREGARD),
+        ("system", CORRECTION, Way.NEXT_MESSAGE),
+        ("template", 0, Way.NEW_CONVERSATIONS),
+    ],
+)
 def test_each_costly_act_has_a_cheaper_way(act, tokens, way):
     cheaper = price_of(act, TURNS, 0, SPEED).alternative
     assert (cheaper.tokens, cheaper.way) == (tokens, way)
@@ -113,9 +119,15 @@ def test_what_is_free_has_no_alternative(act):
     assert price_of(act, TURNS, 1, SPEED, spare=True).alternative is None
 
 
-FIGURES = st.one_of(st.none(), st.builds(
-    lambda prompt, new, predicted: TurnFigures(prompt, 0, predicted, new if new is None else min(new, prompt)),
-    st.integers(1, 9000), st.one_of(st.none(), st.integers(0, 9000)), st.one_of(st.none(), st.integers(0, 900))))
+FIGURES = st.one_of(
+    st.none(),
+    st.builds(
+        lambda prompt, new, predicted: TurnFigures(prompt, 0, predicted, new if new is None else min(new, prompt)),
+        st.integers(1, 9000),
+        st.one_of(st.none(), st.integers(0, 9000)),
+        st.one_of(st.none(), st.integers(0, 900)),
+    ),
+)
 
 
 @settings(deadline=None)

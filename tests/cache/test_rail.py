@@ -39,8 +39,14 @@ def test_messages_end_where_the_servers_figures_say_and_dropped_reasoning_is_in_
     path = [system]
     for prompt, reply in ((40, 500), (80, 10)):
         path.append(node(path[-1], Message(Role.USER, "Why?"), 0.0))
-        path.append(node(path[-1], Message(Role.ASSISTANT, "So."), 0.0,
-                         figures=TurnFigures(prompt_tokens=prompt, predicted_tokens=reply)))
+        path.append(
+            node(
+                path[-1],
+                Message(Role.ASSISTANT, "So."),
+                0.0,
+                figures=TurnFigures(prompt_tokens=prompt, predicted_tokens=reply),
+            )
+        )
     assert ends_of(path)[1:] == [40, 80, 80, 90]
     path.append(node(path[-1], Message(Role.USER, "x" * 400), 0.0))
     path.append(node(path[-1], Message(Role.ASSISTANT, ""), 0.0))

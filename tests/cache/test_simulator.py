@@ -23,7 +23,11 @@ def ids(start: int, count: int) -> Tokens:
 
 
 def turn(
-    simulator: Simulator, prompt: Tokens, owner: str = "", slot: int | None = None, sampled: Tokens = NO_TOKENS,
+    simulator: Simulator,
+    prompt: Tokens,
+    owner: str = "",
+    slot: int | None = None,
+    sampled: Tokens = NO_TOKENS,
 ) -> Prediction:
     found = simulator.begin(prompt, owner, 0.0, slot)
     simulator.end(found.slot, sampled)
@@ -190,7 +194,7 @@ def test_a_count_that_does_not_fit_means_another_client() -> None:
     simulator, prompt = Simulator(replace(DENSE, ram_bytes=0)), ids(A, 100)
     turn(simulator, prompt, "a")
     assert simulator.observe([100]) == []
-    found, = simulator.observe([37])
+    (found,) = simulator.observe([37])
     assert (found.slot, found.held and found.held.owner, found.count) == (0, "a", 37)
     held = simulator.slots[0]
     assert held is not None
@@ -271,9 +275,19 @@ def test_an_empty_prompt_is_refused() -> None:
 
 
 SHAPES = st.builds(
-    Shape, slots=st.integers(1, 4), unified=st.booleans(), ram_bytes=st.sampled_from([0, 600, 8 << 30, None]),
-    token_bytes=st.just(10.0), context=st.just(100), rewind=st.sampled_from(Rewind), window=st.just(6),
-    checkpoints=st.sampled_from([0, 2, 32]), checkpoint_step=st.just(10), batch=st.just(16), micro_batch=st.just(8))
+    Shape,
+    slots=st.integers(1, 4),
+    unified=st.booleans(),
+    ram_bytes=st.sampled_from([0, 600, 8 << 30, None]),
+    token_bytes=st.just(10.0),
+    context=st.just(100),
+    rewind=st.sampled_from(Rewind),
+    window=st.just(6),
+    checkpoints=st.sampled_from([0, 2, 32]),
+    checkpoint_step=st.just(10),
+    batch=st.just(16),
+    micro_batch=st.just(8),
+)
 PROMPTS = st.lists(st.integers(0, 1), min_size=1, max_size=60).map(Tokens)
 ACTS = st.lists(st.tuples(PROMPTS, st.none() | st.integers(0, 5), st.integers(0, 40)), max_size=12)
 
@@ -296,7 +310,10 @@ def played(shape: Shape, acts: list[tuple[Tokens, int | None, int]]) -> Simulato
 @settings(deadline=None)
 @given(SHAPES, ACTS, PROMPTS, st.none() | st.integers(0, 5))
 def test_predicting_changes_nothing_and_says_what_beginning_does(
-    shape: Shape, acts: list[tuple[Tokens, int | None, int]], prompt: Tokens, slot: int | None,
+    shape: Shape,
+    acts: list[tuple[Tokens, int | None, int]],
+    prompt: Tokens,
+    slot: int | None,
 ) -> None:
     simulator = played(shape, acts)
     before = simulator.copy()
@@ -322,7 +339,8 @@ def test_a_copy_goes_its_own_way(shape: Shape, acts: list[tuple[Tokens, int | No
 @settings(deadline=None)
 @given(SHAPES, ACTS)
 def test_a_server_as_the_simulator_sees_it_surprises_nobody(
-    shape: Shape, acts: list[tuple[Tokens, int | None, int]],
+    shape: Shape,
+    acts: list[tuple[Tokens, int | None, int]],
 ) -> None:
     simulator = played(shape, acts)
     assert simulator.observe([len(held.tokens) if held else 0 for held in simulator.slots]) == []

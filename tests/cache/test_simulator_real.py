@@ -45,7 +45,8 @@ def test_a_dense_model_reuses_what_the_simulator_says(models: dict[str, Path], s
 @pytest.mark.parametrize("kind", ["sliding", "hybrid"])
 @pytest.mark.parametrize("setting", ["2 slots, large batches", "4 slots unified", "2 slots, few checkpoints"])
 def test_a_model_with_checkpoints_reuses_what_the_simulator_says(
-        models: dict[str, Path], kind: str, setting: str) -> None:
+    models: dict[str, Path], kind: str, setting: str
+) -> None:
     with walking(models[kind], kind, SETTINGS[setting], 22) as walk:
         check(walk, REQUESTS * 2 // 3)
 

@@ -119,16 +119,19 @@ def test_new_samples_outweigh_many_old_ones():
     assert off(fitted, 0, 1000, slower) < 1.2
 
 
-@pytest.mark.parametrize("useless", [
-    SpeedSample(0, 31, 1.0),
-    SpeedSample(500, 500, 1.0),
-    SpeedSample(500, 100, 1.0),
-    SpeedSample(-5, 100, 1.0),
-    SpeedSample(0, 100, 0.0),
-    SpeedSample(0, 100, -1.0),
-    SpeedSample(0, 100, float("nan")),
-    SpeedSample(0, 100, float("inf")),
-])
+@pytest.mark.parametrize(
+    "useless",
+    [
+        SpeedSample(0, 31, 1.0),
+        SpeedSample(500, 500, 1.0),
+        SpeedSample(500, 100, 1.0),
+        SpeedSample(-5, 100, 1.0),
+        SpeedSample(0, 100, 0.0),
+        SpeedSample(0, 100, -1.0),
+        SpeedSample(0, 100, float("nan")),
+        SpeedSample(0, 100, float("inf")),
+    ],
+)
 def test_what_says_nothing_about_speed_is_left_out(useless):
     assert fit([useless]) is None
     assert fit([useless, SpeedSample(0, 1000, 2.0)]).alpha == pytest.approx(0.002)
@@ -138,8 +141,9 @@ def test_no_samples_no_speed():
     assert fit([]) is None
 
 
-SAMPLES = st.builds(SpeedSample, st.integers(0, 200_000), st.integers(0, 200_000),
-                    st.floats(0, 1e6, allow_subnormal=False))
+SAMPLES = st.builds(
+    SpeedSample, st.integers(0, 200_000), st.integers(0, 200_000), st.floats(0, 1e6, allow_subnormal=False)
+)
 
 
 @settings(deadline=None)

@@ -16,15 +16,18 @@ def test_a_probe_equals_itself_alone() -> None:
     assert ONE.proves(StateProbe(ONE.tops, 99), 0.0)
 
 
-@pytest.mark.parametrize(("other", "apart"), [
-    (StateProbe(((3, -0.5), (7, -1.5), (9, -4.0)), 99), 0.25),
-    (StateProbe(((3, -0.5), (7, -1.25), (8, -4.5)), 99), 0.5),
-    (StateProbe(((3, -0.5), (9, -1.25), (7, -4.0)), 99), 2.75),
-    (StateProbe(((3, -0.5), (7, -1.25), (9, -4.0)), 98), math.inf),
-    (StateProbe(((3, -0.5), (7, -1.25), (9, -4.0)), 99, extended=True), math.inf),
-    (StateProbe(((3, -0.5), (7, math.nan), (9, -4.0)), 99), math.inf),
-    (StateProbe((), 99), math.inf),
-])
+@pytest.mark.parametrize(
+    ("other", "apart"),
+    [
+        (StateProbe(((3, -0.5), (7, -1.5), (9, -4.0)), 99), 0.25),
+        (StateProbe(((3, -0.5), (7, -1.25), (8, -4.5)), 99), 0.5),
+        (StateProbe(((3, -0.5), (9, -1.25), (7, -4.0)), 99), 2.75),
+        (StateProbe(((3, -0.5), (7, -1.25), (9, -4.0)), 98), math.inf),
+        (StateProbe(((3, -0.5), (7, -1.25), (9, -4.0)), 99, extended=True), math.inf),
+        (StateProbe(((3, -0.5), (7, math.nan), (9, -4.0)), 99), math.inf),
+        (StateProbe((), 99), math.inf),
+    ],
+)
 def test_another_one_is_so_far_apart(other: StateProbe, apart: float) -> None:
     assert ONE.difference(other) == other.difference(ONE) == pytest.approx(apart)
     assert not ONE.proves(other, 0.0)

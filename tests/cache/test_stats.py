@@ -18,8 +18,17 @@ from kvchat.cache.stats import Answered, begins, span, stats
 
 NOW = datetime(2026, 6, 21, 14, 30, tzinfo=UTC).timestamp()
 WEEK = span(NOW, 7, UTC)
-COUNTS = ("turns", "unknown", "prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens",
-          "predicted_tokens", "kept_tokens")
+COUNTS = (
+    "turns",
+    "unknown",
+    "prompt_tokens",
+    "cached_tokens",
+    "evaluated_tokens",
+    "new_tokens",
+    "wasted_tokens",
+    "predicted_tokens",
+    "kept_tokens",
+)
 SPEEDS = {("http://a", "m"): SpeedFit(1 / 500, 1e-7, 9), ("http://b", "m"): None}
 
 
@@ -28,15 +37,26 @@ def turns(draw: st.DrawFn) -> TurnFigures:
     prompt = draw(st.integers(1, 50_000))
     cached = draw(st.none() | st.integers(0, prompt))
     return TurnFigures(
-        prompt, cached, draw(st.integers(0, 500)), draw(st.none() | st.integers(0, prompt)),
-        ttft_ms=draw(st.none() | st.floats(1, 1e5)), prompt_ms=draw(st.none() | st.floats(1, 1e5)),
+        prompt,
+        cached,
+        draw(st.integers(0, 500)),
+        draw(st.none() | st.integers(0, prompt)),
+        ttft_ms=draw(st.none() | st.floats(1, 1e5)),
+        prompt_ms=draw(st.none() | st.floats(1, 1e5)),
         cause=draw(st.sampled_from([None, "restarted", "of a later version"])),
-        stopped=draw(st.sampled_from([None, False, True])))
+        stopped=draw(st.sampled_from([None, False, True])),
+    )
 
 
-ANSWERS = st.lists(st.builds(
-    Answered, st.floats(begins(WEEK[0], UTC), NOW + 86400),
-    st.tuples(st.sampled_from(["", "http://a", "http://b"]), st.just("m")), turns()), max_size=30)
+ANSWERS = st.lists(
+    st.builds(
+        Answered,
+        st.floats(begins(WEEK[0], UTC), NOW + 86400),
+        st.tuples(st.sampled_from(["", "http://a", "http://b"]), st.just("m")),
+        turns(),
+    ),
+    max_size=30,
+)
 
 
 @given(ANSWERS)

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from kvchat.cache.token_estimate import LEAST, MOST, TokenEstimate, learnt
 
-PROSE = ("When the people of the village had gathered in the hall, the old woman who kept the bees began to "
-         "speak about the winter that was coming, and everybody listened, because she had never been wrong about the "
-         "weather. ")
+PROSE = (
+    "When the people of the village had gathered in the hall, the old woman who kept the bees began to "
+    "speak about the winter that was coming, and everybody listened, because she had never been wrong about the "
+    "weather. "
+)
 TEXTS = {
     "prose": PROSE * 10,
     "code": "def total(turns):\n    return sum(turn.prompt_tokens or 0 for turn in turns if turn.known)\n\n\n" * 20,
-    "log": "\n".join(f"2026-11-21T09:{n % 60:02}:{n * 7 % 60:02}.{n * 13 % 1000:03}Z INFO id={n * 7919:08x} status=200"
-                     for n in range(40)),
+    "log": "\n".join(
+        f"2026-11-21T09:{n % 60:02}:{n * 7 % 60:02}.{n * 13 % 1000:03}Z INFO id={n * 7919:08x} status=200"
+        for n in range(40)
+    ),
     "json": json.dumps([{"id": n, "share": round(n / 7, 6), "name": f"item-{n}", "ok": True} for n in range(60)]),
     "table": "\n".join("| " + " | ".join(f"{n * m % 997:>6}" for m in range(8)) + " |" for n in range(30)),
     "hexadecimal": "".join(f"{n * 2654435761 % 2**32:08x}" for n in range(1, 200)),
@@ -26,12 +30,21 @@ TEXTS = {
     "chinese": "当村里的人们聚集在大厅里的时候,养蜂的老妇人开始谈论即将到来的冬天。" * 20,
     "emoji": "😀🎉🚀🇩🇪🔥" * 60,
 }
-TEXTS["mixed"] = "\n".join((TEXTS["log"], TEXTS["json"][:2000], TEXTS["chinese"][:300], TEXTS["emoji"][:100],
-                            TEXTS["prose"][:600]))
+TEXTS["mixed"] = "\n".join(
+    (TEXTS["log"], TEXTS["json"][:2000], TEXTS["chinese"][:300], TEXTS["emoji"][:100], TEXTS["prose"][:600])
+)
 COUNTED = {
-    "prose": (431, 431, 431), "code": (460, 460, 579), "log": (1022, 1612, 1664), "json": (1672, 1976, 1976),
-    "table": (990, 1215, 1004), "hexadecimal": (916, 1413, 1433), "german": (541, 541, 701),
-    "russian": (881, 582, 1281), "chinese": (880, 420, 1200), "emoji": (1020, 360, 1080), "mixed": (2738, 3100, 3698),
+    "prose": (431, 431, 431),
+    "code": (460, 460, 579),
+    "log": (1022, 1612, 1664),
+    "json": (1672, 1976, 1976),
+    "table": (990, 1215, 1004),
+    "hexadecimal": (916, 1413, 1433),
+    "german": (541, 541, 701),
+    "russian": (881, 582, 1281),
+    "chinese": (880, 420, 1200),
+    "emoji": (1020, 360, 1080),
+    "mixed": (2738, 3100, 3698),
 }
 """By cl100k (GPT-4), Qwen and SmolLM2, each counted with the tokenizer itself."""
 

@@ -59,19 +59,34 @@ class Setting:
 
     def options(self) -> dict[str, object]:
         return {
-            "n_parallel": self.slots, "kv_unified": self.unified, "cache_ram_mib": self.cache_ram,
-            "n_ctx": self.context, "n_batch": self.batch, "n_ubatch": self.micro_batch,
-            "n_ctx_checkpoints": self.checkpoints, "checkpoint_min_step": self.checkpoint_step,
+            "n_parallel": self.slots,
+            "kv_unified": self.unified,
+            "cache_ram_mib": self.cache_ram,
+            "n_ctx": self.context,
+            "n_batch": self.batch,
+            "n_ubatch": self.micro_batch,
+            "n_ctx_checkpoints": self.checkpoints,
+            "checkpoint_min_step": self.checkpoint_step,
         }
 
     def shape(self, kind: str) -> Shape:
         rewind = {"sliding": Rewind.WINDOW, "hybrid": Rewind.NOWHERE}.get(kind, Rewind.ANYWHERE)
         token, state, checkpoint = BYTES.get(kind, BYTES["dense"])
         return Shape(
-            slots=self.slots, unified=self.unified, ram_bytes=None if self.cache_ram < 0 else self.cache_ram * MIB,
-            token_bytes=token, state_bytes=state, checkpoint_bytes=checkpoint, context=self.context, rewind=rewind,
-            window=WINDOW if rewind is Rewind.WINDOW else 0, checkpoints=self.checkpoints,
-            checkpoint_step=self.checkpoint_step, batch=self.batch, micro_batch=self.micro_batch)
+            slots=self.slots,
+            unified=self.unified,
+            ram_bytes=None if self.cache_ram < 0 else self.cache_ram * MIB,
+            token_bytes=token,
+            state_bytes=state,
+            checkpoint_bytes=checkpoint,
+            context=self.context,
+            rewind=rewind,
+            window=WINDOW if rewind is Rewind.WINDOW else 0,
+            checkpoints=self.checkpoints,
+            checkpoint_step=self.checkpoint_step,
+            batch=self.batch,
+            micro_batch=self.micro_batch,
+        )
 
 
 BYTES = {"dense": (268.0, 84, 0), "sliding": (140.0, 83_500, 83_500), "hybrid": (268.0, 1_120, 1_050)}
@@ -92,7 +107,14 @@ SETTINGS = {
 
 
 ACTS = {
-    "append": 40, "edit": 10, "regenerate": 12, "fork": 8, "side": 8, "pin": 6, "cancel": 8, "restart": 1,
+    "append": 40,
+    "edit": 10,
+    "regenerate": 12,
+    "fork": 8,
+    "side": 8,
+    "pin": 6,
+    "cancel": 8,
+    "restart": 1,
     "snapshot": 2,
 }
 CHAT_ACTS = {"append": 50, "edit": 12, "regenerate": 12, "fork": 10, "side": 10}
@@ -130,9 +152,11 @@ class Step:
 
     def __str__(self) -> str:
         p = self.prediction
-        return (f"request {self.number} ({self.act}, {self.prompt} tokens): predicted {p.cached} in slot {p.slot} "
-                f"(common {p.common} from {p.source}, chosen by {p.chosen_by}), the server reused {self.reported}"
-                f"{'' if self.slot is None else f' in slot {self.slot}'}\n{self.saw}")
+        return (
+            f"request {self.number} ({self.act}, {self.prompt} tokens): predicted {p.cached} in slot {p.slot} "
+            f"(common {p.common} from {p.source}, chosen by {p.chosen_by}), the server reused {self.reported}"
+            f"{'' if self.slot is None else f' in slot {self.slot}'}\n{self.saw}"
+        )
 
 
 def seen(simulator: Simulator, prompt: Tokens) -> str:
@@ -144,9 +168,11 @@ def seen(simulator: Simulator, prompt: Tokens) -> str:
                 lines.append(f"  {where} {index}: empty")
                 continue
             back = ", ".join(f"{c.tokens} from {c.first}" for c in held.checkpoints)
-            lines.append(f"  {where} {index}: {held.owner or 'unknown'}, {len(held.tokens)} tokens, "
-                         f"{held.tokens.common(prompt)} in common"
-                         + (f", window from {held.memory.first}, checkpoints {back}" if back else ""))
+            lines.append(
+                f"  {where} {index}: {held.owner or 'unknown'}, {len(held.tokens)} tokens, "
+                f"{held.tokens.common(prompt)} in common"
+                + (f", window from {held.memory.first}, checkpoints {back}" if back else "")
+            )
     return "\n".join(lines)
 
 
@@ -171,8 +197,14 @@ class Server:
 
     def complete(self, ids: Sequence[int], predict: int, slot: int | None) -> tuple[int, int, list[int]]:
         """Cached tokens, the slot used, and the sampled ids."""
-        answer = self.post("/completion", prompt=list(ids), n_predict=predict, return_tokens=True,
-                           ignore_eos=True, **({} if slot is None else {"id_slot": slot}))
+        answer = self.post(
+            "/completion",
+            prompt=list(ids),
+            n_predict=predict,
+            return_tokens=True,
+            ignore_eos=True,
+            **({} if slot is None else {"id_slot": slot}),
+        )
         return answer["timings"]["cache_n"], answer["id_slot"], answer["tokens"]
 
     def cancel(self, ids: Sequence[int], after: int) -> tuple[int, int, bool]:
@@ -247,7 +279,7 @@ class Walk:
             return self.cancel(talk)
         if act in ("restart", "snapshot"):
             self.begin_anew(talk if act == "snapshot" else None)
-            return self.send(act, talk, self.random.choice([talk.ids, talk.ids[:len(talk.ids) * 3 // 4]]))
+            return self.send(act, talk, self.random.choice([talk.ids, talk.ids[: len(talk.ids) * 3 // 4]]))
         at = self.random.choice(talk.turns or [len(talk.ids)])
         turns = [turn for turn in talk.turns if turn <= at]
         if act == "fork":
@@ -255,7 +287,7 @@ class Walk:
             self.conversations.append(talk)
             talk.ids += self.added()
         elif act == "edit":
-            talk.ids = talk.ids[:max(1, at - self.random.choice([1, 5, 40, 200]))] + self.added()
+            talk.ids = talk.ids[: max(1, at - self.random.choice([1, 5, 40, 200]))] + self.added()
             talk.turns = [turn for turn in turns if turn < len(talk.ids)]
         else:
             talk.ids, talk.turns = talk.ids[:at], turns
@@ -324,7 +356,7 @@ class Walk:
             if act in ("edit", "fork"):
                 del talk.messages[at:]
             if act == "regenerate":
-                del talk.messages[at + 1:]
+                del talk.messages[at + 1 :]
             else:
                 self.ask(talk)
         return self.send_chat(act, talk)
@@ -340,8 +372,9 @@ class Walk:
         saw = seen(self.simulator, prompt)
         prediction = self.simulator.begin(prompt, talk.name, float(self.count), users=users)
         predict = self.random.choice([1, 8, 30])
-        answer = self.server.post("/v1/chat/completions", messages=talk.messages, max_tokens=predict,
-                                  logit_bias=[[self.word, 100]])
+        answer = self.server.post(
+            "/v1/chat/completions", messages=talk.messages, max_tokens=predict, logit_bias=[[self.word, 100]]
+        )
         assert answer["usage"]["prompt_tokens"] == len(ids)
         self.simulator.end(prediction.slot, Tokens([self.word] * predict))
         talk.messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
@@ -360,7 +393,13 @@ def occurrences(text: str, part: str) -> Iterator[int]:
 
 @contextmanager
 def walking(
-    model: Path, kind: str, setting: Setting, seed: int, *, chat: bool = False, log: Path | None = None,
+    model: Path,
+    kind: str,
+    setting: Setting,
+    seed: int,
+    *,
+    chat: bool = False,
+    log: Path | None = None,
 ) -> Iterator[Walk]:
     """A walk on a server of its own, which ends with the block."""
     running: list[Any] = []
@@ -409,8 +448,11 @@ def main() -> None:
                             if given.stop:
                                 break
                 seconds = time.monotonic() - began
-                print(f"{kind}, {name}, seed {given.seed}{', chat' if given.chat else ''}: "
-                      f"{exact} of {walk.count} exact, {seconds:.0f} s {dict(acts) or ''}", flush=True)
+                print(
+                    f"{kind}, {name}, seed {given.seed}{', chat' if given.chat else ''}: "
+                    f"{exact} of {walk.count} exact, {seconds:.0f} s {dict(acts) or ''}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -58,8 +58,10 @@ async def acts(play: Play, count: int, seed: int) -> tuple[int, list[str]]:
         if figures.predicted_cached == figures.cached_tokens:
             exact += 1
         else:
-            wrong.append(f"{number} {act}: predicted {figures.predicted_cached}, {figures.cached_tokens} of "
-                         f"{figures.prompt_tokens} cached")
+            wrong.append(
+                f"{number} {act}: predicted {figures.predicted_cached}, {figures.cached_tokens} of "
+                f"{figures.prompt_tokens} cached"
+            )
     return exact, wrong
 
 
@@ -79,13 +81,18 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for kind, model in tiny_models(Path(folder), tokenizer, tuple(given.model)).items():
             shape = shape_of(kind, slots=given.slots, unified=given.unified, ram=given.ram, batch=given.batch)
-            async with serving(model, shape, 4096 * given.slots) as url, playing(
-                    url, Path(folder) / f"data {kind}", None if given.guess else shape) as play:
+            async with (
+                serving(model, shape, 4096 * given.slots) as url,
+                playing(url, Path(folder) / f"data {kind}", None if given.guess else shape) as play,
+            ):
                 exact, wrong = await acts(play, given.acts, given.seed)
                 print(*wrong, sep="\n")
                 kinds = Counter(line.split()[1] for line in wrong)
-                print(f"{kind}: {exact} of {given.acts} exact {dict(kinds)}, "
-                      f"{play.cache.simulator.best.shape if given.guess else ''}", flush=True)
+                print(
+                    f"{kind}: {exact} of {given.acts} exact {dict(kinds)}, "
+                    f"{play.cache.simulator.best.shape if given.guess else ''}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

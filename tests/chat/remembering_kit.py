@@ -24,13 +24,24 @@ QUICK: dict[str, Any] = {"rest_seconds": 0, "idle_seconds": 600, "consolidate": 
 
 
 @asynccontextmanager
-async def remembering(url: str, folder: Path, *, settings: Settings | None = None, begin: bool = True,
-                      reads_ahead: bool = False, max_tokens: int = 16, typing_s: float = 0.0,
-                      **memory: Any) -> AsyncIterator[ChatService]:
+async def remembering(
+    url: str,
+    folder: Path,
+    *,
+    settings: Settings | None = None,
+    begin: bool = True,
+    reads_ahead: bool = False,
+    max_tokens: int = 16,
+    typing_s: float = 0.0,
+    **memory: Any,
+) -> AsyncIterator[ChatService]:
     """`typing_s`: how long after the last key the person counts as typing."""
     settings = changed(settings or Settings(), "server.base_url", url)
-    settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=max_tokens),
-                       memory=MemorySettings(**{**QUICK, **memory}))
+    settings = replace(
+        settings,
+        parameters=Parameters(temperature=0.0, max_tokens=max_tokens),
+        memory=MemorySettings(**{**QUICK, **memory}),
+    )
     store = Store.open(folder)
     service: ChatService
 

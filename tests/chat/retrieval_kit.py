@@ -17,15 +17,15 @@ from kvchat.store import Store
 
 HANDBOOK = {
     "lamp.md": "# The lamp\n\n## Turning\n\nThe lamp turns once in twelve seconds. A brass clockwork drives it.\n\n"
-               "## Oil\n\nThe clockwork takes whale-free oil, two drops in the third week of the month.\n",
+    "## Oil\n\nThe clockwork takes whale-free oil, two drops in the third week of the month.\n",
     "tower/paint.md": "# Paint\n\nThe tower is painted white each fifth summer. Lead paint is forbidden.\n\n"
-                      "## Ladders\n\nLadders are tied to the rail on the lee side of the tower.\n",
+    "## Ladders\n\nLadders are tied to the rail on the lee side of the tower.\n",
     "tower/stairs.md": "# Stairs\n\nThe tower has one hundred and forty stairs of granite.\n",
     "signals.md": "# Signals\n\n## Fog\n\nIn fog the horn sounds three times a minute.\n\n## Storm\n\nIn a storm two "
-                  "black cones are hoisted on the mast.\n",
+    "black cones are hoisted on the mast.\n",
     "cellar/oil.md": "# Oil\n\nThe oil is kept in the cellar, in copper cans, never more than forty litres.\n",
     "boats.txt": "The supply boat Havfrue lands on Tuesdays. It needs two fathoms of water at the pier.\n",
-    "keeper.py": "def watch(hours):\n    \"\"\"How long a watch of the keeper lasts.\"\"\"\n    return min(hours, 6)\n",
+    "keeper.py": 'def watch(hours):\n    """How long a watch of the keeper lasts."""\n    return min(hours, 6)\n',
 }
 
 
@@ -39,14 +39,16 @@ def written(folder: Path, files: dict[str, str] = HANDBOOK) -> Path:
 
 
 @asynccontextmanager
-async def documents_service(url: str, folder: Path, *, settings: Settings | None = None, max_tokens: int = 12,
-                            reads_ahead: bool = False) -> AsyncIterator[ChatService]:
+async def documents_service(
+    url: str, folder: Path, *, settings: Settings | None = None, max_tokens: int = 12, reads_ahead: bool = False
+) -> AsyncIterator[ChatService]:
     """A service on a server, its data in `folder`."""
     settings = changed(settings or Settings(), "server.base_url", url)
     settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=max_tokens))
     store = Store.open(folder)
-    service = ChatService(store, settings, library=lambda: Library.open(store, folder / "index.db"),
-                          lanes=folder / "lanes")
+    service = ChatService(
+        store, settings, library=lambda: Library.open(store, folder / "index.db"), lanes=folder / "lanes"
+    )
     service.servers.connects_ahead = True
     service.warm_up.enabled = reads_ahead
     try:

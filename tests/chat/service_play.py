@@ -31,16 +31,29 @@ REWINDS = {"sliding": Rewind.WINDOW, "hybrid": Rewind.NOWHERE}
 def shape_of(kind: str, *, slots: int = 1, unified: bool = False, ram: int = 8192, batch: int = 64) -> Shape:
     """The cache of a tiny server of this kind."""
     rewind = REWINDS.get(kind, Rewind.ANYWHERE)
-    return Shape(slots=slots, unified=unified, ram_bytes=ram << 20, rewind=rewind, batch=batch, micro_batch=batch,
-                 window=WINDOW if rewind is Rewind.WINDOW else 0)
+    return Shape(
+        slots=slots,
+        unified=unified,
+        ram_bytes=ram << 20,
+        rewind=rewind,
+        batch=batch,
+        micro_batch=batch,
+        window=WINDOW if rewind is Rewind.WINDOW else 0,
+    )
 
 
 @asynccontextmanager
 async def serving(model: Path, shape: Shape, context: int = 8192) -> AsyncIterator[str]:
     """A tiny server whose cache has this shape; `context` tokens in all."""
     server = tiny_server(
-        model, n_parallel=shape.slots, kv_unified=shape.unified, n_ctx=context, n_batch=shape.batch,
-        n_ubatch=shape.micro_batch, cache_ram_mib=(shape.ram_bytes or 0) >> 20)
+        model,
+        n_parallel=shape.slots,
+        kv_unified=shape.unified,
+        n_ctx=context,
+        n_batch=shape.batch,
+        n_ubatch=shape.micro_batch,
+        cache_ram_mib=(shape.ram_bytes or 0) >> 20,
+    )
     url = await asyncio.to_thread(server.__enter__)
     try:
         yield url
@@ -85,8 +98,10 @@ class Play:
         cache = await self.service.tracker.cache_of(backend)
         assert cache is not None
         (word,) = list(await cache.access.tokens_of(" the"))
-        self.service.ground.settings = replace(self.service.settings, parameters=Parameters(
-            temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}))
+        self.service.ground.settings = replace(
+            self.service.settings,
+            parameters=Parameters(temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}),
+        )
         self._record(cache)
 
     def _record(self, cache: ServerCache) -> None:
@@ -95,8 +110,9 @@ class Play:
         real, observe = cache.access.prefill, cache._observe
         open_: list[tuple[Ahead, tuple[int | None, ...]]] = []
 
-        async def prefill(prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                          slot: int | None = None) -> PrefillResult:
+        async def prefill(
+            prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None
+        ) -> PrefillResult:
             said = cache.simulator.said
             assert said is not None
             self.ahead.append(this := Ahead(prompt, said.slot, said.cached))

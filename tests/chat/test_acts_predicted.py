@@ -30,7 +30,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("kind", ["dense", "hybrid", "sliding"])
 @pytest.mark.parametrize("slots", [1, 2])
 async def test_what_is_predicted_is_what_is_reused(
-        models: dict[str, Path], tmp_path: Path, kind: str, slots: int) -> None:
+    models: dict[str, Path], tmp_path: Path, kind: str, slots: int
+) -> None:
     shape = shape_of(kind, slots=slots, batch=256)
     async with serving(models[kind], shape) as url, playing(url, tmp_path / "data", shape) as play:
         exact, wrong = await acts(play, ACTS, seed=slots)

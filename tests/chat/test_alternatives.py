@@ -137,7 +137,10 @@ async def test_esc_stops_all_and_each_keeps_what_it_has(make, four):
     await four.until_closed()
     nodes = service.turns.choices(conversation.id)
     assert [(node.text, node.state) for node in nodes] == [
-        ("a", State.CANCELLED), ("c", State.DONE), ("d", State.CANCELLED)]
+        ("a", State.CANCELLED),
+        ("c", State.DONE),
+        ("d", State.CANCELLED),
+    ]
     await service.turns.choose(conversation.id)
     assert conversation.path()[-1].text == "c", "the one that is whole"
     assert four.posts == 1
@@ -196,8 +199,13 @@ async def test_a_kill_keeps_what_came_of_each(make, four, tmp_path):
     nodes = [live.node for live in conversation.alternatives]
 
     def kept() -> list[str]:
-        return [b"".join(row[0] for row in service.store.database.rows(
-            "SELECT text FROM delta WHERE node = ? ORDER BY seq", (node,))).decode() for node in nodes]
+        return [
+            b"".join(
+                row[0]
+                for row in service.store.database.rows("SELECT text FROM delta WHERE node = ? ORDER BY seq", (node,))
+            ).decode()
+            for node in nodes
+        ]
 
     while kept() != ["a", "c"]:
         await service.ground.keeper.call(lambda: None)

@@ -38,8 +38,12 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 ENDS = (".", "!", "?", "\n")
 SENTENCE = Parameters(temperature=0.0, max_tokens=80, stop=ENDS)
-CLERK = Persona("clerk", system_prompt="You are the keeper's clerk, and you answer in one sentence. " * 20,
-                first_message="A line of the log: {{line}} What does it say?", parameters=SENTENCE)
+CLERK = Persona(
+    "clerk",
+    system_prompt="You are the keeper's clerk, and you answer in one sentence. " * 20,
+    first_message="A line of the log: {{line}} What does it say?",
+    parameters=SENTENCE,
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,15 @@ class Turn:
     def row(self) -> tuple[object, ...]:
         one = self.node.figures
         assert one is not None
-        return (self.what, one.new_tokens, one.cached_tokens, one.evaluated_tokens, one.wasted_tokens, self.told,
-                one.cause)
+        return (
+            self.what,
+            one.new_tokens,
+            one.cached_tokens,
+            one.evaluated_tokens,
+            one.wasted_tokens,
+            self.told,
+            one.cause,
+        )
 
 
 @dataclass
@@ -80,8 +91,9 @@ class Session:
         return (await self.service.prices.exact(self.id, act, node.id)).tokens  # type: ignore[arg-type]
 
     async def say(self, text: str, what: str = "message", tokens: int = 80, told: int | None = None) -> Node:
-        await self.service.turns.send(self.id, Question(text), parameters=Parameters(
-            temperature=0.0, max_tokens=tokens, stop=ENDS))
+        await self.service.turns.send(
+            self.id, Question(text), parameters=Parameters(temperature=0.0, max_tokens=tokens, stop=ENDS)
+        )
         self.turns.append(Turn(what, await self.ended(), told))
         return self.turns[-1].node
 
@@ -109,8 +121,9 @@ class Session:
     async def alternatives(self, count: int, text: str, choice: int) -> int | None:
         """What the choice was said to cost the next turn."""
         asked = await self.service.prices.of_several(self.id, Wanted(count), Question(text))
-        await self.service.turns.ask_for(self.id, Wanted(count), Question(text), parameters=Parameters(
-            temperature=1.0, max_tokens=40))
+        await self.service.turns.ask_for(
+            self.id, Wanted(count), Question(text), parameters=Parameters(temperature=1.0, max_tokens=40)
+        )
         await self.service.conversations.wait(self.id)
         answers = self.service.turns.choices(self.id)
         assert len({node.text for node in answers}) == count
@@ -131,8 +144,13 @@ class Session:
 
 @asynccontextmanager
 async def begun(recorder: Recorder, folder: Path, reads_ahead: bool) -> AsyncIterator[Session]:
-    async with remembering(recorder.base_url, folder, settings=changed(Settings(), "titles.by_model", True),
-                           reads_ahead=reads_ahead, max_tokens=80) as service:
+    async with remembering(
+        recorder.base_url,
+        folder,
+        settings=changed(Settings(), "titles.by_model", True),
+        reads_ahead=reads_ahead,
+        max_tokens=80,
+    ) as service:
         await service.memory.add("The lamp of Tove's lighthouse was made in Paris.", Kind.FACT)
         yield Session(service, await service.new_conversations.create(persona=CLERK))
 
@@ -142,8 +160,12 @@ async def play(session: Session) -> None:
     await session.say(first, "persona's first", 3)
     await session.go_on(3)
     await session.go_on(80)
-    await session.queue("Say something about the sea.", "My sister Ida repairs clocks.",
-                        "The lamp turns every twelve seconds.", "And the moon?")
+    await session.queue(
+        "Say something about the sea.",
+        "My sister Ida repairs clocks.",
+        "The lamp turns every twelve seconds.",
+        "And the moon?",
+    )
     told = await session.alternatives(3, "Tell me about an old sailor.", 1)
     await session.say("And then?", "after the choice", told=told)
     await session.say("Was he happy?")
@@ -157,7 +179,7 @@ def begins_with_what_was_sent(requests: list[Recorded]) -> None:
     open (it was gone on with)."""
     before = b""
     for request in requests:
-        assert request.messages.startswith(before), f"{before[-200:]!r}\n{request.messages[len(before) - 200:]!r}"
+        assert request.messages.startswith(before), f"{before[-200:]!r}\n{request.messages[len(before) - 200 :]!r}"
         if not is_side(request):
             sent = request.messages
             before = sent.removesuffix(b'"}') if is_open(request) else sent
@@ -170,6 +192,7 @@ def is_side(request: Recorded) -> bool:
 async def new_tokens(url: str, messages: list[object]) -> int:
     """What the last question adds to the branch as it was settled, counted by the server."""
     async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+
         async def tokens_of(messages: list[object], **more: object) -> list[int]:
             prompt = (await client.post("/apply-template", json={"messages": messages, **more})).json()["prompt"]
             made = await client.post("/tokenize", json={"content": prompt, "add_special": True, "parse_special": True})
@@ -196,8 +219,11 @@ def answers_are_sent_as_they_came(requests: list[Recorded]) -> None:
 
 async def figures_are_the_servers(url: str, chats: list[Recorded], turns: list[Turn]) -> None:
     """What the turns say of evaluated and new tokens is what the server reported and counts."""
-    told = [(one.evaluated_tokens, one.new_tokens) for one in (turn.node.figures for turn in turns) if one is not None
-            and not one.alternative]
+    told = [
+        (one.evaluated_tokens, one.new_tokens)
+        for one in (turn.node.figures for turn in turns)
+        if one is not None and not one.alternative
+    ]
     counted = []
     for at, request in enumerate(chats):
         reported = request.figures
@@ -210,8 +236,9 @@ async def figures_are_the_servers(url: str, chats: list[Recorded], turns: list[T
 async def _holds(url: str, folder: Path, reads_ahead: bool) -> None:
     async with recording(url) as recorder, begun(recorder, folder, reads_ahead) as session:
         await play(session)
-        recalled = [block for node in session.conversation.path() for block in node.message.blocks
-                    if block.kind == MEMORY]
+        recalled = [
+            block for node in session.conversation.path() for block in node.message.blocks if block.kind == MEMORY
+        ]
     rows = "\n".join(str(turn.row) for turn in session.turns)
     print("what, new, cached, evaluated, wasted, told, cause", rows, sep="\n")
     begins_with_what_was_sent(recorder.requests)
@@ -223,8 +250,9 @@ async def _holds(url: str, folder: Path, reads_ahead: bool) -> None:
     for turn in session.turns:
         figures = turn.node.figures
         assert figures is not None and figures.wasted_tokens is not None, rows
-        assert figures.wasted_tokens <= 1 or (
-            turn.told is not None and abs(figures.wasted_tokens - turn.told) <= 1), rows
+        assert figures.wasted_tokens <= 1 or (turn.told is not None and abs(figures.wasted_tokens - turn.told) <= 1), (
+            rows
+        )
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
@@ -235,6 +263,5 @@ async def test_nothing_is_prefilled_twice_but_what_was_told(slots: int, tmp_path
 
 @pytest.mark.parametrize(("slots", "unified", "ram"), [(1, False, 0), (2, False, 0), (2, True, 8192), (4, True, 0)])
 async def test_nor_on_other_servers_and_without_warm_up(slots: int, unified: bool, ram: int, tmp_path: Path) -> None:
-    with tiny_server(small_model(), n_parallel=slots, kv_unified=unified, n_ctx=4096 * slots,
-                     cache_ram_mib=ram) as url:
+    with tiny_server(small_model(), n_parallel=slots, kv_unified=unified, n_ctx=4096 * slots, cache_ram_mib=ram) as url:
         await _holds(url, tmp_path, False)

@@ -13,7 +13,8 @@ from toyserver import ToyServer, error, tokens
 
 
 async def test_the_digest_is_that_of_the_body_that_was_answered(
-        make: Callable[..., ChatService], tmp_path: Path, server: ToyServer) -> None:
+    make: Callable[..., ChatService], tmp_path: Path, server: ToyServer
+) -> None:
     server.on_chat(tokens("One."), error(400, "Unrecognized request argument supplied: session_id"), tokens("Two."))
     service = make(server.url)
     conversation = await service.new_conversations.create()

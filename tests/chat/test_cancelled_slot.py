@@ -84,8 +84,9 @@ class Desk:
     @asynccontextmanager
     async def another(self) -> AsyncIterator[ChatService]:
         """Another kvchat on the same store."""
-        async with remembering(self.recorder.base_url, self.folder, settings=self.service.settings,
-                               begin=False) as service:
+        async with remembering(
+            self.recorder.base_url, self.folder, settings=self.service.settings, begin=False
+        ) as service:
             service.ground.settings = self.service.settings
             yield service
 
@@ -96,17 +97,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=[(shape, TINY) for shape in (SHAPES if ALL else ("2 slots",))], ids=" on ".join)
-async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path,
-               monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def desk(
+    request: pytest.FixtureRequest, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
     monkeypatch.setattr(server_cache, "LOOK_S", 0.5)  # a longer look would wait for the slot without a word
     (slots, unified), path = SHAPES[request.param[0]], model if request.param[1] == TINY else small_model()
-    running = tiny_process(path, n_parallel=slots, kv_unified=unified, n_ctx=8192 * (1 if unified else slots),
-                           n_batch=8192, n_ubatch=256)
+    running = tiny_process(
+        path, n_parallel=slots, kv_unified=unified, n_ctx=8192 * (1 if unified else slots), n_batch=8192, n_ubatch=256
+    )
     server = await asyncio.to_thread(running.__enter__)
     try:
         settings = replace(Settings(), time_stamp=False)
-        async with recording(server.url) as recorder, remembering(
-                recorder.base_url, tmp_path, settings=settings, begin=False) as service:
+        async with (
+            recording(server.url) as recorder,
+            remembering(recorder.base_url, tmp_path, settings=settings, begin=False) as service,
+        ):
             service.ground.settings = replace(service.settings, parameters=STEADY)
             desk = Desk(service, server, recorder, tmp_path)
 
@@ -141,8 +146,9 @@ def beyond(figures: TurnFigures, known: int) -> int:
 
 def desks(*shapes: str, model: str = TINY) -> pytest.MarkDecorator:
     """The servers that a test runs on."""
-    return pytest.mark.parametrize("desk", [(shape, model) for shape in (SHAPES if ALL else shapes)], indirect=True,
-                                   ids=" on ".join)
+    return pytest.mark.parametrize(
+        "desk", [(shape, model) for shape in (SHAPES if ALL else shapes)], indirect=True, ids=" on ".join
+    )
 
 
 async def begun(desk: Desk) -> str:
@@ -195,7 +201,8 @@ async def test_esc_in_the_prefill_then_regenerate(desk: Desk) -> None:
 
 @pytest.mark.parametrize("look_s", [0.0, 0.02])
 async def test_a_question_before_it_is_known_what_the_cancelled_one_left(
-        desk: Desk, monkeypatch: pytest.MonkeyPatch, look_s: float) -> None:
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, look_s: float
+) -> None:
     """As on a machine that is busy with something else: looks are given up."""
     id = await begun(desk)
     with desk.server.slowed():

@@ -149,16 +149,19 @@ async def test_an_answer_must_have_ended(service, server):
     await service.conversations.stop(conversation.id)
 
 
-@pytest.mark.parametrize(("answer", "words"), [
-    (tokens(), "held no text"),
-    (tokens(reasoning=["hm", "hm"], finish="length"), "still thinking"),
-    (tokens("<think>so", finish="length"), "still thinking"),
-    (error(500, "out of memory"), "out of memory"),
-    (error(400, "too long", "exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096), "4,096"),
-    (drop(), "nothing was changed"),
-    (tokens("Half of", finish=None), "nothing was changed"),
-    (tokens(*["word "] * 950), "makes no room"),
-])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (tokens(), "held no text"),
+        (tokens(reasoning=["hm", "hm"], finish="length"), "still thinking"),
+        (tokens("<think>so", finish="length"), "still thinking"),
+        (error(500, "out of memory"), "out of memory"),
+        (error(400, "too long", "exceed_context_size_error", n_prompt_tokens=5000, n_ctx=4096), "4,096"),
+        (drop(), "nothing was changed"),
+        (tokens("Half of", finish=None), "nothing was changed"),
+        (tokens(*["word "] * 950), "makes no room"),
+    ],
+)
 async def test_an_unusable_summary_changes_nothing_and_says_why(service, server, answer, words):
     conversation = await talked(service, server)
     record, nodes = conversation.record, len(conversation.tree)

@@ -86,8 +86,7 @@ async def test_reasoning_goes_back_and_is_gone_on_with(service, server):
     assert (old.text, old.message.reasoning, old.is_cut) == ("", "I th", True)
     new = await go_on(service, conversation, old, server, tokens("42", reasoning=["ink."]))
     assert (new.text, new.message.reasoning) == ("42", "I think.")
-    assert server.chats[-1].json["messages"][-1] == {
-        "role": "assistant", "content": "", "reasoning_content": "I th"}
+    assert server.chats[-1].json["messages"][-1] == {"role": "assistant", "content": "", "reasoning_content": "I th"}
 
 
 async def test_esc_keeps_what_came_and_it_can_go_on_again(service, server, tmp_path):
@@ -166,8 +165,18 @@ async def test_what_cannot_go_on_is_said(service, server):
     call = {"index": 0, "function": {"name": "look", "arguments": "{}"}}
 
     async def calls(visit):
-        await reply(200, {"choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
-            "role": "assistant", "content": "Let me look.", "tool_calls": [call]}}]})(visit)
+        await reply(
+            200,
+            {
+                "choices": [
+                    {
+                        "index": 0,
+                        "finish_reason": "tool_calls",
+                        "message": {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
+                    }
+                ]
+            },
+        )(visit)
 
     server.on_chat(calls)
     conversation = await service.new_conversations.create()
@@ -199,7 +208,8 @@ async def test_a_server_that_cannot_is_asked_by_a_message_and_the_person_is_told
         sent = wires(server.chats[-1])
         assert sent[:-1] == [*wires(server.chats[0]), old.wire], "the law: appended"
         assert [event.text for event in heard] == [
-            "This kind of server (OpenAI-compatible) cannot continue an answer: “Continue.” was sent as a message."]
+            "This kind of server (OpenAI-compatible) cannot continue an answer: “Continue.” was sent as a message."
+        ]
 
 
 async def test_a_cut_answer_in_the_middle_goes_on_in_a_branch_of_its_own(service, server):

@@ -84,8 +84,9 @@ class Slots:
         name, tokens = self.holds.get(slot, ("", 0))
         if extended:
             self.holds[slot] = name + " and more", tokens
-        tops = tuple((id, -zlib.crc32(f"{name} {id}".encode()) / 2**32 + self.noise * (self.probes % 3 - 1))
-                     for id in range(20))
+        tops = tuple(
+            (id, -zlib.crc32(f"{name} {id}".encode()) / 2**32 + self.noise * (self.probes % 3 - 1)) for id in range(20)
+        )
         cached = tokens if extended else max(0, tokens - 1)
         return StateProbe(tops, 0 if name == "useless" else cached, extended)
 
@@ -117,8 +118,9 @@ async def start(folder, server, told, tmp_path):
 
     async def start(info=INFO, extends=False):
         server.info = info
-        snapshots = Snapshots(folder, lambda problem: told.append(snapshot_sentence(problem)),
-                              shelf=SnapshotShelf(folder, least_free=0))
+        snapshots = Snapshots(
+            folder, lambda problem: told.append(snapshot_sentence(problem)), shelf=SnapshotShelf(folder, least_free=0)
+        )
         await snapshots.use(server, EngineOptions(model, snapshots=folder), extends=extends)
         return snapshots
 
@@ -190,8 +192,10 @@ async def test_at_quit_every_slot_is_saved_and_a_start_fills_them_again(start, s
     snapshots = await start()
     filled = await snapshots.refill(server)
     assert server.holds == {0: ("one", 50), 1: ("two", 60)}
-    assert {(one.slot, one.conversation, one.digest, one.tokens) for one in filled} == {(0, "c1", "a", 50),
-                                                                                       (1, "c2", "b", 60)}
+    assert {(one.slot, one.conversation, one.digest, one.tokens) for one in filled} == {
+        (0, "c1", "a", 50),
+        (1, "c2", "b", 60),
+    }
     assert snapshots.refilled == filled
 
 
@@ -207,7 +211,8 @@ async def test_slots_of_which_nobody_knows_anything_are_kept_over_a_restart_too(
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "gone"])
 async def test_a_harmed_file_never_reaches_the_server_and_the_slot_keeps_what_it_has(
-        snapshots, server, folder, told, harm):
+    snapshots, server, folder, told, harm
+):
     server.holds[0] = ("river", 100)
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
     file = folder / snapshot.file
@@ -237,7 +242,8 @@ async def test_another_cache_shape_is_refused_and_its_snapshots_wait(start, serv
 
 
 async def test_a_server_that_refuses_a_snapshot_empties_the_slot_and_is_not_given_it_again(
-        snapshots, server, told, folder):
+    snapshots, server, told, folder
+):
     server.holds[0] = ("river", 100)
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
     server.status = 400
@@ -252,8 +258,10 @@ async def test_a_state_that_comes_back_changed_is_never_used(snapshots, server, 
     server.harms = lambda state: ("rivet", state[1])
     done = await snapshots.restore(server, 1, snapshot)
     assert done.slot_emptied and 1 not in server.holds and server.holds[0] == ("river", 100)
-    assert told == ["The snapshot of this conversation did not come back as it was saved; the conversation is read by "
-                    "the server instead."]
+    assert told == [
+        "The snapshot of this conversation did not come back as it was saved; the conversation is read by "
+        "the server instead."
+    ]
     assert snapshots.known("c1") == [] and on_disk(folder) == 0
 
 
@@ -282,8 +290,10 @@ async def test_a_server_that_reuses_nothing_of_what_it_takes_back_is_given_up(st
     snapshots = await start(extends=True)
     server.holds[0] = ("useless", 100)
     assert await snapshots.save(server, 0, "c1", "a", 100) is None
-    assert told == [f"The server took back a snapshot and reuses nothing of it; the conversation is read by the server "
-                    f"instead. {GIVEN_UP}"]
+    assert told == [
+        f"The server took back a snapshot and reuses nothing of it; the conversation is read by the server "
+        f"instead. {GIVEN_UP}"
+    ]
 
 
 async def test_where_probes_of_one_state_differ_a_return_within_twice_that_is_good(start, server, folder):

@@ -27,11 +27,35 @@ from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role, system_message
 from toyserver import ToyServer, tokens
 
-QUESTIONS = ("How often does the lamp turn?", "When is the tower painted?", "What is hoisted in a storm?",
-             "Who is the keeper on watch?", "How many stairs has the tower?", "Where is the oil kept?")
+QUESTIONS = (
+    "How often does the lamp turn?",
+    "When is the tower painted?",
+    "What is hoisted in a storm?",
+    "Who is the keeper on watch?",
+    "How many stairs has the tower?",
+    "Where is the oil kept?",
+)
 SENDING = ("ask", "search", "search_in_two", "mention", "attach", "attach_twice", "type_ahead", "take_some")
-ACTS = (*SENDING, *SENDING, "change", "revert", "mode", "mode", "edit", "regenerate", "fork", "delete", "undo", "walk",
-        "compact", "instruct", "restart", "lose_index", "remove_collection", "wait")
+ACTS = (
+    *SENDING,
+    *SENDING,
+    "change",
+    "revert",
+    "mode",
+    "mode",
+    "edit",
+    "regenerate",
+    "fork",
+    "delete",
+    "undo",
+    "walk",
+    "compact",
+    "instruct",
+    "restart",
+    "lose_index",
+    "remove_collection",
+    "wait",
+)
 
 
 class Walk:
@@ -71,6 +95,7 @@ class Walk:
 
     async def _index(self) -> None:
         """Index in this process: one of its own for each example takes long."""
+
         def index(library: Library) -> None:
             collection = library.add(str(self.handbook), "handbook")
             index_collection(library.index, collection, Options())
@@ -185,10 +210,11 @@ class Walk:
 
     async def _take_some(self) -> None:
         text = f"@handbook {self._question()}"
-        shown = (await self.service.retrieval.retrieve(self.id, text)).passages[:self.chance.randint(0, 3)]
+        shown = (await self.service.retrieval.retrieve(self.id, text)).passages[: self.chance.randint(0, 3)]
         await self.service.turns.send(self.id, Question(text, passages=tuple(one.block for one in shown)))
         assert [block.text for block in self.path[-2].message.blocks if block.kind == PASSAGE] == [
-            passage.text for passage in shown]
+            passage.text for passage in shown
+        ]
 
     async def _change(self) -> None:
         file = self._file()

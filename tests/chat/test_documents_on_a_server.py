@@ -17,12 +17,18 @@ from recorder import Recorder, recording
 
 pytestmark = pytest.mark.engine
 TURNS = (
-    "@handbook How often does the lamp turn?", "And what does that mean at sea?",
-    "@handbook/tower/ When is the tower painted?", "Say it in three words.",
-    "Who pays for paint?", "@handbook What is hoisted in a storm?",
-    "@handbook/boats.txt How deep must the water be?", "Thank you.",
-    "@handbook/cellar/ Where is the oil kept?", "Is that much?",
-    "@handbook How long does a watch of the keeper last?", "Good night.",
+    "@handbook How often does the lamp turn?",
+    "And what does that mean at sea?",
+    "@handbook/tower/ When is the tower painted?",
+    "Say it in three words.",
+    "Who pays for paint?",
+    "@handbook What is hoisted in a storm?",
+    "@handbook/boats.txt How deep must the water be?",
+    "Thank you.",
+    "@handbook/cellar/ Where is the oil kept?",
+    "Is that much?",
+    "@handbook How long does a watch of the keeper last?",
+    "Good night.",
 )
 MENTIONING = [turn for turn, text in enumerate(TURNS) if "@" in text]
 
@@ -52,7 +58,7 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
     systems = {str(request.body["messages"][0]) for request in recorder.chats}
     assert len(systems) == 1, "the system message changed"
     for earlier, later in zip(recorder.chats, recorder.chats[1:], strict=False):
-        assert later.body["messages"][:len(earlier.body["messages"])] == earlier.body["messages"]
+        assert later.body["messages"][: len(earlier.body["messages"])] == earlier.body["messages"]
 
     async with documents_service(recorder.base_url, tmp_path / "data") as service:
         await service.conversations.open(id)
@@ -65,8 +71,11 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
     async with documents_service(recorder.base_url, tmp_path / "data") as service:
         await service.conversations.open(id)
         await service.branches.delete_turn(id, service.conversations.get(id).path()[-1].id)
-        assert [node.wire for node in service.conversations.get(id).path()] == [node.wire for node in before] == [
-            node.wire for node in path]
+        assert (
+            [node.wire for node in service.conversations.get(id).path()]
+            == [node.wire for node in before]
+            == [node.wire for node in path]
+        )
         await service.documents.look_for_changes()
         await service.documents._indexers["handbook"]
         await service.turns.send(id, Question("@handbook How many stairs has the tower?"))

@@ -26,7 +26,8 @@ async def test_an_export_of_all_leaves_no_conversation_in_memory(make, server, t
     path = await service.exports.write(ids, "md", tmp_path / "all.md")
     text = path.read_text()
     assert [text.index(f"question {number}") for number in range(5)] == sorted(
-        text.index(f"question {number}") for number in range(5))
+        text.index(f"question {number}") for number in range(5)
+    )
     assert "as on the screen" in text
     assert [id for id in ids if service.conversations.get(id) is not None] == [ids[1]]
 

@@ -64,8 +64,9 @@ def begin(make: Maker) -> Maker:
 
     def begin(last: str = OFF, **profiles: str) -> ChatService:
         service = make("")
-        service.ground.settings = replace(service.settings, profiles={
-            name: ServerSettings(base_url=url) for name, url in profiles.items()})
+        service.ground.settings = replace(
+            service.settings, profiles={name: ServerSettings(base_url=url) for name, url in profiles.items()}
+        )
         service.servers.connects_ahead = service.servers.waits = service.servers.consent.asks_before_leaving = True
         service.store.set_setting(LAST_SERVER, last)
         return service
@@ -74,7 +75,8 @@ def begin(make: Maker) -> Maker:
 
 
 async def test_a_new_conversation_begins_on_another_server_that_was_used_and_says_so_once(
-    make: Maker, begin: Maker,
+    make: Maker,
+    begin: Maker,
 ) -> None:
     async with ToyServer(model="other") as other:
         await other.stop()
@@ -106,7 +108,8 @@ async def test_a_question_that_was_quicker_goes_out_once_where_the_conversation_
 
 
 async def test_a_question_does_not_wait_for_a_server_that_another_one_stood_in_for_meanwhile(
-        begin: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with ToyServer() as other:
         service = begin(box=other.url)
         id = (await service.new_conversations.create()).id
@@ -207,7 +210,9 @@ async def test_a_server_that_ends_while_one_works_is_replaced_for_what_is_begun_
 
 @pytest.mark.parametrize("agreed", [False, True])
 async def test_a_server_elsewhere_is_asked_only_where_the_person_agreed_to_it(
-    begin: Maker, monkeypatch: pytest.MonkeyPatch, agreed: bool,
+    begin: Maker,
+    monkeypatch: pytest.MonkeyPatch,
+    agreed: bool,
 ) -> None:
     asked: list[str] = []
 
@@ -229,7 +234,8 @@ async def test_nothing_begins_by_itself_where_a_text_would_leave_this_machine(be
     async with ToyServer() as passing:
         service = begin(box=passing.url)
         service.settings.profiles["box"] = replace(  # type: ignore[index]
-            service.settings.profiles["box"], locality="cloud")
+            service.settings.profiles["box"], locality="cloud"
+        )
         await service.new_conversations.create()
         await settled(service)
         assert service.servers.connection.phase == "failed" and passing.posts == 0
@@ -256,7 +262,9 @@ async def test_a_server_that_was_chosen_just_now_is_waited_for(begin: Maker) -> 
 
 
 async def test_a_model_file_that_was_used_comes_before_the_one_that_came_along(
-    begin: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    begin: Maker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "mine.gguf"
     file.touch()

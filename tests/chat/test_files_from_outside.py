@@ -20,8 +20,12 @@ from toyserver import ToyServer
 @pytest.fixture
 def work(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder; beside it and in the home folder lie other files."""
-    for path, text in (("work/notes.txt", "notes\n"), ("other/plan.txt", "plan\n"), ("home/.ssh/key", "secret\n"),
-                       ("home/list.txt", "eggs\n")):
+    for path, text in (
+        ("work/notes.txt", "notes\n"),
+        ("other/plan.txt", "plan\n"),
+        ("home/.ssh/key", "secret\n"),
+        ("home/list.txt", "eggs\n"),
+    ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     monkeypatch.chdir(tmp_path / "work")
@@ -58,7 +62,8 @@ async def test_only_the_signs_that_count_mention_something(service: ChatService)
 
 
 async def test_what_was_pasted_is_never_looked_for_on_the_disk(
-    service: ChatService, monkeypatch: pytest.MonkeyPatch,
+    service: ChatService,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from kvchat.documents import retrieval_plan
 
@@ -69,7 +74,10 @@ async def test_what_was_pasted_is_never_looked_for_on_the_disk(
 
 @pytest.mark.parametrize("name", ["../other/plan.txt", "~/.ssh/key", "~/list.txt", "./link.txt"])
 async def test_a_file_from_outside_goes_only_with_a_yes_to_where_it_really_is(
-    service: ChatService, server: ToyServer, work: Path, name: str,
+    service: ChatService,
+    server: ToyServer,
+    work: Path,
+    name: str,
 ) -> None:
     (work / "link.txt").symlink_to("../home/.ssh/key")
     text = f"what is @{name} ?"
@@ -127,12 +135,27 @@ def block(path: Path) -> ContextBlock:
     return ContextBlock(FILE, path.name, "x", f"{path}#0123456789abcdef")
 
 
-@pytest.mark.parametrize(("folder", "path", "is_outside"), [
-    ("home", "home/list.txt", False), ("home", "home/.ssh/key", True), ("home", "home/a/.env", True),
-    (".", "home/list.txt", False), (".", "home/.ssh/key", True), (".", "other/plan.txt", True),
-    ("home/.ssh", "home/.ssh/key", False), ("work", "work/.env", False), ("work", "workshop/x", True)])
+@pytest.mark.parametrize(
+    ("folder", "path", "is_outside"),
+    [
+        ("home", "home/list.txt", False),
+        ("home", "home/.ssh/key", True),
+        ("home", "home/a/.env", True),
+        (".", "home/list.txt", False),
+        (".", "home/.ssh/key", True),
+        (".", "other/plan.txt", True),
+        ("home/.ssh", "home/.ssh/key", False),
+        ("work", "work/.env", False),
+        ("work", "workshop/x", True),
+    ],
+)
 def test_hidden_files_of_the_home_folder_belong_to_no_wider_folder(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, path: str, is_outside: bool,
+    work: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
+    path: str,
+    is_outside: bool,
 ) -> None:
     found = outside([block(tmp_path / path)], [str(tmp_path / folder)], [])
     assert bool(found) is is_outside
@@ -149,10 +172,17 @@ def test_a_working_folder_that_is_gone_holds_nothing(work: Path, tmp_path: Path)
 
 def test_what_counted_in_a_question_is_told_by_what_it_brought(work: Path) -> None:
     text = "@./notes.txt @handbook/tower/ @handbook/lamp.md @~/.ssh/key @notes me@./notes.txt"
-    blocks = [block(work / "notes.txt"), ContextBlock(FILE, "[2] handbook/lamp.md", "x", "/h/lamp.md#0123456789abcdef"),
-              ContextBlock(PASSAGE, "[3] handbook/tower/paint.md:1-3", "x", "docs/handbook/tower/paint.md#1-3")]
+    blocks = [
+        block(work / "notes.txt"),
+        ContextBlock(FILE, "[2] handbook/lamp.md", "x", "/h/lamp.md#0123456789abcdef"),
+        ContextBlock(PASSAGE, "[3] handbook/tower/paint.md:1-3", "x", "docs/handbook/tower/paint.md#1-3"),
+    ]
     assert counted_in(text, blocks) == {0, 1, 2}
     assert counted_in(text, blocks[:1]) == {0} and counted_in(text, []) == set()
-    changed = ContextBlock(FILE, "[4] change of handbook/lamp.md since it was attached", "x",
-                           "/h/lamp.md#0123456789abcdef..0123456789abcdef")
+    changed = ContextBlock(
+        FILE,
+        "[4] change of handbook/lamp.md since it was attached",
+        "x",
+        "/h/lamp.md#0123456789abcdef..0123456789abcdef",
+    )
     assert counted_in(text, [changed]) == {2}

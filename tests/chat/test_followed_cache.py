@@ -46,9 +46,11 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
     def make(url: str, **cache: bool) -> ChatService:
         settings = changed(Settings(), "server.base_url", url)
         word = httpx.post(f"{url}/tokenize", json={"content": " sea"}).json()["tokens"]
-        settings = replace(settings, parameters=Parameters(
-            temperature=0.0, max_tokens=12, extra={"logit_bias": [[word[0], 100]]}),
-                           cache=replace(settings.cache, **cache))  # type: ignore[arg-type]
+        settings = replace(
+            settings,
+            parameters=Parameters(temperature=0.0, max_tokens=12, extra={"logit_bias": [[word[0], 100]]}),
+            cache=replace(settings.cache, **cache),
+        )  # type: ignore[arg-type]
         service = ChatService(Store.open(tmp_path / "data"), settings)
         made.append(service)
         return service
@@ -71,10 +73,16 @@ async def say(service: ChatService, id: str, text: str):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("template", "options", "costs"), [
-    ("EFFORT", {"reasoning_effort": "high"}, True), ("SWITCHED", {"enable_thinking": False}, False)])
+@pytest.mark.parametrize(
+    ("template", "options", "costs"),
+    [("EFFORT", {"reasoning_effort": "high"}, True), ("SWITCHED", {"enable_thinking": False}, False)],
+)
 async def test_an_option_of_the_template_costs_what_it_changes_of_the_prompt(
-    make: Maker, dense: Path, template: str, options: dict[str, object], costs: bool,
+    make: Maker,
+    dense: Path,
+    template: str,
+    options: dict[str, object],
+    costs: bool,
 ) -> None:
     with tiny_server(dense, n_ctx=4096, chat_template=getattr(chat_templates, template)) as url:
         service = make(url)
@@ -192,7 +200,9 @@ async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Ma
 
 
 async def test_a_branch_that_is_gone_back_to_is_read_ahead(
-    make: Maker, dense: Path, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    dense: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kvchat.chat.cache.warm_up.REST_S", 0.05)
     with tiny_server(dense, n_parallel=1, n_ctx=4096, cache_ram_mib=0) as url:
@@ -222,8 +232,10 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
 
 async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_other(make: Maker, server: str) -> None:
     service = make(server)
-    both = [await service.new_conversations.create(f"Be brief, {name}. " + WORDS * 5, reuse=False)
-            for name in ("one", "two")]
+    both = [
+        await service.new_conversations.create(f"Be brief, {name}. " + WORDS * 5, reuse=False)
+        for name in ("one", "two")
+    ]
     for turn in range(4):
         for conversation in both:
             await service.turns.send(conversation.id, Question(f"Question {turn}: {WORDS}"))
@@ -235,7 +247,9 @@ async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_o
 
 
 async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
-    make: Maker, server: str, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    server: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = make(server)
     one = await service.new_conversations.create(WORDS)

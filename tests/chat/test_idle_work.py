@@ -29,10 +29,17 @@ async def resting(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "TYPING_S", IDLE)
     async with ToyServer(slots=2) as server:
         store = Store.open(tmp_path / "data")
-        settings = replace(changed(Settings(), "server.base_url", server.url),
-                           memory=MemorySettings(rest_seconds=0, idle_seconds=IDLE))  # type: ignore[arg-type]
-        service = ChatService(store, settings, lanes=tmp_path / "lanes", memories=lambda: Memories.open(
-            store, tmp_path / "memory", tmp_path / "index.db", session=service.memory.session))
+        settings = replace(
+            changed(Settings(), "server.base_url", server.url), memory=MemorySettings(rest_seconds=0, idle_seconds=IDLE)
+        )  # type: ignore[arg-type]
+        service = ChatService(
+            store,
+            settings,
+            lanes=tmp_path / "lanes",
+            memories=lambda: Memories.open(
+                store, tmp_path / "memory", tmp_path / "index.db", session=service.memory.session
+            ),
+        )
         service.runs, service.beside, service.trouble = [], [], []
         fresh = service.consolidation._fresh_pages
 

@@ -70,12 +70,17 @@ def questions(service: ChatService) -> list[Node]:
 
 
 def images(service: ChatService) -> list[tuple[str, str]]:
-    return [(block.source, block.text) for node in questions(service) for block in node.message.blocks
-            if block.kind == IMAGE]
+    return [
+        (block.source, block.text)
+        for node in questions(service)
+        for block in node.message.blocks
+        if block.kind == IMAGE
+    ]
 
 
 async def test_lossless_json_carries_the_octets_and_gives_the_same_digests(
-        asked: tuple[ChatService, str], empty: ChatService, tmp_path: Path) -> None:
+    asked: tuple[ChatService, str], empty: ChatService, tmp_path: Path
+) -> None:
     service, id = asked
     path = await service.exports.write([id], "json", tmp_path / "out.json")
     report = await empty.imports.run([path])
@@ -106,8 +111,9 @@ async def test_a_changed_image_is_not_read(asked: tuple[ChatService, str], chang
         read_lossless(json.dumps(document))
 
 
-async def test_a_file_without_the_octets_is_read_and_says_so(asked: tuple[ChatService, str], empty: ChatService,
-                                                             tmp_path: Path) -> None:
+async def test_a_file_without_the_octets_is_read_and_says_so(
+    asked: tuple[ChatService, str], empty: ChatService, tmp_path: Path
+) -> None:
     service, id = asked
     document = json.loads("".join(service.exports.text([id], "json")))
     del document["conversations"][0]["images"]
@@ -135,14 +141,14 @@ async def test_markdown_shows_the_images_whose_octets_stand_at_its_end(asked: tu
     urls = {url.decode() for url in service.store.images.of(service.store.tree(id)).values()}
     assert {image.attrs["src"] for image in shown} == urls
     assert [image.content for image in shown] == ["lamp.png 640x480", "sea.png 640x480"]
-    assert "base64" not in text[:text.index("[image-", text.rindex("sea.png?"))]
+    assert "base64" not in text[: text.index("[image-", text.rindex("sea.png?"))]
 
 
 async def test_jsonl_holds_what_the_server_got(asked: tuple[ChatService, str], seeing: SeeingServer) -> None:
     service, id = asked
     (line,) = "".join(service.exports.text([id], "jsonl")).splitlines()
     body = json.loads([visit for visit in seeing.chats if visit.path == "/v1/chat/completions"][-1].body)
-    assert json.loads(line)["messages"][:len(body["messages"])] == body["messages"]
+    assert json.loads(line)["messages"][: len(body["messages"])] == body["messages"]
 
 
 # -- of other programs
@@ -180,8 +186,9 @@ def llama_ui(folder: Path) -> Path:
     first = next(one for one in messages if one["role"] == "user")
     first["extra"] = [{"type": "IMAGE", "name": "lamp.png", "base64Url": data_url(LAMP)}]
     path = folder / "llama.json"
-    path.write_text(json.dumps([{"conv": {"id": "c", "name": "Night", "currNode": messages[-1]["id"]},
-                                 "messages": messages}]))
+    path.write_text(
+        json.dumps([{"conv": {"id": "c", "name": "Night", "currNode": messages[-1]["id"]}, "messages": messages}])
+    )
     return path
 
 
@@ -191,8 +198,9 @@ def oterm(folder: Path) -> Path:
         db.execute("CREATE TABLE chat(id INTEGER PRIMARY KEY, name TEXT, model TEXT, system TEXT)")
         db.execute("CREATE TABLE message(id INTEGER PRIMARY KEY, chat_id INTEGER, role TEXT, text TEXT, images TEXT)")
         db.execute("INSERT INTO chat VALUES (1, 'Night', 'llava', '')")
-        db.execute("INSERT INTO message VALUES (1, 1, 'user', 'What?', ?)",
-                   (json.dumps([base64.b64encode(LAMP).decode()]),))
+        db.execute(
+            "INSERT INTO message VALUES (1, 1, 'user', 'What?', ?)", (json.dumps([base64.b64encode(LAMP).decode()]),)
+        )
         db.execute("INSERT INTO message VALUES (2, 1, 'assistant', 'A lamp.', '[]')")
     return path
 
@@ -207,16 +215,20 @@ def llm(folder: Path) -> Path:
 
 def aichat(folder: Path) -> Path:
     path = folder / "night.yaml"
-    path.write_text(f"model: x\nmessages:\n- role: user\n  content:\n  - type: text\n    text: What?\n"
-                    f"  - type: image_url\n    image_url:\n      url: {data_url(LAMP)}\n"
-                    "- role: assistant\n  content: A lamp.\ndata_urls: {}\n")
+    path.write_text(
+        f"model: x\nmessages:\n- role: user\n  content:\n  - type: text\n    text: What?\n"
+        f"  - type: image_url\n    image_url:\n      url: {data_url(LAMP)}\n"
+        "- role: assistant\n  content: A lamp.\ndata_urls: {}\n"
+    )
     return path
 
 
-@pytest.mark.parametrize("sample", [chatgpt, unpacked, open_webui, llama_ui, oterm, llm, aichat],
-                         ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "sample", [chatgpt, unpacked, open_webui, llama_ui, oterm, llm, aichat], ids=lambda one: one.__name__
+)
 async def test_an_image_comes_with_its_message_and_a_second_import_changes_nothing(
-        empty: ChatService, tmp_path: Path, sample: Callable[[Path], Path]) -> None:
+    empty: ChatService, tmp_path: Path, sample: Callable[[Path], Path]
+) -> None:
     path = sample(tmp_path)
     report = await empty.imports.run([path], dry_run=True)
     assert report.made == 1 and Loss.IMAGES not in report.losses
@@ -236,11 +248,23 @@ async def test_an_image_comes_with_its_message_and_a_second_import_changes_nothi
     assert [node.digest for node in after] == [node.digest for node in tree]
 
 
-@pytest.mark.parametrize(("name", "images"), [
-    ("chatgpt", 6), ("open_webui", 6), ("llama_ui", 6), ("llama_trace", 6), ("oterm", 6), ("llm", 3), ("claude", 0),
-    ("lm_studio", 0), ("aichat", 0)])
+@pytest.mark.parametrize(
+    ("name", "images"),
+    [
+        ("chatgpt", 6),
+        ("open_webui", 6),
+        ("llama_ui", 6),
+        ("llama_trace", 6),
+        ("oterm", 6),
+        ("llm", 3),
+        ("claude", 0),
+        ("lm_studio", 0),
+        ("aichat", 0),
+    ],
+)
 async def test_what_came_in_goes_out_as_lossless_json_and_comes_back_the_same(
-        empty: ChatService, tmp_path: Path, name: str, images: int) -> None:
+    empty: ChatService, tmp_path: Path, name: str, images: int
+) -> None:
     path = SAMPLES[name](tmp_path, 6, broken=2, image=lambda c: picture(text=f"night {c}"))
     report = await empty.imports.run([path])
     assert report.made >= 6 and sum(report.skipped.values()) >= 2
@@ -254,7 +278,8 @@ async def test_what_came_in_goes_out_as_lossless_json_and_comes_back_the_same(
         assert stored_images(other) == stored_images(empty)
         for row in empty.store.conversations():
             assert {node.id: (node.digest, node.wire) for node in other.store.tree(row.id)} == {
-                node.id: (node.digest, node.wire) for node in empty.store.tree(row.id)}
+                node.id: (node.digest, node.wire) for node in empty.store.tree(row.id)
+            }
     finally:
         await other.aclose()
 
@@ -279,8 +304,10 @@ async def test_an_export_cannot_name_another_file_of_the_folder(empty: ChatServi
     assert report.losses[Loss.IMAGES] == 1 and images(empty) == []
 
 
-async def test_an_undone_import_takes_its_images_along_when_the_trash_is_emptied(empty: ChatService, tmp_path: Path,
-                                                                                 ) -> None:
+async def test_an_undone_import_takes_its_images_along_when_the_trash_is_emptied(
+    empty: ChatService,
+    tmp_path: Path,
+) -> None:
     await empty.imports.run([chatgpt(tmp_path)])
     assert empty.store.database.row("SELECT count(*) FROM image") == (1,)
     await empty.imports.undo()

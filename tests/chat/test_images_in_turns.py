@@ -71,8 +71,11 @@ def messages_of(server: SeeingServer, at: int = -1) -> list[dict[str, object]]:
     return json.loads(chats[at].body)["messages"]
 
 
-async def test_a_mentioned_picture_goes_out_in_front_of_the_question(make: Maker, seeing: SeeingServer, lamp: Path,
-                                                                     ) -> None:
+async def test_a_mentioned_picture_goes_out_in_front_of_the_question(
+    make: Maker,
+    seeing: SeeingServer,
+    lamp: Path,
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
     await say(service, id, "What is @./lamp.png ?")
@@ -85,8 +88,9 @@ async def test_a_mentioned_picture_goes_out_in_front_of_the_question(make: Maker
     assert (block.source, block.text) == ("lamp.png", "640x480") and len(question.wire) < 400
 
 
-async def test_every_later_request_begins_with_the_bytes_of_the_one_before(make: Maker, seeing: SeeingServer,
-                                                                          lamp: Path) -> None:
+async def test_every_later_request_begins_with_the_bytes_of_the_one_before(
+    make: Maker, seeing: SeeingServer, lamp: Path
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
     await say(service, id, "What is this?", lamp)
@@ -97,13 +101,15 @@ async def test_every_later_request_begins_with_the_bytes_of_the_one_before(make:
     await again.conversations.open(id)
     await say(again, id, "And this?", lamp.with_name("sea.png"))
     bodies = [[json.dumps(one) for one in messages_of(seeing, at)] for at in range(3)]
-    assert bodies[1][:len(bodies[0])] == bodies[0] and bodies[2][:len(bodies[1])] == bodies[1]
-    assert [cached >= total_before for (_, cached), (total_before, _) in zip(seeing.reads[1:], seeing.reads,
-                                                                             strict=False)] == [True, True]
+    assert bodies[1][: len(bodies[0])] == bodies[0] and bodies[2][: len(bodies[1])] == bodies[1]
+    assert [
+        cached >= total_before for (_, cached), (total_before, _) in zip(seeing.reads[1:], seeing.reads, strict=False)
+    ] == [True, True]
 
 
 async def test_the_figures_are_the_servers_and_nothing_of_them_is_claimed_to_be_known_in_ids(
-        make: Maker, seeing: SeeingServer, lamp: Path) -> None:
+    make: Maker, seeing: SeeingServer, lamp: Path
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
     for text, attached in (("Begin.", ()), ("What is this?", (lamp,)), ("And why?", ())):
@@ -126,14 +132,16 @@ async def test_the_figures_are_the_servers_and_nothing_of_them_is_claimed_to_be_
     assert paths == {"/v1/chat/completions"}  # neither the template nor the tokenizer is asked about an image
 
 
-async def test_a_server_that_does_not_see_is_not_asked_and_nothing_is_stored(make: Maker, blind: SeeingServer,
-                                                                            lamp: Path) -> None:
+async def test_a_server_that_does_not_see_is_not_asked_and_nothing_is_stored(
+    make: Maker, blind: SeeingServer, lamp: Path
+) -> None:
     service = make(blind.url)
     id = await begun(service)
     with pytest.raises(ChatError) as error:
         await say(service, id, "What is this?", lamp)
-    assert str(error.value) == ("Nothing was sent: blind-1b.gguf cannot see images. Choose a model that can (/model), "
-                                "or remove the image.")
+    assert str(error.value) == (
+        "Nothing was sent: blind-1b.gguf cannot see images. Choose a model that can (/model), or remove the image."
+    )
     assert len(path_of(service, id)) == 1 and not blind.posts
     with pytest.raises(ChatError, match="cannot see images"):
         await say(service, id, "What is @./lamp.png ?")
@@ -156,8 +164,9 @@ async def test_the_setting_speaks_for_the_server(make: Maker, server: ToyServer,
     assert path_of(service, id)[-1] == (Role.ASSISTANT, State.DONE)
 
 
-async def test_a_conversation_with_an_image_stays_where_it_can_be_seen(make: Maker, seeing: SeeingServer,
-                                                                       blind: SeeingServer, lamp: Path) -> None:
+async def test_a_conversation_with_an_image_stays_where_it_can_be_seen(
+    make: Maker, seeing: SeeingServer, blind: SeeingServer, lamp: Path
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
     await say(service, id, "What is this?", lamp)
@@ -175,12 +184,14 @@ async def test_a_conversation_with_an_image_stays_where_it_can_be_seen(make: Mak
     assert not any(b"image_url" in visit.body for visit in blind.visits)
 
 
-async def test_an_edit_keeps_the_image_whose_chip_stays_and_leaves_the_other(make: Maker, seeing: SeeingServer,
-                                                                            lamp: Path) -> None:
+async def test_an_edit_keeps_the_image_whose_chip_stays_and_leaves_the_other(
+    make: Maker, seeing: SeeingServer, lamp: Path
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
-    await say(service, id, "Compare [image lamp.png 640x480] and [image sea.png 640x480]", lamp,
-              lamp.with_name("sea.png"))
+    await say(
+        service, id, "Compare [image lamp.png 640x480] and [image sea.png 640x480]", lamp, lamp.with_name("sea.png")
+    )
     question = service.conversations.load(id).path()[-2]
     await service.turns.edit(id, question.id, "Only [image sea.png 640x480]")
     await service.turns.wait(id)
@@ -202,8 +213,11 @@ async def test_an_image_that_the_branch_has_is_not_sent_again(make: Maker, seein
     assert len(messages_of(seeing)[-1]["content"]) == 2
 
 
-async def test_an_image_waits_in_the_queue_and_goes_out_from_there(make: Maker, seeing: SeeingServer, lamp: Path,
-                                                                   ) -> None:
+async def test_an_image_waits_in_the_queue_and_goes_out_from_there(
+    make: Maker,
+    seeing: SeeingServer,
+    lamp: Path,
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
     block = await service.retrieval.attach(id, str(lamp))
@@ -249,12 +263,20 @@ async def test_an_image_of_another_conversation_is_kept_once(make: Maker, seeing
     assert service.store.database.row("SELECT count(*) FROM image") == (1,)
 
 
-async def test_five_turns_with_two_images_waste_at_most_a_token_each(make: Maker, seeing: SeeingServer, lamp: Path,
-                                                                     ) -> None:
+async def test_five_turns_with_two_images_waste_at_most_a_token_each(
+    make: Maker,
+    seeing: SeeingServer,
+    lamp: Path,
+) -> None:
     service = make(seeing.url)
     id = await begun(service)
-    for text, attached in (("Begin.", ()), ("What is this?", (lamp,)), ("And why?", ()),
-                           ("And this?", (lamp.with_name("sea.png"),)), ("Which of them?", ())):
+    for text, attached in (
+        ("Begin.", ()),
+        ("What is this?", (lamp,)),
+        ("And why?", ()),
+        ("And this?", (lamp.with_name("sea.png"),)),
+        ("Which of them?", ()),
+    ):
         await say(service, id, text, *attached)
         await asyncio.wait_for(service.warm_up.ended(), 60)
     figures = [node.figures for node in service.conversations.load(id).path() if node.figures]
@@ -263,4 +285,4 @@ async def test_five_turns_with_two_images_waste_at_most_a_token_each(make: Maker
     evaluated = [one.evaluated_tokens or 0 for one in figures]
     assert min(evaluated[1], evaluated[3]) > 400 > 40 > max(evaluated[2], evaluated[4])
     bodies = [[json.dumps(one) for one in messages_of(seeing, at)] for at in range(5)]
-    assert all(later[:len(earlier)] == earlier for earlier, later in pairwise(bodies))
+    assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(bodies))

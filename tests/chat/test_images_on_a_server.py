@@ -33,8 +33,9 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
     def make(url: str) -> ChatService:
         settings = changed(Settings(), "server.base_url", url)
         word = httpx.post(f"{url}/tokenize", json={"content": " sea"}).json()["tokens"]
-        settings = replace(settings, parameters=Parameters(
-            temperature=0.0, max_tokens=12, extra={"logit_bias": [[word[0], 100]]}))
+        settings = replace(
+            settings, parameters=Parameters(temperature=0.0, max_tokens=12, extra={"logit_bias": [[word[0], 100]]})
+        )
         made.append(ChatService(Store.open(tmp_path / "data"), settings))
         return made[-1]
 
@@ -63,8 +64,13 @@ async def test_an_image_is_prefilled_once_and_never_again(make: Maker, tmp_path:
     with tiny_server(model, mmproj=str(tiny_projector(tmp_path)), n_parallel=1, n_ctx=4096) as url:
         service = make(url)
         id = (await service.new_conversations.create("Be brief.")).id
-        for text, attached in (("Begin.", ()), ("What is this?", (lamp,)), ("And why?", ()), ("And this?", (sea,)),
-                               ("Which?", ())):
+        for text, attached in (
+            ("Begin.", ()),
+            ("What is this?", (lamp,)),
+            ("And why?", ()),
+            ("And this?", (sea,)),
+            ("Which?", ()),
+        ):
             await say(service, id, text, *attached)
             await asyncio.wait_for(service.warm_up.ended(), 60)
         path = service.conversations.load(id).path()

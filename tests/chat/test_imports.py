@@ -61,7 +61,8 @@ async def other_store(folder: Path) -> AsyncIterator[ChatService]:
 
 @pytest.mark.parametrize("name", SAMPLES)
 async def test_a_second_import_changes_nothing(
-        service: ChatService, server: ToyServer, tmp_path: Path, name: str) -> None:
+    service: ChatService, server: ToyServer, tmp_path: Path, name: str
+) -> None:
     path = SAMPLES[name](tmp_path, 30)
     report = await service.imports.run([path])
     assert (report.made, report.unchanged, report.skipped) == (30, 0, {})
@@ -72,13 +73,17 @@ async def test_a_second_import_changes_nothing(
     after = service.store.conversations(), [service.store.tree(one.id) for one in service.store.conversations()]
     assert before[0] == after[0]
     assert [list(tree) for tree in before[1]] == [list(tree) for tree in after[1]]
-    assert all(node.digest == chained(tree[node.parent].digest if node.parent else b"", node.wire)
-               for tree in after[1] for node in tree)
+    assert all(
+        node.digest == chained(tree[node.parent].digest if node.parent else b"", node.wire)
+        for tree in after[1]
+        for node in tree
+    )
     assert server.visits == []
 
 
 async def test_what_came_in_is_found_and_goes_on_as_any_conversation(
-        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
     server.on_chat(tokens("Fine."))
     await service.imports.run([write(tmp_path / "x", chatgpt_conversation(7))])
     hits = await service.conversations.search('"night 7" barometer')
@@ -107,7 +112,8 @@ async def test_a_conversation_that_has_grown_gets_its_new_messages(service: Chat
 
 
 async def test_what_was_said_here_since_stays_the_branch_in_use(
-        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
     server.on_chat(tokens("Fine."))
     path = claude(tmp_path / "x", 3)
     await service.imports.run([path])
@@ -132,7 +138,8 @@ async def test_a_reply_that_was_missing_takes_the_place_of_the_empty_one(service
 
 
 async def test_a_message_that_was_edited_at_the_source_stays_and_is_counted(
-        service: ChatService, tmp_path: Path) -> None:
+    service: ChatService, tmp_path: Path
+) -> None:
     value = claude_conversation(0, 2)
     path = write(tmp_path / "x", value)
     await service.imports.run([path])
@@ -146,7 +153,8 @@ async def test_a_message_that_was_edited_at_the_source_stays_and_is_counted(
 
 
 async def test_an_import_is_taken_back_as_one_and_comes_again(
-        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
     server.on_chat(tokens("Fine."))
     path = SAMPLES["chatgpt"](tmp_path, 60)
     report = await service.imports.run([path])
@@ -182,7 +190,8 @@ async def test_what_grew_goes_back_to_where_it_stood(service: ChatService, tmp_p
 
 
 async def test_what_is_done_when_it_is_stopped_is_kept_and_can_be_taken_back(
-        service: ChatService, tmp_path: Path) -> None:
+    service: ChatService, tmp_path: Path
+) -> None:
     report = await service.imports.run([SAMPLES["claude"](tmp_path, 100)], stopped=lambda: True)
     assert report.stopped and 0 < report.made < 100
     assert len(service.conversations.all()) == report.made
@@ -195,7 +204,11 @@ async def test_a_dry_run_tells_the_same_and_stores_nothing(service: ChatService,
     assert (dry.made, dry.unchanged, service.conversations.all(), service.store.imports.all()) == (30, 30, [], [])
     done = await service.imports.run([path, path])
     assert (done.made, done.unchanged, done.messages, done.skipped) == (
-        dry.made, dry.unchanged, dry.messages, dry.skipped)
+        dry.made,
+        dry.unchanged,
+        dry.messages,
+        dry.skipped,
+    )
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
@@ -203,7 +216,8 @@ async def test_a_dry_run_tells_the_same_and_stores_nothing(service: ChatService,
 
 @pytest.mark.parametrize("memory", [False, True])
 async def test_what_came_in_waits_for_no_extraction_unless_that_was_asked_for(
-        service: ChatService, server: ToyServer, tmp_path: Path, memory: bool) -> None:
+    service: ChatService, server: ToyServer, tmp_path: Path, memory: bool
+) -> None:
     server.on_chat(tokens("Fine."))
     await service.imports.run([claude(tmp_path / "x", 3)], memory=memory)
     ledger, id = Ledger(service.store.database), only(service).id
@@ -216,7 +230,8 @@ async def test_what_came_in_waits_for_no_extraction_unless_that_was_asked_for(
 
 
 async def test_an_export_comes_back_byte_for_byte_forks_and_drafts_included(
-        service: ChatService, server: ToyServer, tmp_path: Path) -> None:
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
     server.on_chat(tokens("Fine."))
     first = (await service.new_conversations.create("Be brief.")).id
     for text in ("One?", "Two?"):
@@ -238,7 +253,8 @@ async def test_an_export_comes_back_byte_for_byte_forks_and_drafts_included(
             for id in ids:
                 assert other.store.conversation(id) == service.store.conversation(id)
                 assert {node.id: node.digest for node in other.store.tree(id)} == {
-                    node.id: node.digest for node in service.store.tree(id)}
+                    node.id: node.digest for node in service.store.tree(id)
+                }
             assert "".join(other.exports.text(order, "json")) == path.read_text()
             assert (await other.imports.run([path])).unchanged == 2
 
@@ -276,7 +292,8 @@ async def test_an_imported_conversation_is_prefilled_once(make: Callable[..., Ch
 
 
 async def test_of_two_that_give_a_message_the_same_id_and_other_words_the_second_is_left_out(
-        service: ChatService, tmp_path: Path) -> None:
+    service: ChatService, tmp_path: Path
+) -> None:
     def asked(words: str) -> Source:
         root = node(None, system_message("Be brief."), 1.0)
         said = node(root, Message(Role.USER, words), 2.0, id="a" * 32)

@@ -49,6 +49,7 @@ def at_once(monkeypatch):
 @pytest.fixture
 def working(tmp_path):
     """Opens a service on the test's store."""
+
     @asynccontextmanager
     async def start(act: Act, lanes: dict[str, Lane] | None = None, ready: Callable[[], float] = lambda: 0.0):
         service = ChatService(Store.open(tmp_path / "data"), Settings())
@@ -83,7 +84,8 @@ async def test_a_job_that_hangs_holds_up_no_other_server(working):
         assert sorted(done) == ["also here", "by itself"]
     with_the_next = Store.open(service.store.database.path.parent)
     assert [(job.subject, job.state, job.attempts) for job in with_the_next.jobs.all()] == [
-        ("hangs", JobState.WAITING, 0)]
+        ("hangs", JobState.WAITING, 0)
+    ]
     with_the_next.close()
 
 

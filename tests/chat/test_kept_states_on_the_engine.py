@@ -39,8 +39,13 @@ def begin(model: Path, tmp_path: Path, monkeypatch):
     app."""
     monkeypatch.setattr("kvchat.backends.engine.options.default_cache_ram", lambda: 0)
     settings = Settings()
-    for name, value in {"engine.model": os.fspath(model), "engine.threads": 1, "engine.context_size": 8192,
-                        "memory.enabled": False, "cache.kept_gb": 1}.items():
+    for name, value in {
+        "engine.model": os.fspath(model),
+        "engine.threads": 1,
+        "engine.context_size": 8192,
+        "memory.enabled": False,
+        "cache.kept_gb": 1,
+    }.items():
         settings = changed(settings, name, value)
 
     async def begin() -> Play:
@@ -50,8 +55,9 @@ def begin(model: Path, tmp_path: Path, monkeypatch):
         play = Play(service)
         await service.tracker.cache_of(await service.servers.link().connector.ready())
         (word,) = list(await play.cache.access.tokens_of(" the"))
-        service.ground.settings = replace(settings, parameters=Parameters(
-            temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}))
+        service.ground.settings = replace(
+            settings, parameters=Parameters(temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]})
+        )
         return play
 
     return begin
@@ -65,13 +71,16 @@ def on_disk(folder: Path) -> int:
 @pytest.mark.timeout(3600 if FULL else 900)
 @pytest.mark.parametrize("model", ["real", "sliding", "hybrid"], indirect=True)
 async def test_kept_conversations_begin_with_what_is_new_after_switches_and_restarts(
-        begin: Callable[..., object], tmp_path: Path, request) -> None:
+    begin: Callable[..., object], tmp_path: Path, request
+) -> None:
     chance = random.Random(20)
     play = await begin()
     try:
-        ids = [(await play.service.new_conversations.create(text(chance, [120]), reuse=False)).id
-               for _ in range(CONVERSATIONS)]
-        kept = ids[1:1 + MARKED]
+        ids = [
+            (await play.service.new_conversations.create(text(chance, [120]), reuse=False)).id
+            for _ in range(CONVERSATIONS)
+        ]
+        kept = ids[1 : 1 + MARKED]
         for id in ids:
             await play.service.conversations.open(id)
             await play.say(id, text(chance, [60, 200]))
@@ -97,9 +106,11 @@ async def test_kept_conversations_begin_with_what_is_new_after_switches_and_rest
         await play.service.kept.settled()
         room = await play.service.kept.room()
         assert all(state.complete for state in room.states), room
-        print(f"\n{request.node.name}: {len(beyond)} turns of kept ones, most beyond new {max(beyond)}; "
-              f"{len(others)} of others, {sum(others)} beyond; kept {room.size} bytes, most on disk {largest}, "
-              f"exact {play.cache.exact}/{play.cache.predictions}")
+        print(
+            f"\n{request.node.name}: {len(beyond)} turns of kept ones, most beyond new {max(beyond)}; "
+            f"{len(others)} of others, {sum(others)} beyond; kept {room.size} bytes, most on disk {largest}, "
+            f"exact {play.cache.exact}/{play.cache.predictions}"
+        )
         assert max(beyond) <= NOISE, beyond
         assert {file.stat().st_mode & 0o777 for file in (tmp_path / "snapshots").iterdir()} == {0o600}
     finally:
@@ -141,7 +152,8 @@ async def test_a_kept_answer_stays_while_the_conversation_goes_on_and_a_branch_b
 
 @pytest.mark.parametrize("model", ["dense"], indirect=True)
 async def test_it_is_kept_before_the_next_request_overwrites_it_and_gone_when_it_is_gone_for_good(
-        begin, tmp_path: Path, monkeypatch) -> None:
+    begin, tmp_path: Path, monkeypatch
+) -> None:
     play = await begin()
     service = play.service
     try:

@@ -99,6 +99,7 @@ async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_la
                 cache = service.servers.link().cache
                 await cache.settled()
             assert cache.heads == {
-                one.id: tuple(node.digest.hex() for node in one.path()) for one in (made[3], made[2])}
+                one.id: tuple(node.digest.hex() for node in one.path()) for one in (made[3], made[2])
+            }
         finally:
             await service.aclose()

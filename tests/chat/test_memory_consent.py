@@ -57,8 +57,10 @@ async def test_a_background_profile_whose_server_here_passes_its_model_on_to_the
     from standins.ollama import OllamaStandIn
     from standins.ollama_engine import StandInModel
 
-    async with ToyServer(slots=2) as server, \
-            OllamaStandIn(StandInModel("big:latest", remote_host="https://ollama.com:443")) as passing:
+    async with (
+        ToyServer(slots=2) as server,
+        OllamaStandIn(StandInModel("big:latest", remote_host="https://ollama.com:443")) as passing,
+    ):
         server.on_chat(tokens("Yes."))
         settings = replace(Settings(), profiles={"small": ServerSettings(base_url=passing.url, model="big:latest")})
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=False) as service:

@@ -24,10 +24,16 @@ async def test_a_first_question_has_its_memories(tmp_path, host):
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("In Bergen."))
         store = Store.open(tmp_path)
-        settings = replace(changed(Settings(), "server.base_url", server.url.replace("127.0.0.1", host)),
-                           memory=MemorySettings(**QUICK))
-        service = ChatService(store, settings, lanes=tmp_path / "lanes", memories=lambda: Memories.open(
-            store, tmp_path / "memory", tmp_path / "index.db", session="s"))
+        settings = replace(
+            changed(Settings(), "server.base_url", server.url.replace("127.0.0.1", host)),
+            memory=MemorySettings(**QUICK),
+        )
+        service = ChatService(
+            store,
+            settings,
+            lanes=tmp_path / "lanes",
+            memories=lambda: Memories.open(store, tmp_path / "memory", tmp_path / "index.db", session="s"),
+        )
         try:
             await service.memory.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
             id = (await service.new_conversations.create("Be brief.")).id
@@ -51,8 +57,13 @@ async def test_a_memory_that_nothing_was_put_into_is_not_opened_and_is_when_anot
             opened.append(open_memories(places, settings, store, "s"))
             return opened[-1]
 
-        service = ChatService(store, settings, lanes=tmp_path / "lanes", memories=memories,
-                              memory_is_untouched=lambda: is_untouched(places, settings, store))
+        service = ChatService(
+            store,
+            settings,
+            lanes=tmp_path / "lanes",
+            memories=memories,
+            memory_is_untouched=lambda: is_untouched(places, settings, store),
+        )
         try:
             id = (await service.new_conversations.create("Be brief.")).id
             await service.turns.send(id, Question("Where do I keep my bees?"))

@@ -21,9 +21,14 @@ from recorder import Recorder, recording
 
 pytestmark = pytest.mark.engine
 SAID = (
-    "My name is Tove and I live in Bergen.", "I keep the log of a lighthouse.", "The lamp turns every twelve seconds.",
-    "I prefer short answers.", "My sister Ida repairs clocks.", "We decided to paint the tower white.",
-    "I am learning Rust this winter.", "What is a good name for a boat?",
+    "My name is Tove and I live in Bergen.",
+    "I keep the log of a lighthouse.",
+    "The lamp turns every twelve seconds.",
+    "I prefer short answers.",
+    "My sister Ida repairs clocks.",
+    "We decided to paint the tower white.",
+    "I am learning Rust this winter.",
+    "What is a good name for a boat?",
 )
 
 
@@ -35,7 +40,8 @@ async def recorder() -> AsyncIterator[Recorder]:
 
 
 async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside_them_and_all_is_gone_through(
-        recorder, tmp_path):
+    recorder, tmp_path
+):
     chance = random.Random(7)
     async with remembering(recorder.base_url, tmp_path) as service:
         id = (await service.new_conversations.create("Be brief.")).id
@@ -54,7 +60,7 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
 
 async def test_two_kvchats_do_not_work_beside_each_others_answers(recorder, tmp_path):
     chance = random.Random(11)
-    async with (remembering(recorder.base_url, tmp_path) as one, remembering(recorder.base_url, tmp_path) as other):
+    async with remembering(recorder.base_url, tmp_path) as one, remembering(recorder.base_url, tmp_path) as other:
         services = [one, other]
         ids = [(await service.new_conversations.create("Be brief.", reuse=False)).id for service in services]
         for turn in range(8):
@@ -65,10 +71,19 @@ async def test_two_kvchats_do_not_work_beside_each_others_answers(recorder, tmp_
             if pending(service, id):
                 await service.extraction.request(id)
             await until(service, lambda service=service, id=id: not pending(service, id))
-    beside = [request for request in recorder.requests if request.beside and
-              (request.is_background or any(other.is_background for other in recorder.requests
-                                            if other is not request and other.began < request.began
-                                            and (other.ended or 0) > request.began))]
+    beside = [
+        request
+        for request in recorder.requests
+        if request.beside
+        and (
+            request.is_background
+            or any(
+                other.is_background
+                for other in recorder.requests
+                if other is not request and other.began < request.began and (other.ended or 0) > request.began
+            )
+        )
+    ]
     assert recorder.background and not beside
 
 

@@ -39,7 +39,7 @@ async def test_a_background_model_without_a_system_role_changes_nothing_of_the_c
             await until(service, lambda: any(map(is_extraction, small.visits)) and not service.jobs.at_work())
             await said(service, id, "And wasps?")
             after = server.chats[-1].json["messages"]
-            assert after[:len(before)] == before, "the prefix was changed by a background request to another server"
+            assert after[: len(before)] == before, "the prefix was changed by a background request to another server"
             assert not service.conversations.get(id).record.system_in_user
 
 
@@ -101,8 +101,15 @@ async def test_memories_of_all_conversations_are_not_sent_to_where_one_of_them_w
     async with ToyServer(slots=2) as server, ToyServer("openai") as away:
         server.on_chat(tokens("Yes."))
         away.on_chat(tokens('{"pairs":[],"shorter":[]}'))
-        async with remembering(server.url, tmp_path, settings=with_profile(away.url), profile="small", on_cloud=False,
-                               consolidate=True, idle_seconds=0) as service:
+        async with remembering(
+            server.url,
+            tmp_path,
+            settings=with_profile(away.url),
+            profile="small",
+            on_cloud=False,
+            consolidate=True,
+            idle_seconds=0,
+        ) as service:
             link = service.servers.links.at("small")
             await link.connector.ready()
             cloud = replace(link.connector._backend.info, host_class=HostClass.CLOUD)

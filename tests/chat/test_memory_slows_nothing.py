@@ -40,8 +40,13 @@ async def test_the_first_question_of_a_run_has_its_memories_with_10_000_entries(
         folder = tmp_path / "memory" / "topics"
         folder.mkdir(parents=True)
         for page in range(20):
-            (folder / f"page{page}.md").write_text(f"# Page {page}\n\n" + "".join(
-                f"- Item {page * 500 + i} of the register lies in drawer {i} of cabinet {page}.\n" for i in range(500)))
+            (folder / f"page{page}.md").write_text(
+                f"# Page {page}\n\n"
+                + "".join(
+                    f"- Item {page * 500 + i} of the register lies in drawer {i} of cabinet {page}.\n"
+                    for i in range(500)
+                )
+            )
         async with remembering(server.url, tmp_path) as service:
             await service.memory.with_memories(lambda m: m.sync())
             await service.memory.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))

@@ -27,8 +27,11 @@ async def begun(one, server):
 
 async def test_memory_is_switched_off_in_the_other_one(tmp_path):
     held = Held()
-    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as one, \
-            remembering(server.url, tmp_path, begin=False) as other:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path) as one,
+        remembering(server.url, tmp_path, begin=False) as other,
+    ):
         server.on_chat(held)
         id = await begun(one, server)
         other.refresh()
@@ -40,8 +43,11 @@ async def test_memory_is_switched_off_in_the_other_one(tmp_path):
 
 async def test_the_conversation_is_deleted_in_the_other_one(tmp_path):
     held = Held()
-    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as one, \
-            remembering(server.url, tmp_path, begin=False) as other:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path) as one,
+        remembering(server.url, tmp_path, begin=False) as other,
+    ):
         server.on_chat(held)
         id = await begun(one, server)
         other.refresh()
@@ -117,8 +123,10 @@ async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through
     async with ToyServer(slots=2) as server:
         server.on_chat(Held('{"facts":[]}'))
         server._chat[0].go.set()
-        async with remembering(server.url, tmp_path, begin=False) as one, \
-                remembering(server.url, tmp_path, begin=False) as other:
+        async with (
+            remembering(server.url, tmp_path, begin=False) as one,
+            remembering(server.url, tmp_path, begin=False) as other,
+        ):
             id = (await one.new_conversations.create("Be brief.")).id
             await said(one, id, "I keep bees in Bergen.")
             await other.conversations.open(id)
@@ -135,15 +143,21 @@ async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through
                 await until(later, lambda before=before: gone_through(later) > before and not later.jobs.at_work())
             assert Ledger(later.store.database).behind() == []
             found = gone_through(later)
-    assert found == {"I keep bees in Bergen.", "I keep wasps in Oslo.", "My bees like my heather.",
-                     "My wasps like my jam."}
+    assert found == {
+        "I keep bees in Bergen.",
+        "I keep wasps in Oslo.",
+        "My bees like my heather.",
+        "My wasps like my jam.",
+    }
 
 
 async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_over(tmp_path):
     async with ToyServer(slots=2) as server:
         server.on_chat(Held('{"facts":[]}'))
-        async with remembering(server.url, tmp_path, begin=False) as one, \
-                remembering(server.url, tmp_path, begin=False) as other:
+        async with (
+            remembering(server.url, tmp_path, begin=False) as one,
+            remembering(server.url, tmp_path, begin=False) as other,
+        ):
             id = (await one.new_conversations.create("Be brief.")).id
             await said(one, id, "I keep bees in Bergen.")
             await other.conversations.open(id)
@@ -157,8 +171,11 @@ async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_ov
 
 async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp_path):
     slow = Slow()
-    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as one, \
-            remembering(server.url, tmp_path, begin=False) as other:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path) as one,
+        remembering(server.url, tmp_path, begin=False) as other,
+    ):
         server.on_chat(Held('{"facts":[]}'))
         server._chat[0].go.set()
         id = (await one.new_conversations.create("Be brief.")).id
@@ -179,5 +196,9 @@ async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp
 
 
 def gone_through(service):
-    return {row[0] for row in service.store.database.rows(
-        "SELECT text FROM covered JOIN node ON node.id = covered.node WHERE role = 'user'")}
+    return {
+        row[0]
+        for row in service.store.database.rows(
+            "SELECT text FROM covered JOIN node ON node.id = covered.node WHERE role = 'user'"
+        )
+    }

@@ -19,12 +19,17 @@ from standins.embeddings import EmbeddingsStandIn
 def start(tmp_path):
     def start(url):
         store = Store.open(tmp_path / "data")
-        settings = replace(Settings(), embeddings=EmbeddingSettings(base_url=url),
-                           memory=MemorySettings(rest_seconds=0))
+        settings = replace(
+            Settings(), embeddings=EmbeddingSettings(base_url=url), memory=MemorySettings(rest_seconds=0)
+        )
         service = ChatService(
-            store, settings, lanes=tmp_path / "lanes",
+            store,
+            settings,
+            lanes=tmp_path / "lanes",
             memories=lambda: Memories.open(
-                store, tmp_path / "memory", tmp_path / "index.db", session=service.memory.session))
+                store, tmp_path / "memory", tmp_path / "index.db", session=service.memory.session
+            ),
+        )
         service.jobs.enabled = True
         return service
 

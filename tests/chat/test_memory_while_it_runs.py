@@ -14,8 +14,9 @@ from kvchat.memory.entry import Status
 from kvchat.store.jobs import JobReason
 from toyserver import SSE_HEAD, ToyServer, chunked, event, tokens
 
-FACT = json.dumps({"facts": [{"turns": [1], "text": "I keep bees in Bergen.", "kind": "fact", "topic": "",
-                              "confidence": 0.9}]})
+FACT = json.dumps(
+    {"facts": [{"turns": [1], "text": "I keep bees in Bergen.", "kind": "fact", "topic": "", "confidence": 0.9}]}
+)
 
 
 class Held:
@@ -38,8 +39,11 @@ class Held:
 
 
 async def noted(service):
-    return [entry.text for status in (Status.LIVE, Status.PENDING)
-            for entry in await service.memory.with_memories(lambda m, status=status: m.entries(status))]
+    return [
+        entry.text
+        for status in (Status.LIVE, Status.PENDING)
+        for entry in await service.memory.with_memories(lambda m, status=status: m.entries(status))
+    ]
 
 
 async def asked(service, server, held):
@@ -130,6 +134,7 @@ async def test_a_conversation_that_is_restored_is_gone_through(tmp_path):
 async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_path):
     summary = asyncio.Event()
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+
         async def answer(visit):
             if is_extraction(visit):
                 return await tokens('{"facts":[]}')(visit)
@@ -177,8 +182,11 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path):
                 return
             await visit.send(SSE_HEAD)
             while not visit.gone.is_set():
-                await visit.send(chunked(event({"choices": [{"index": 0, "delta": {"content": "word " * 200},
-                                                              "finish_reason": None}]})))
+                await visit.send(
+                    chunked(
+                        event({"choices": [{"index": 0, "delta": {"content": "word " * 200}, "finish_reason": None}]})
+                    )
+                )
                 sent += 200
                 await asyncio.sleep(0.005)
 
@@ -189,8 +197,10 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path):
 
 
 async def test_with_no_rest_it_begins_when_nobody_types_all_the_same(tmp_path):
-    async with ToyServer(slots=2) as server, remembering(
-            server.url, tmp_path, rest_seconds=0, every_messages=2, typing_s=3600.0) as service:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path, rest_seconds=0, every_messages=2, typing_s=3600.0) as service,
+    ):
         server.on_chat(tokens('{"facts":[]}'))
         id = (await service.new_conversations.create("Be brief.")).id
         await service.conversations.open(id)

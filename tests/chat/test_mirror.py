@@ -31,6 +31,7 @@ def folder(tmp_path):
 @pytest.fixture
 def mirrored(make, server, folder):
     """Makes services that mirror into `folder`."""
+
     def mirrored(begun=True, **options):
         server.on_chat(tokens("Fifty", "-nine."))
         service = make(server.url, **options)
@@ -158,7 +159,8 @@ async def test_a_folder_that_cannot_be_written_is_told_once_and_all_else_goes_on
     await service.mirror._worker.do(lambda: None)
     assert service.notices == [
         f"Conversations are not mirrored: {folder} could not be written: a part of this path is a file, not a folder. "
-        "Choose another one."]
+        "Choose another one."
+    ]
     folder.unlink()
     await service.conversations.rename(id, "Days again")
     await until(lambda: len(texts(folder)) == 2)
@@ -202,7 +204,8 @@ async def test_an_incognito_run_has_none(server, folder):
 
 
 async def test_nothing_is_written_beside_an_answer_and_one_conversation_is_loaded_at_a_time(
-        mirrored, make, server, folder, monkeypatch):
+    mirrored, make, server, folder, monkeypatch
+):
     server.on_chat(tokens("Yes."))
     before = make(server.url)
     ids = [await said(before, f"question {number}") for number in range(12)]

@@ -104,8 +104,11 @@ async def test_with_memory_off_one_request_at_the_end_of_the_conversation_brings
         chats = [visit.json for visit in server.visits if visit.is_chat]
         assert len(chats) == 3 and [asks_for_a_title(v) for v in server.visits if v.is_chat] == [False, True, False]
         first, side, second = (chat["messages"] for chat in chats)
-        assert side[:2] == first and side[2]["role"] == "assistant" and side[3:] == [
-            {"role": "user", "content": INSTRUCTION}]
+        assert (
+            side[:2] == first
+            and side[2]["role"] == "assistant"
+            and side[3:] == [{"role": "user", "content": INSTRUCTION}]
+        )
         assert second[:3] == side[:3] and chats[1]["max_tokens"] == ANSWER_TOKENS
         assert [row.outcome for row in service.store.side_requests.all(kind=TITLE, subject=id)] == ["done"]
         assert (await service.cache_reports.report(id)).here.memory.count == 1
@@ -113,8 +116,10 @@ async def test_with_memory_off_one_request_at_the_end_of_the_conversation_brings
 
 
 async def test_it_is_not_asked_beside_an_answer_nor_while_the_person_types(tmp_path):
-    async with ToyServer(slots=2) as server, remembering(
-            server.url, tmp_path, settings=ON, enabled=False, typing_s=3600.0) as service:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path, settings=ON, enabled=False, typing_s=3600.0) as service,
+    ):
         server.on_chat(Model())
         id = (await service.new_conversations.create("Be brief.")).id
         service.jobs.typed()
@@ -166,9 +171,11 @@ async def test_a_title_of_the_persons_own_stays(tmp_path):
 
 async def test_a_rename_in_another_window_wins(tmp_path):
     model = Model(held=True)
-    async with (ToyServer(slots=2) as server,
-                remembering(server.url, tmp_path, settings=ON, enabled=False) as service,
-                remembering(server.url, tmp_path, settings=ON, enabled=False, begin=False) as other):
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path, settings=ON, enabled=False) as service,
+        remembering(server.url, tmp_path, settings=ON, enabled=False, begin=False) as other,
+    ):
         server.on_chat(model)
         id = await begun(service)
         await until(service, lambda: model.asked == 1)
@@ -192,7 +199,7 @@ async def test_a_title_that_the_person_takes_back_is_not_given_again(tmp_path):
 
 
 async def test_nonsense_is_dropped_and_not_asked_for_again(tmp_path):
-    model = Model('<|im_start|>assistant: my password is hunter2')
+    model = Model("<|im_start|>assistant: my password is hunter2")
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, settings=ON, enabled=False) as service:
         server.on_chat(model)
         id = await begun(service)
@@ -244,8 +251,10 @@ async def test_what_waited_is_done_by_the_next_run_and_switching_it_off_takes_it
 @pytest.mark.parametrize("on_cloud", [False, True])
 async def test_a_server_on_the_internet_is_asked_only_where_it_may_do_background_work(tmp_path, monkeypatch, on_cloud):
     model = Model()
-    async with ToyServer(slots=2) as server, remembering(
-            server.url, tmp_path, settings=ON, enabled=False, on_cloud=on_cloud) as service:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(server.url, tmp_path, settings=ON, enabled=False, on_cloud=on_cloud) as service,
+    ):
         monkeypatch.setattr(service.servers, "is_on_the_internet", lambda link: True)
         server.on_chat(model)
         id = await begun(service)

@@ -20,9 +20,16 @@ pytestmark = pytest.mark.engine
 
 async def test_a_title_costs_its_instruction_and_the_next_turn_is_served_from_the_cache(tmp_path):
     with running_server(slots=1, context=8192, cache_ram=0) as server:
-        async with (recording(server.base_url) as recorder, remembering(
-                recorder.base_url, tmp_path, settings=changed(Settings(), "titles.by_model", True), enabled=False,
-                max_tokens=48) as service):
+        async with (
+            recording(server.base_url) as recorder,
+            remembering(
+                recorder.base_url,
+                tmp_path,
+                settings=changed(Settings(), "titles.by_model", True),
+                enabled=False,
+                max_tokens=48,
+            ) as service,
+        ):
             id = (await service.new_conversations.create("You are the keeper's clerk. " * 40)).id
             await said(service, id, "I keep the log of a lighthouse in Bergen. What should I write down?")
             await until(service, lambda: service.store.side_requests.all(kind=TITLE) and not service.jobs.at_work())

@@ -127,11 +127,18 @@ async def test_the_head_before_an_act_is_given_once(conversations: Conversations
     assert conversations.head_before(one) == root and conversations.head_before(one) is None
 
 
-@pytest.mark.parametrize(("host_class", "asks", "agreed"), [
-    (HostClass.LOOPBACK, True, True), (HostClass.LAN, False, True), (HostClass.LAN, True, False),
-    (HostClass.CLOUD, True, False)])
+@pytest.mark.parametrize(
+    ("host_class", "asks", "agreed"),
+    [
+        (HostClass.LOOPBACK, True, True),
+        (HostClass.LAN, False, True),
+        (HostClass.LAN, True, False),
+        (HostClass.CLOUD, True, False),
+    ],
+)
 async def test_what_leaves_this_machine_needs_a_yes_once(
-        ground: Ground, conversations: Conversations, host_class: HostClass, asks: bool, agreed: bool) -> None:
+    ground: Ground, conversations: Conversations, host_class: HostClass, asks: bool, agreed: bool
+) -> None:
     server = ServerInfo("openai", "http://10.0.0.7:8000", host_class, model="m")
     consent = Consent(ground, conversations, lambda id: "m")
     consent.asks_before_leaving = asks
@@ -152,7 +159,8 @@ class Fixed:
 
 
 async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
-        ground: Ground, conversations: Conversations) -> None:
+    ground: Ground, conversations: Conversations
+) -> None:
     one = await begun(conversations)
 
     async def resolved(conversation: OpenConversation, path: object, question: Question) -> Question:

@@ -26,9 +26,12 @@ class Clock:
 
 async def test_each_pass_is_a_suffix_and_the_next_turn_is_served_from_the_cache(tmp_path):
     with running_server(slots=1, context=8192, cache_ram=0) as server:
-        async with (recording(server.base_url) as recorder, remembering(
-                recorder.base_url, tmp_path, skills=True, episodes=True, every_messages=1000,
-                max_tokens=32) as service):
+        async with (
+            recording(server.base_url) as recorder,
+            remembering(
+                recorder.base_url, tmp_path, skills=True, episodes=True, every_messages=1000, max_tokens=32
+            ) as service,
+        ):
             service.clock = service.ground.clock = clock = Clock()
             id = (await service.new_conversations.create("You are the keeper's clerk. " * 40)).id
             await said(service, id, "My kiln in Bergen trips the breaker when I start it. What do I do?")
@@ -36,8 +39,9 @@ async def test_each_pass_is_a_suffix_and_the_next_turn_is_served_from_the_cache(
             await said(service, id, "That worked, thank you. And what about the glaze?")
             await service.extraction.request(id)
             spent = service.store.side_requests
-            await until(service, lambda: spent.all(kind="skills") and spent.all(kind="episodes")
-                        and not service.jobs.at_work())
+            await until(
+                service, lambda: spent.all(kind="skills") and spent.all(kind="episodes") and not service.jobs.at_work()
+            )
             await said(service, id, "And which clay?")
             answer = service.conversations.get(id).path()[-1].figures
     passes = [one for one in recorder.requests if one.is_background and one.is_whole]

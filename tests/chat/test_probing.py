@@ -59,7 +59,8 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "shape"), CASES)
 async def test_the_right_shape_is_believed_after_it(
-        models: dict[str, Path], tmp_path: Path, kind: str, shape: Shape) -> None:
+    models: dict[str, Path], tmp_path: Path, kind: str, shape: Shape
+) -> None:
     async with serving(models[kind], shape) as url, playing(url, tmp_path / "data", ahead=True) as play:
         conversation = await play.service.new_conversations.create("Be brief.")
         await rested(play)
@@ -107,8 +108,10 @@ async def test_a_question_cancels_it_and_is_predicted_right(models: dict[str, Pa
     """Whatever was sent until then."""
     for rounds in range(8):
         shape = shape_of("dense", slots=2, batch=512)
-        async with (serving(models["dense"], shape) as url,
-                    playing(url, tmp_path / f"data {rounds}", ahead=True) as play):
+        async with (
+            serving(models["dense"], shape) as url,
+            playing(url, tmp_path / f"data {rounds}", ahead=True) as play,
+        ):
             conversation = await play.service.new_conversations.create("Be brief.")
             await until(lambda: len(play.ahead) >= min(rounds, 5))  # noqa: B023
             figures = await play.say(conversation.id, "One?")

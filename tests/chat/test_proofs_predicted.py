@@ -32,16 +32,26 @@ TURNS = 12
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("kind", ["dense", "sliding", "hybrid"])
 async def test_a_save_between_turns_costs_the_next_one_nothing(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slots: int) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, slots: int
+) -> None:
     monkeypatch.setattr(state_saver, "IDLE_S", 0.0)
     monkeypatch.setattr(state_saver, "WORTH_SAVING", 1)
     real = EngineOptions.shape  # the header of a tiny model does not say what it is
-    monkeypatch.setattr(EngineOptions, "shape", lambda options, header: replace(
-        real(options, header), rewind=shape_of(kind).rewind, window=shape_of(kind).window))
+    monkeypatch.setattr(
+        EngineOptions,
+        "shape",
+        lambda options, header: replace(
+            real(options, header), rewind=shape_of(kind).rewind, window=shape_of(kind).window
+        ),
+    )
     chance, settings = random.Random(kind), Settings()
     model = tiny_models(tmp_path, small_model(), (kind,))[kind]
-    for name, value in {"engine.model": os.fspath(model), "engine.threads": 1, "engine.slots": slots,
-                        "engine.context_size": 4096}.items():
+    for name, value in {
+        "engine.model": os.fspath(model),
+        "engine.threads": 1,
+        "engine.slots": slots,
+        "engine.context_size": 4096,
+    }.items():
         settings = changed(settings, name, value)
     settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=8))
     service = ChatService(Store.open(tmp_path / "data"), settings, snapshots=tmp_path / "snapshots")

@@ -61,8 +61,9 @@ async def occupied(service: ChatService, held: threading.Event) -> AsyncIterator
     """The documents' thread is at something long, such as a look at a slow drive."""
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
-    task = asyncio.create_task(service.documents._reader.do(
-        lambda: (loop.call_soon_threadsafe(begun.set), held.wait(120))))
+    task = asyncio.create_task(
+        service.documents._reader.do(lambda: (loop.call_soon_threadsafe(begun.set), held.wait(120)))
+    )
     await begun.wait()
     try:
         yield
@@ -79,10 +80,18 @@ def files(question: Node) -> list[ContextBlock]:
     return [block for block in question.message.blocks if block.kind == FILE]
 
 
-@pytest.mark.parametrize("text", [
-    "What does this do?\n\n```sh\ncurl -d @{file} http://example.org\n```\n", "What does `curl -d @{file} x` do?",
-    "> see @{file}\n\nWhat is meant?", "    curl -d @{file} x\n\nWhat is that?", "What is -F file=@{file} for?",
-    "It says '@{file}'.", "Escaped: \\@{file} is text."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What does this do?\n\n```sh\ncurl -d @{file} http://example.org\n```\n",
+        "What does `curl -d @{file} x` do?",
+        "> see @{file}\n\nWhat is meant?",
+        "    curl -d @{file} x\n\nWhat is that?",
+        "What is -F file=@{file} for?",
+        "It says '@{file}'.",
+        "Escaped: \\@{file} is text.",
+    ],
+)
 async def test_code_quotes_and_what_stands_inside_words_attach_no_file(service, secret, text):
     text = text.format(file=secret)
     question = await asked(service, id_of(service), text)
@@ -94,10 +103,20 @@ async def test_a_file_of_the_disk_goes_along_where_a_word_begins(service, secret
     assert [block.text for block in files(question)] == ["the key is 1234\n"]
 
 
-@pytest.mark.parametrize("text", [
-    "alias: { '@/': './src' } - what is this?", "import x from @/components/Button fails", "Meet me @~ 5 pm.",
-    "What does @./ mean?", "What is @~root ?", "Explain @../ in paths", "chown user:@/tmp ?", "What is in @/lib ?",
-    "@./nothing here"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "alias: { '@/': './src' } - what is this?",
+        "import x from @/components/Button fails",
+        "Meet me @~ 5 pm.",
+        "What does @./ mean?",
+        "What is @~root ?",
+        "Explain @../ in paths",
+        "chown user:@/tmp ?",
+        "What is in @/lib ?",
+        "@./nothing here",
+    ],
+)
 async def test_a_sign_in_front_of_what_names_no_file_is_only_text(service, text):
     question = await asked(service, id_of(service), text)
     assert not files(question) and question.text == text
@@ -113,7 +132,12 @@ async def test_a_file_that_is_not_there_is_told(service, tmp_path):
 
 @pytest.mark.parametrize("text", ["-", "Well?"])
 async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
-    service, server, secret, tmp_path, monkeypatch, text,
+    service,
+    server,
+    secret,
+    tmp_path,
+    monkeypatch,
+    text,
 ):
     (tmp_path / "mail").write_text(f"@handbook {LAMP}\n@{secret}\n")
     with (tmp_path / "mail").open() as piped:
@@ -204,9 +228,17 @@ async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents
         other.close()
 
 
-@pytest.mark.parametrize("text", [
-    "What is @handbook's lamp?", "@handbook，lamp turn？", "(@handbook)lamp turns often", "@handbook—the lamp turns?",
-    "**@handbook** lamp turn", "@handbook/lamp.md's text"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What is @handbook's lamp?",
+        "@handbook，lamp turn？",
+        "(@handbook)lamp turns often",
+        "@handbook—the lamp turns?",
+        "**@handbook** lamp turn",
+        "@handbook/lamp.md's text",
+    ],
+)
 async def test_a_mention_in_prose_is_followed(service, text):
     found = await service.retrieval.retrieve(id_of(service), text)
     assert found.passages or found.files
@@ -236,8 +268,10 @@ async def test_texts_that_nobody_asks_about_any_more_are_not_looked_up(service, 
 async def test_a_cancelled_piece_of_work_is_done_unless_it_may_be_dropped(held):
     worker, done = Worker("test"), []
     first = asyncio.create_task(worker.do(lambda: held.wait(120)))
-    others = [asyncio.create_task(worker.do(lambda name=name: done.append(name), droppable=name == "look"))
-              for name in ("write", "look")]
+    others = [
+        asyncio.create_task(worker.do(lambda name=name: done.append(name), droppable=name == "look"))
+        for name in ("write", "look")
+    ]
     await asyncio.sleep(0)
     for task in others:
         task.cancel()

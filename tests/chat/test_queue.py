@@ -140,19 +140,34 @@ async def test_a_queue_goes_on_behind_a_compaction(service, server):
 
 
 async def silent(visit: Visit) -> None:
-    await visit.send(SSE_HEAD + chunked(event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
-                     + chunked(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+    await visit.send(
+        SSE_HEAD
+        + chunked(event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+        + chunked(b"data: [DONE]\n\n")
+        + b"0\r\n\r\n"
+    )
 
 
-REFUSED = error(400, "the request exceeds the available context size", "exceed_context_size_error",
-                n_prompt_tokens=13039, n_ctx=4096)
+REFUSED = error(
+    400,
+    "the request exceeds the available context size",
+    "exceed_context_size_error",
+    n_prompt_tokens=13039,
+    n_ctx=4096,
+)
 """After it the conversation stands where it stood before the question."""
 
 
-@pytest.mark.parametrize(("answer", "kind"), [
-    (error(500, "out of memory"), HoldKind.FAILED), (REFUSED, HoldKind.FAILED),
-    (tokens("Ye", finish="length"), HoldKind.LENGTH), (tokens("Ye", finish=None), HoldKind.INTERRUPTED),
-    (silent, HoldKind.EMPTY)])
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (error(500, "out of memory"), HoldKind.FAILED),
+        (REFUSED, HoldKind.FAILED),
+        (tokens("Ye", finish="length"), HoldKind.LENGTH),
+        (tokens("Ye", finish=None), HoldKind.INTERRUPTED),
+        (silent, HoldKind.EMPTY),
+    ],
+)
 async def test_an_answer_that_is_not_whole_holds_what_follows_it(begun, server, answer, kind):
     service, id, slow = begun
     server.on_chat(answer)
@@ -256,8 +271,12 @@ async def test_its_context_is_made_when_it_is_sent(begun, clock, tmp_path, monke
     notes = tmp_path / "work" / "notes.txt"
     notes.write_text("old\n")
     paste = ContextBlock(PASTE, "pasted 1 (2 lines)", "a\nb")
-    read = Question("[pasted 1: 2 lines] and @./notes.txt", (paste,), Meant(frozenset({0})),
-                    files=(ContextBlock(FILE, "notes.txt", "old\n", f"{notes}#1"),))
+    read = Question(
+        "[pasted 1: 2 lines] and @./notes.txt",
+        (paste,),
+        Meant(frozenset({0})),
+        files=(ContextBlock(FILE, "notes.txt", "old\n", f"{notes}#1"),),
+    )
     await service.turns.queue_up(id, read)
     notes.write_text("new\n")
     clock.now = clock.now.replace(hour=17)
@@ -314,12 +333,19 @@ async def test_a_mention_means_no_file_of_another_folder(begun, server, tmp_path
 
 
 NAMES = st.frozensets(st.text(max_size=8), max_size=3)
-BLOCKS = st.builds(ContextBlock, st.sampled_from([PASTE, FILE]), st.text(max_size=9), st.text(max_size=20),
-                   st.text(max_size=9))
+BLOCKS = st.builds(
+    ContextBlock, st.sampled_from([PASTE, FILE]), st.text(max_size=9), st.text(max_size=20), st.text(max_size=9)
+)
 QUESTIONS = st.builds(
-    Question, st.text(max_size=30), st.lists(BLOCKS, max_size=3).map(tuple),
-    st.builds(Meant, st.none() | st.frozensets(st.integers(0, 9), max_size=3), NAMES), st.sampled_from([None, ()]),
-    without=NAMES, taken=NAMES, recalls=st.booleans())
+    Question,
+    st.text(max_size=30),
+    st.lists(BLOCKS, max_size=3).map(tuple),
+    st.builds(Meant, st.none() | st.frozensets(st.integers(0, 9), max_size=3), NAMES),
+    st.sampled_from([None, ()]),
+    without=NAMES,
+    taken=NAMES,
+    recalls=st.booleans(),
+)
 
 
 @given(question=QUESTIONS)
@@ -406,8 +432,9 @@ async def test_two_windows_that_send_the_same_message_at_once_send_it_once(windo
     other.refresh()
     assert waiting(other, id) == ["third"] and other.queue.held(id) is HoldKind.STOPPED
     item = one.queue.of(id)[0]
-    done = await asyncio.gather(*(window.turns.send_now(id, item.question, queued=item.id) for window in (one, other)),
-                                return_exceptions=True)
+    done = await asyncio.gather(
+        *(window.turns.send_now(id, item.question, queued=item.id) for window in (one, other)), return_exceptions=True
+    )
     assert sum(one is None for one in done) == 1
     await asyncio.gather(*(window.conversations.wait(id) for window in (one, other)))
     assert asked(server) == ["first", "second", "third"] and stored(one, id) == []
@@ -459,6 +486,7 @@ async def test_what_the_other_window_takes_back_is_not_sent(windows, server):
 @pytest.fixture
 def refuse(monkeypatch):
     """From now on the disk refuses to write."""
+
     def full(*_, **__):
         raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
@@ -471,8 +499,9 @@ def refuse(monkeypatch):
     return refuse
 
 
-async def test_while_the_disk_refuses_nothing_of_the_queue_is_sent_and_nothing_is_lost(begun, server, refuse, tmp_path,
-                                                                                      monkeypatch):
+async def test_while_the_disk_refuses_nothing_of_the_queue_is_sent_and_nothing_is_lost(
+    begun, server, refuse, tmp_path, monkeypatch
+):
     service, id, slow = begun
     await queue_up(service, id, "third")
     refuse()
@@ -528,11 +557,19 @@ class Replies:
             await visit.send(chunked(event({"choices": [reason]})) + chunked(b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
 
-STEPS = st.lists(st.one_of(
-    st.just(("say",)), st.just(("queue",)), st.tuples(st.just("drop"), st.integers(0, 4)),
-    st.tuples(st.just("move"), st.integers(0, 4), st.sampled_from([-1, 1])), st.just(("next",)), st.just(("stop",)),
-    st.tuples(st.just("end"), st.sampled_from(["stop", "stop", "stop", "length", "cut"])), st.just(("restart",))),
-    max_size=16)
+STEPS = st.lists(
+    st.one_of(
+        st.just(("say",)),
+        st.just(("queue",)),
+        st.tuples(st.just("drop"), st.integers(0, 4)),
+        st.tuples(st.just("move"), st.integers(0, 4), st.sampled_from([-1, 1])),
+        st.just(("next",)),
+        st.just(("stop",)),
+        st.tuples(st.just("end"), st.sampled_from(["stop", "stop", "stop", "length", "cut"])),
+        st.just(("restart",)),
+    ),
+    max_size=16,
+)
 
 
 @pytest.mark.slow
@@ -620,11 +657,23 @@ def test_no_message_is_lost_or_sent_twice_whatever_is_done(tmp_path_factory, ste
     asyncio.run(play())
 
 
-TWO_STEPS = st.lists(st.tuples(st.sampled_from([0, 0, 1]), st.one_of(
-    st.just(("put",)), st.just(("put",)), st.tuples(st.just("drop"), st.integers(0, 3)),
-    st.tuples(st.just("move"), st.integers(0, 3), st.sampled_from([-1, 1])), st.just(("next",)), st.just(("stop",)),
-    st.just(("look",)), st.tuples(st.just("end"), st.sampled_from(["stop", "stop", "length", "cut"])),
-    st.just(("rest",)))), max_size=14)
+TWO_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 0, 1]),
+        st.one_of(
+            st.just(("put",)),
+            st.just(("put",)),
+            st.tuples(st.just("drop"), st.integers(0, 3)),
+            st.tuples(st.just("move"), st.integers(0, 3), st.sampled_from([-1, 1])),
+            st.just(("next",)),
+            st.just(("stop",)),
+            st.just(("look",)),
+            st.tuples(st.just("end"), st.sampled_from(["stop", "stop", "length", "cut"])),
+            st.just(("rest",)),
+        ),
+    ),
+    max_size=14,
+)
 
 
 @pytest.mark.slow

@@ -22,9 +22,12 @@ pytestmark = pytest.mark.engine
 
 async def test_a_queue_of_three_wastes_nothing_and_work_in_spare_time_waits_for_its_end(tmp_path):
     with running_server(slots=1, context=8192, cache_ram=0) as server:
-        async with (recording(server.base_url) as recorder,
-                    remembering(recorder.base_url, tmp_path, reads_ahead=True,
-                                settings=changed(Settings(), "time_stamp", False)) as service):
+        async with (
+            recording(server.base_url) as recorder,
+            remembering(
+                recorder.base_url, tmp_path, reads_ahead=True, settings=changed(Settings(), "time_stamp", False)
+            ) as service,
+        ):
             id = (await service.new_conversations.create("You are the keeper's clerk. " * 40)).id
             await service.options.set_parameters(id, Parameters(temperature=0.0, max_tokens=80, stop=(".",)))
             for text in ("My name is Tove.", "I keep the log of a lighthouse.", "I live in Bergen."):
@@ -43,8 +46,9 @@ async def test_a_queue_of_three_wastes_nothing_and_work_in_spare_time_waits_for_
     assert recorder.background
     assert not [request for request in recorder.requests if request.beside]
     sent = [request.body["messages"] for request in recorder.chats]
-    assert all(later[: len(earlier) + 1] == [*earlier, later[len(earlier)]] for earlier, later in
-               itertools.pairwise(sent))
+    assert all(
+        later[: len(earlier) + 1] == [*earlier, later[len(earlier)]] for earlier, later in itertools.pairwise(sent)
+    )
     assert [len(messages) for messages in sent] == [2, 4, 6, 8, 10, 12, 14]
     wasted = [node.figures.wasted_tokens for node in answers[1:]]
     assert None not in wasted and max(wasted) <= 1, wasted

@@ -45,12 +45,16 @@ def shown(play: Play, conversation: OpenConversation) -> tuple[int, bool]:
     sizes = [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     there = [rows[node.id] for node in path]
     told = all(stretch.where is Where.UNKNOWN for stretch in there)
-    return sum(round(stretch.share * size) for stretch, size in zip(there, sizes, strict=True)
-               if stretch.where in (Where.SLOT, Where.STORED)), told
+    return sum(
+        round(stretch.share * size)
+        for stretch, size in zip(there, sizes, strict=True)
+        if stretch.where in (Where.SLOT, Where.STORED)
+    ), told
 
 
-async def acted(play: Play, act: str, here: OpenConversation, others: list[OpenConversation], url: str,
-                chance: random.Random) -> OpenConversation:
+async def acted(
+    play: Play, act: str, here: OpenConversation, others: list[OpenConversation], url: str, chance: random.Random
+) -> OpenConversation:
     """Bring about another state; the conversation that is looked at then."""
     service = play.service
     questions = [node for node in here.path() if node.role is Role.USER]
@@ -90,10 +94,12 @@ async def sent(play: Play, act: str, here: OpenConversation, chance: random.Rand
     return await play.say(here.id, text(chance, [5, 60]))
 
 
-@pytest.mark.parametrize(("kind", "slots", "ram"), [
-    ("dense", 1, 0), ("dense", 2, 8192), ("sliding", 2, 8192), ("hybrid", 1, 8192)])
+@pytest.mark.parametrize(
+    ("kind", "slots", "ram"), [("dense", 1, 0), ("dense", 2, 8192), ("sliding", 2, 8192), ("hybrid", 1, 8192)]
+)
 async def test_each_row_shows_what_the_next_request_takes_from_the_cache(
-        models: dict[str, Path], tmp_path: Path, kind: str, slots: int, ram: int) -> None:
+    models: dict[str, Path], tmp_path: Path, kind: str, slots: int, ram: int
+) -> None:
     chance = random.Random(3)
     shape = shape_of(kind, slots=slots, ram=ram)
     async with serving(models[kind], shape, 4096 * slots) as url, playing(url, tmp_path / "data", shape) as play:
@@ -126,8 +132,12 @@ async def test_each_row_shows_what_the_next_request_takes_from_the_cache(
 async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Path, slots: int) -> None:
     chance = random.Random(slots)
     settings = Settings()
-    for name, value in {"engine.model": os.fspath(small_model()), "engine.threads": 1, "engine.slots": slots,
-                        "engine.context_size": 1024 * slots}.items():
+    for name, value in {
+        "engine.model": os.fspath(small_model()),
+        "engine.threads": 1,
+        "engine.slots": slots,
+        "engine.context_size": 1024 * slots,
+    }.items():
         settings = changed(settings, name, value)
     settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=8))
 
@@ -142,8 +152,27 @@ async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Pat
         made = await play.service.new_conversations.create("You answer briefly. " * 20, reuse=False)
         await play.say(made.id, text(chance, [80]))
         opened, here, wrong, sources = [made.id], made.id, [], set()
-        for number, act in enumerate(("restart", "new", "switch", "ask", "restart", "switch", "ask", "new", "switch",
-                                      "restart", "switch", "ask", "new", "switch", "switch", "switch", "switch")):
+        for number, act in enumerate(
+            (
+                "restart",
+                "new",
+                "switch",
+                "ask",
+                "restart",
+                "switch",
+                "ask",
+                "new",
+                "switch",
+                "restart",
+                "switch",
+                "ask",
+                "new",
+                "switch",
+                "switch",
+                "switch",
+                "switch",
+            )
+        ):
             if act == "restart":
                 await play.service.aclose()
                 play = await begun()
@@ -172,7 +201,8 @@ async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Pat
 
 
 async def test_what_another_client_took_is_seen_when_the_person_comes_back(
-        models: dict[str, Path], tmp_path: Path) -> None:
+    models: dict[str, Path], tmp_path: Path
+) -> None:
     shape = shape_of("dense", slots=1, ram=0)
     async with serving(models["dense"], shape, 4096) as url, playing(url, tmp_path / "data", shape) as play:
         here = await play.service.new_conversations.create(text(random.Random(1), [80]), reuse=False)
@@ -181,8 +211,10 @@ async def test_what_another_client_took_is_seen_when_the_person_comes_back(
         await play.service.ground.rest()
         before = {stretch.where for stretch in play.service.rail.stretches(here.id).values()}
         async with httpx.AsyncClient(timeout=60) as client:
-            await client.post(f"{url}/v1/chat/completions", json={
-                "max_tokens": 2, "messages": [{"role": "user", "content": text(random.Random(2), [150])}]})
+            await client.post(
+                f"{url}/v1/chat/completions",
+                json={"max_tokens": 2, "messages": [{"role": "user", "content": text(random.Random(2), [150])}]},
+            )
         play.service.rail.look_again(here.id)
         await play.service.ground.rest()
         after = list(play.service.rail.stretches(here.id).values())

@@ -82,7 +82,8 @@ async def cold(play: Play, system: str = LONG) -> str:
 
 @pytest.mark.parametrize("kind", ["dense", "hybrid"])
 async def test_a_send_at_any_moment_never_reads_more_than_without_reading_ahead(
-        models: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    models: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
     found = await played(models[kind], shape_of(kind, ram=0), tmp_path, 20, 7)
     assert all(timing.more <= 0 for timing in found), told(kind, found)
     assert all(timing.exact for timing in found), told(kind, found)
@@ -91,7 +92,8 @@ async def test_a_send_at_any_moment_never_reads_more_than_without_reading_ahead(
 
 @pytest.mark.parametrize("kind", ["dense", "hybrid"])
 async def test_a_switch_while_reading_ahead_costs_the_other_conversation_nothing_where_states_are_parked(
-        models: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    models: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
     found = await played(models[kind], shape_of(kind, slots=2), tmp_path, 20, 8, switch=True)
     assert all(timing.turn <= timing.alone for timing in found), told(kind, found)
     assert all(timing.exact for timing in found), told(kind, found)
@@ -187,9 +189,11 @@ async def test_what_a_template_drops_from_an_answer_is_read_ahead_after_it(start
     async with start(kind="forgetful") as play:
         conversation = await play.service.new_conversations.create("Be brief.")
         await play.service.options.set_template_options(
-            conversation.id, {"preserve_reasoning": False, "enable_thinking": False})
-        await play.service.options.set_parameters(conversation.id, replace(
-            play.service.settings.parameters, max_tokens=60))
+            conversation.id, {"preserve_reasoning": False, "enable_thinking": False}
+        )
+        await play.service.options.set_parameters(
+            conversation.id, replace(play.service.settings.parameters, max_tokens=60)
+        )
         await play.say(conversation.id, LONG)
         await rested(play)
         play.ahead.clear()
@@ -270,18 +274,22 @@ async def test_it_can_be_off(start: Start, monkeypatch: pytest.MonkeyPatch, why:
             assert len(play.ahead) == 1
 
 
-@pytest.mark.parametrize(("supplies", "found"), [
-    ({}, False),
-    ({"AC": {"type": "Mains", "online": "1"}, "BAT0": {"type": "Battery", "status": "Discharging"}}, False),
-    ({"AC": {"type": "Mains", "online": "0"}, "BAT0": {"type": "Battery", "status": "Discharging"}}, True),
-    ({"AC": {"type": "Mains", "online": "0"}, "BAT0": {"type": "Battery", "status": "Full"}}, False),
-    ({"BAT0": {"type": "Battery", "status": "Discharging\n"}}, True),
-    ({"BAT0": {"type": "Battery", "status": "Charging"}, "usb": {"type": "USB", "online": "1"}}, False),
-    ({"mouse": {"type": "Battery", "scope": "Device", "status": "Discharging"}}, False),
-    ({"odd": {}, "BAT1": {"type": "Battery"}}, False),
-])
+@pytest.mark.parametrize(
+    ("supplies", "found"),
+    [
+        ({}, False),
+        ({"AC": {"type": "Mains", "online": "1"}, "BAT0": {"type": "Battery", "status": "Discharging"}}, False),
+        ({"AC": {"type": "Mains", "online": "0"}, "BAT0": {"type": "Battery", "status": "Discharging"}}, True),
+        ({"AC": {"type": "Mains", "online": "0"}, "BAT0": {"type": "Battery", "status": "Full"}}, False),
+        ({"BAT0": {"type": "Battery", "status": "Discharging\n"}}, True),
+        ({"BAT0": {"type": "Battery", "status": "Charging"}, "usb": {"type": "USB", "online": "1"}}, False),
+        ({"mouse": {"type": "Battery", "scope": "Device", "status": "Discharging"}}, False),
+        ({"odd": {}, "BAT1": {"type": "Battery"}}, False),
+    ],
+)
 def test_the_battery_is_known_by_what_the_system_says(
-        tmp_path: Path, supplies: dict[str, dict[str, str]], found: bool) -> None:
+    tmp_path: Path, supplies: dict[str, dict[str, str]], found: bool
+) -> None:
     for name, values in supplies.items():
         (tmp_path / name).mkdir()
         for key, value in values.items():
@@ -383,10 +391,12 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
             talk = talks[at]
             play.ahead.clear()
             await service.conversations.open(talk.id)
-            blocks = [ContextBlock("file", f"{number}-{at}.txt", text(chance, [40, 90]))
-                      for at in range(chance.choice([0, 0, 1, 2]))]
+            blocks = [
+                ContextBlock("file", f"{number}-{at}.txt", text(chance, [40, 90]))
+                for at in range(chance.choice([0, 0, 1, 2]))
+            ]
             for count in range(len(blocks)):
-                service.warm_up.prepare(talk.id, blocks[:count + 1])
+                service.warm_up.prepare(talk.id, blocks[: count + 1])
                 if chance.random() < 0.5:
                     await rested(play)
                 clock.now += timedelta(minutes=chance.choice([0, 2]))

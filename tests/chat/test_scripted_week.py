@@ -26,8 +26,12 @@ DAYS = [
     ("Where do I buy cobalt?", "Is it poisonous?"),
     ("When is the market in Bergen?", "And the fair?"),
 ]
-KILN = {"when": "the kiln trips the breaker", "steps": ["Wait an hour", "reset the breaker"],
-        "why": "the coil draws less when it is cold", "topic": "kiln"}
+KILN = {
+    "when": "the kiln trips the breaker",
+    "steps": ["Wait an hour", "reset the breaker"],
+    "why": "the coil draws less when it is cold",
+    "topic": "kiln",
+}
 
 
 class Clock:
@@ -51,8 +55,12 @@ def skills(visit):
 
 def episodes(visit):
     first, *others = turns_of(visit, "episodes", "first")
-    return {"episodes": [{"first": turn, "title": f"Topic of turn {turn}", "summary": "It was talked about."}
-                         for turn in (first, *others[1:2])]}
+    return {
+        "episodes": [
+            {"first": turn, "title": f"Topic of turn {turn}", "summary": "It was talked about."}
+            for turn in (first, *others[1:2])
+        ]
+    }
 
 
 def in_episodes(service):
@@ -69,8 +77,12 @@ async def day(service, id, texts):
 
 async def test_a_week(tmp_path):
     model, clock = Model(advice=ADVICE, skills=skills, episodes=episodes), Clock()
-    async with ToyServer(slots=2) as server, remembering(
-            server.url, tmp_path, skills=True, episodes=True, every_messages=1000, every_tokens=1 << 20) as service:
+    async with (
+        ToyServer(slots=2) as server,
+        remembering(
+            server.url, tmp_path, skills=True, episodes=True, every_messages=1000, every_tokens=1 << 20
+        ) as service,
+    ):
         server.on_chat(model)
         service.clock = service.ground.clock = clock
         id = (await service.new_conversations.create("Be brief.", reuse=False)).id
@@ -87,8 +99,10 @@ async def test_a_week(tmp_path):
 
         # Skills: proposed once, used only after the person's yes, with the task that it is for.
         [skill] = [entry for entry in await service.memory.with_memories(lambda m: m.entries()) if entry.is_skill]
-        assert skill.text == ("The kiln trips the breaker\n1. Wait an hour\n2. Reset the breaker\n"
-                              "Why: The coil draws less when it is cold")
+        assert skill.text == (
+            "The kiln trips the breaker\n1. Wait an hour\n2. Reset the breaker\n"
+            "Why: The coil draws less when it is cold"
+        )
         assert set(skill.nodes) == {path[1].id, path[2].id}
         carried = [block.source for node in path for block in node.message.blocks if block.kind == "memory"]
         assert carried == [], "it was recalled on the branch that it came from, or before the yes"
@@ -124,8 +138,11 @@ async def test_a_week(tmp_path):
         for kind in ("facts", "skills", "episodes"):
             for visit in of(server, kind):
                 messages = visit.json["messages"]
-                assert any(messages[:len(chat)] == chat for chat in (
-                    one.json["messages"] for one in of(server, "chat")) if len(chat) == len(messages) - 2), kind
+                assert any(
+                    messages[: len(chat)] == chat
+                    for chat in (one.json["messages"] for one in of(server, "chat"))
+                    if len(chat) == len(messages) - 2
+                ), kind
 
 
 async def test_a_question_ends_it_and_nothing_is_lost(tmp_path):

@@ -113,7 +113,9 @@ def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
         second.recollection.merge(note)
     uses = second.journal.uses_of(SERVER, second.simulator.proved_shape)
     assert [(use.conversation, [held.owner for held in use.overwritten]) for use in uses] == [
-        ("light", []), ("ships", ["light"])]
+        ("light", []),
+        ("ships", ["light"]),
+    ]
     assert [seen.foreign for seen in second.journal.seen_of(SERVER)] == [Foreign(0, 12)]
     assert second.journal.number == first.journal.number and second.journal.next() > first.journal.number
 
@@ -147,10 +149,17 @@ NOTE = json.loads(Run().note())
 ODD = (None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]})
 
 
-@corpus("text", [
-    "", "null", "x", "[" * 100_000,
-    '[{"slot": 0, "conversation": "c", "path": ["a"], "tokens": 9, "sure": 9, "at": 1.0}]',
-    *(json.dumps({**NOTE, key: odd}) for key in NOTE for odd in ODD)])
+@corpus(
+    "text",
+    [
+        "",
+        "null",
+        "x",
+        "[" * 100_000,
+        '[{"slot": 0, "conversation": "c", "path": ["a"], "tokens": 9, "sure": 9, "at": 1.0}]',
+        *(json.dumps({**NOTE, key: odd}) for key in NOTE for odd in ODD),
+    ],
+)
 def test_a_damaged_or_old_note_is_none_or_harmless(text: str) -> None:
     if note_in(text) is not None:
         run = Run(text)

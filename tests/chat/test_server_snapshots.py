@@ -97,7 +97,8 @@ async def test_a_turn_back_prefills_what_is_new(tmp_path: Path, models: dict[str
 
 
 async def test_without_the_flag_or_with_the_setting_off_nothing_is_saved(
-        tmp_path: Path, models: dict[str, Path]) -> None:
+    tmp_path: Path, models: dict[str, Path]
+) -> None:
     folder = tmp_path / "slots"
     folder.mkdir()
     async with serving(models["dense"]) as url, begun(url, tmp_path / "data") as play:
@@ -109,7 +110,8 @@ async def test_without_the_flag_or_with_the_setting_off_nothing_is_saved(
 
 
 async def test_a_file_that_changed_at_the_server_is_not_used_and_the_person_is_told(
-        tmp_path: Path, models: dict[str, Path]) -> None:
+    tmp_path: Path, models: dict[str, Path]
+) -> None:
     folder, chance = tmp_path / "slots", random.Random(2)
     folder.mkdir()
     async with serving(models["dense"], folder=folder) as url, begun(url, tmp_path / "data") as play:
@@ -127,8 +129,10 @@ async def test_a_file_that_changed_at_the_server_is_not_used_and_the_person_is_t
             file.write_bytes(data)
         back = await play.say(one.id, text(chance, [10]))
         assert back.cached_tokens is not None and back.cached_tokens < (back.prompt_tokens or 0) // 2
-        assert told == ["The snapshot of this conversation did not come back as it was saved; the conversation is read "
-                        "by the server instead."]
+        assert told == [
+            "The snapshot of this conversation did not come back as it was saved; the conversation is read "
+            "by the server instead."
+        ]
         again = await play.say(one.id, text(chance, [10]))
         assert (again.wasted_tokens or 0) <= 8
 
@@ -144,8 +148,15 @@ async def test_a_conversation_outlives_a_restart_of_the_server(tmp_path: Path, m
                 await play.say(one.id, text(chance, [60]))
             other = await play.service.new_conversations.create(SYSTEM, reuse=False)
             await play.say(other.id, text(chance, [10]))
-    with tiny_server(models["dense"], n_parallel=1, kv_unified=False, n_ctx=4096, cache_ram_mib=0, port=port,
-                     slot_save_path=f"{folder}{os.sep}") as url:
+    with tiny_server(
+        models["dense"],
+        n_parallel=1,
+        kv_unified=False,
+        n_ctx=4096,
+        cache_ram_mib=0,
+        port=port,
+        slot_save_path=f"{folder}{os.sep}",
+    ) as url:
         async with begun(url, tmp_path / "data") as play:
             await play.service.conversations.open(one.id)
             back = await play.say(one.id, text(chance, [10]))
@@ -166,11 +177,14 @@ async def test_two_stores_on_one_server_leave_each_other_their_files(tmp_path: P
 
 
 async def test_a_folder_at_hand_loses_the_files_of_a_deleted_conversation(
-        tmp_path: Path, models: dict[str, Path]) -> None:
+    tmp_path: Path, models: dict[str, Path]
+) -> None:
     folder = tmp_path / "slots"
     folder.mkdir()
-    async with serving(models["dense"], folder=folder) as url, begun(
-            url, tmp_path / "data", snapshot_folder=str(folder)) as play:
+    async with (
+        serving(models["dense"], folder=folder) as url,
+        begun(url, tmp_path / "data", snapshot_folder=str(folder)) as play,
+    ):
         await there_and_back(play, random.Random(6))
         assert list(folder.iterdir())
         await play.service.servers.links.forget(list(play.service.conversations.loaded))

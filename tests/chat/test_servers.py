@@ -96,7 +96,9 @@ async def test_the_server_of_the_command_line_takes_every_conversation(make: Mak
 
 
 async def test_a_profile_brings_its_model_key_and_headers(
-    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORK_KEY", "sekrit")
     service = make("")
@@ -106,7 +108,8 @@ async def test_a_profile_brings_its_model_key_and_headers(
         id = await begun(service, "work")
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in server.visits} == {
-            ("Bearer sekrit", "blue")}
+            ("Bearer sekrit", "blue")
+        }
         await service.chooser.use(id, other.url)
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in other.visits} == {(None, None)}
@@ -114,7 +117,8 @@ async def test_a_profile_brings_its_model_key_and_headers(
 
 @pytest.mark.usefixtures("quickly")
 async def test_a_server_that_is_gone_is_waited_for_and_the_question_goes_out_once(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     service = make(server.url)
     service.servers.waits = True
@@ -174,7 +178,9 @@ async def test_without_a_person_a_server_that_is_gone_is_an_error_at_once(make: 
 
 
 async def test_a_lost_server_is_looked_for_ever_less_often(
-    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[float] = []
 
@@ -207,7 +213,9 @@ async def until_waits(waits: list[float], count: int) -> None:
 
 
 async def test_what_is_known_of_a_cache_outlives_a_short_loss(
-    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "AGAIN_S", (0.03,))
     service = make(server.url)
@@ -220,7 +228,8 @@ async def test_what_is_known_of_a_cache_outlives_a_short_loss(
 
 
 async def test_a_system_prompt_that_a_template_refuses_goes_into_the_first_question_for_good(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     service = make(server.url)
     notices: list[str] = []
@@ -240,7 +249,8 @@ async def test_a_system_prompt_that_a_template_refuses_goes_into_the_first_quest
 
 
 async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_internet(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     service = make(server.url)
     service.servers.consent.asks_before_leaving = True
@@ -258,8 +268,9 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
 
 async def test_settings_name_the_server_of_new_conversations(make: Maker, server: ToyServer) -> None:
     service = make("")
-    service.ground.settings = replace(Settings(), default_profile="home", profiles={
-        "home": ServerSettings(base_url=server.url)})
+    service.ground.settings = replace(
+        Settings(), default_profile="home", profiles={"home": ServerSettings(base_url=server.url)}
+    )
     await say(service, await begun(service), "Hi")
     assert server.posts == 1
 
@@ -283,7 +294,9 @@ async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make
 
 @pytest.mark.usefixtures("quickly")
 async def test_a_server_that_was_found_is_kept_though_another_one_answers_when_it_is_gone(
-    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ToyServer("openai", model="other") as other:
         monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (server.port, other.port))

@@ -76,6 +76,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # -- consent ----------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("model", ["big:latest", "big"])
 async def test_a_model_of_the_settings_that_runs_elsewhere_is_asked_about(make: Maker, model: str) -> None:
     async with OllamaStandIn(StandInModel(), StandInModel("big:latest", remote_host=AWAY)) as server:
@@ -115,7 +116,9 @@ async def test_nothing_is_read_ahead_on_a_model_that_runs_elsewhere(make: Maker)
 
 @pytest.mark.parametrize("how", ["delete", "compact", "system"])
 async def test_what_was_said_here_is_still_asked_about_after_the_branch_was_made_anew(
-    make: Maker, server: ToyServer, how: str,
+    make: Maker,
+    server: ToyServer,
+    how: str,
 ) -> None:
     service = make(server.url)
     service.servers.consent.asks_before_leaving = True
@@ -158,6 +161,7 @@ async def test_compacting_needs_the_word_for_this_very_conversation(make: Maker,
 
 # -- which server, which lane -----------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("name", ["{0}", "http://localhost:{1}", "{0}/v1/"])
 async def test_one_server_under_two_names_has_one_lane(make: Maker, server: ToyServer, name: str) -> None:
     service = make(f"{server.url}/v1")
@@ -175,7 +179,9 @@ async def test_one_server_under_two_names_has_one_lane(make: Maker, server: ToyS
 
 
 async def test_a_server_that_discovery_finds_too_has_one_lane(
-    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from kvchat.backends import discovery
     from kvchat.backends.discovery import Found
@@ -207,7 +213,8 @@ async def test_a_profile_that_is_gone_is_named_as_one(make: Maker) -> None:
 
 
 async def test_an_empty_conversation_is_used_again_on_the_server_of_the_settings(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     async with ToyServer(model="other") as other:
         first = make("")
@@ -220,7 +227,8 @@ async def test_an_empty_conversation_is_used_again_on_the_server_of_the_settings
 
 
 async def test_the_server_of_the_command_line_is_not_asked_for_another_ones_model(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     async with ToyServer(model="other") as other:
         first = make("")
@@ -231,7 +239,8 @@ async def test_the_server_of_the_command_line_is_not_asked_for_another_ones_mode
 
 
 async def test_a_server_chosen_on_the_screen_is_used_though_the_command_line_named_one(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     async with ToyServer("openai", model="other") as other:
         service = make(server.url, one_server=True)
@@ -262,9 +271,11 @@ def test_a_warm_up_that_came_to_its_end_is_the_one_that_did() -> None:
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.usefixtures("quickly")
 async def test_a_server_that_comes_back_at_another_address_of_its_name_is_talked_to(
-    make: Maker, monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop, where = asyncio.get_running_loop(), ["127.0.0.1"]
     real = loop.getaddrinfo
@@ -286,9 +297,14 @@ async def test_a_server_that_comes_back_at_another_address_of_its_name_is_talked
 
 
 @pytest.mark.usefixtures("quickly")
-@pytest.mark.parametrize("settings", [
-    {"base_url": "http://127.1:8080"}, {"base_url": "http://169.254.169.254"},
-    {"base_url": "https://127.0.0.1:1", "ca_file": "/nowhere.pem"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"base_url": "http://127.1:8080"},
+        {"base_url": "http://169.254.169.254"},
+        {"base_url": "https://127.0.0.1:1", "ca_file": "/nowhere.pem"},
+    ],
+)
 async def test_what_waiting_cannot_help_is_an_error_at_once(make: Maker, settings: dict[str, str]) -> None:
     service = settled_on(make, **settings)
     service.servers.waits = True
@@ -299,7 +315,8 @@ async def test_what_waiting_cannot_help_is_an_error_at_once(make: Maker, setting
 
 @pytest.mark.usefixtures("quickly")
 async def test_a_server_that_comes_back_and_wants_a_key_is_not_waited_for_any_longer(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     service = make(server.url)
     service.servers.waits = True
@@ -344,6 +361,7 @@ async def test_a_summary_that_finds_nobody_there_says_that_the_server_is_lost(ma
 
 # -- quitting ---------------------------------------------------------------------------------------------------------
 
+
 async def hung(visit: Visit) -> None:
     await visit.gone.wait()
 
@@ -365,6 +383,7 @@ async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytes
             if not all_wait.is_set():
                 waits.discard(server)
             await error(503, "ending")(visit)
+
         return answer
 
     for server in servers:
@@ -377,7 +396,8 @@ async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytes
 
 
 async def test_an_answer_is_kept_though_its_server_hangs_while_kvchat_ends(
-        make: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    make: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     for place in ("ground", "service", "server.servers", "turns.turns"):
         monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 0.1)
     service, [server], [id] = await streaming_from(make, 1)
@@ -431,6 +451,7 @@ async def test_no_task_is_left_after_the_end(make: Maker, server: ToyServer) -> 
 
 
 # -- the built-in engine ----------------------------------------------------------------------------------------------
+
 
 class FakeEngine:
     """An engine that is a toy server."""
@@ -503,7 +524,9 @@ async def slow_save(self: Snapshots, backend: object, held: object = None) -> li
 
 
 async def test_an_engine_that_is_let_go_twice_ends_once(
-    make: Maker, files: list[str], monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Snapshots, "save_on_quit", slow_save)
     service = make("")
@@ -518,7 +541,9 @@ async def test_an_engine_that_is_let_go_twice_ends_once(
 
 
 async def test_quitting_while_engines_are_swapped_saves_what_the_old_one_held(
-    make: Maker, files: list[str], monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     saved = []
 
@@ -539,7 +564,8 @@ async def test_quitting_while_engines_are_swapped_saves_what_the_old_one_held(
 
 
 async def test_an_engine_that_ended_for_another_model_is_not_said_to_hold_anything(
-    make: Maker, files: list[str],
+    make: Maker,
+    files: list[str],
 ) -> None:
     service = make("")
     one = await begun(service, files[0])
@@ -549,7 +575,9 @@ async def test_an_engine_that_ended_for_another_model_is_not_said_to_hold_anythi
 
 
 async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
-    make: Maker, files: list[str], monkeypatch: pytest.MonkeyPatch,
+    make: Maker,
+    files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from kvchat.backends import discovery
 
@@ -568,8 +596,10 @@ async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
 
 # -- refused fields ---------------------------------------------------------------------------------------------------
 
+
 async def test_what_the_doctor_put_into_the_slots_is_not_forgotten_when_it_is_closed(
-    make: Maker, server: ToyServer,
+    make: Maker,
+    server: ToyServer,
 ) -> None:
     server.on("/slots", reply(200, [{"id": 0, "n_prompt_tokens": 5, "id_task": 1, "is_processing": False}]))
     service = make(server.url)

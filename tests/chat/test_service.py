@@ -78,8 +78,11 @@ async def test_every_request_extends_the_one_before_over_restarts_and_days(make,
     assert {json.dumps(body["messages"][0]) for body in bodies} == {json.dumps(bodies[0]["messages"][0])}
     assert all([m["role"] for m in body["messages"]].count("system") == 1 for body in bodies)
     assert "2026" not in bodies[-1]["messages"][0]["content"]
-    stamped = [m["content"].startswith("[Saturday") or m["content"].startswith("[Sunday") for m in
-               bodies[-1]["messages"] if m["role"] == "user"]
+    stamped = [
+        m["content"].startswith("[Saturday") or m["content"].startswith("[Sunday")
+        for m in bodies[-1]["messages"]
+        if m["role"] == "user"
+    ]
     assert stamped == [True, False, True, False]
     assert len({body["session_id"] for body in bodies}) == 1
 

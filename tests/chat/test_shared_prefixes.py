@@ -88,7 +88,7 @@ def test_the_room_is_kept_and_what_is_held_was_sent_from_its_beginning(steps, ro
     try:
         for which, back in steps:
             path = paths[which % len(paths)]
-            path = path[:len(path) - 2 * back] if len(path) > 2 * back else [ROOT]
+            path = path[: len(path) - 2 * back] if len(path) > 2 * back else [ROOT]
             paths.append(turn(shared, path, number := number + 1, at=float(number)))
             assert sum(tokens for tokens, _ in shared._held.values()) == shared._tokens <= room
             for known in paths:

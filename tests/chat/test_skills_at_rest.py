@@ -11,8 +11,13 @@ from kvchat.memory.recall import SKILL_SOURCE
 from kvchat.prompt.message import Role
 from toyserver import ToyServer
 
-KILN = {"turns": [1], "when": "the kiln trips the breaker", "steps": ["Wait an hour", "reset the breaker"],
-        "why": "the coil draws less when it is cold", "topic": "kiln"}
+KILN = {
+    "turns": [1],
+    "when": "the kiln trips the breaker",
+    "steps": ["Wait an hour", "reset the breaker"],
+    "why": "the coil draws less when it is cold",
+    "topic": "kiln",
+}
 ADVICE = "Wait an hour, then reset the breaker: the coil draws less when it is cold."
 
 
@@ -49,7 +54,7 @@ async def test_it_follows_the_memories_once_and_waits_for_the_persons_yes(tmp_pa
         await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.ground._tasks)
         [asked], [facts] = of(server, "skills"), of(server, "facts")
         chat = of(server, "chat")[-1].json["messages"]
-        assert asked.json["messages"][:len(chat)] == chat and len(asked.json["messages"]) == len(chat) + 2
+        assert asked.json["messages"][: len(chat)] == chat and len(asked.json["messages"]) == len(chat) + 2
         assert server.visits.index(facts) < server.visits.index(asked) and model.beside == []
         [pending] = await entries(service, Status.PENDING)
         assert pending.text.startswith("The kiln trips the breaker\n1. Wait an hour\n2. Reset the breaker")

@@ -38,8 +38,9 @@ class Model:
     async def __call__(self, visit):
         if not asks_for_a_summary(visit):
             self.turns += 1
-            await tokens(f"answer {self.turns}", prompt=60 + TURN * self.turns, cached=max(0, TURN * self.turns - 241)
-                         )(visit)
+            await tokens(f"answer {self.turns}", prompt=60 + TURN * self.turns, cached=max(0, TURN * self.turns - 241))(
+                visit
+            )
             return
         gone, go = asyncio.create_task(visit.gone.wait()), asyncio.create_task(self.go.wait())
         await asyncio.wait({gone, go}, return_when=asyncio.FIRST_COMPLETED)
@@ -71,8 +72,10 @@ def here(server, folder, settings=ON, **options):
 
 
 async def test_without_the_setting_nothing_is_asked(tmp_path):
-    async with ToyServer(slots=2) as server, here(
-            server, tmp_path, changed(Settings(), "cache.compact_at", 30)) as service:
+    async with (
+        ToyServer(slots=2) as server,
+        here(server, tmp_path, changed(Settings(), "cache.compact_at", 30)) as service,
+    ):
         server.on_chat(Model())
         conversation = await full(service)
         assert service.servers.is_nearly_full(conversation)
@@ -225,15 +228,21 @@ async def test_deleting_the_conversation_ends_it(tmp_path):
 async def test_on_a_real_server_it_costs_the_chat_nothing_and_the_new_branch_is_prefilled_at_rest(tmp_path):
     settings = changed(BY_ITSELF, "cache.compact_at", 60)
     with running_server(slots=1, context=1024, cache_ram=0) as server:
-        async with (recording(server.base_url) as recorder, remembering(
-                recorder.base_url, tmp_path, settings=settings, enabled=False, max_tokens=12,
-                reads_ahead=True) as service):
+        async with (
+            recording(server.base_url) as recorder,
+            remembering(
+                recorder.base_url, tmp_path, settings=settings, enabled=False, max_tokens=12, reads_ahead=True
+            ) as service,
+        ):
             conversation = await service.new_conversations.create()
             number = 0
             while not service.servers.is_nearly_full(conversation):
                 number += 1
-                await said(service, conversation.id,
-                           f"Day {number}: " + f"we sailed {number + 3} miles and saw {number + 7} birds. " * 7)
+                await said(
+                    service,
+                    conversation.id,
+                    f"Day {number}: " + f"we sailed {number + 3} miles and saw {number + 7} birds. " * 7,
+                )
             before = conversation.path()[-1].figures
             await until(service, lambda: not (service.servers.is_nearly_full(conversation) or service.jobs.at_work()))
             assert service.tracker.warmth(conversation.id).to_prefill > 100, "the price of the new branch is not told"
@@ -241,8 +250,9 @@ async def test_on_a_real_server_it_costs_the_chat_nothing_and_the_new_branch_is_
             used = conversation.context_used
             await said(service, conversation.id, "How many birds did we see?")
             answer = conversation.path()[-1]
-    [request] = [one for one in recorder.requests if one.is_whole
-                 and "Summarise our" in one.body["messages"][-1]["content"]]
+    [request] = [
+        one for one in recorder.requests if one.is_whole and "Summarise our" in one.body["messages"][-1]["content"]
+    ]
     assert answer.state in (State.DONE, State.LENGTH)
     assert request.figures["prompt_n"] < 200 and request.figures["cache_n"] > 400 and not request.beside
     assert used < 0.5 * before.context_used and abs(answer.figures.prompt_tokens - used) < 120

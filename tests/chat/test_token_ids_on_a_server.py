@@ -74,8 +74,9 @@ async def begun(service: ChatService, habit: str) -> str:
 
 
 async def ask(service: ChatService, id: str, turn: int, parameters: Parameters | None = None) -> Node:
-    await service.turns.send(id, Question(f"Question {turn}: what is the sea like, and where are the boats?"),
-                             parameters=parameters)
+    await service.turns.send(
+        id, Question(f"Question {turn}: what is the sea like, and where are the boats?"), parameters=parameters
+    )
     return await last(service, id)
 
 
@@ -97,11 +98,12 @@ def holds_the_law(path: list[Node]) -> None:
     """Each prompt is the one before, what was sampled behind it, and what is new; as the server counted it."""
     said = answers(path)
     for before, after in pairwise(said):
-        sent = known_ids([node.ids for node in path[:path.index(before) + 1]], before.ids.scope).tokens
+        sent = known_ids([node.ids for node in path[: path.index(before) + 1]], before.ids.scope).tokens
         assert after.ids.before == len(sent)
         assert after.figures.prompt_tokens == len(sent) + len(after.ids.added)
         assert after.figures.prompt_tokens - before.figures.prompt_tokens == len(before.ids.sampled) + len(
-            after.ids.added)
+            after.ids.added
+        )
 
 
 async def test_ten_turns_over_a_restart_and_an_edit_prefill_what_is_new(url, habit, tmp_path):
@@ -117,8 +119,12 @@ async def test_ten_turns_over_a_restart_and_an_edit_prefill_what_is_new(url, hab
         holds_the_law(path)
         assert max(wasted(path)) <= 1, wasted(path)
         assert len(answers(path)) == TURNS
-        assert all(bool(answer.message.reasoning) == (habit == "forgets") and "<think>" not in answer.text
-                   and answer.text.endswith("end") for answer in answers(path))
+        assert all(
+            bool(answer.message.reasoning) == (habit == "forgets")
+            and "<think>" not in answer.text
+            and answer.text.endswith("end")
+            for answer in answers(path)
+        )
 
         question = path[-6]
         await service.turns.edit(id, question.id, "Another question: is the moon out?")
@@ -176,8 +182,11 @@ async def test_a_cut_answer_goes_on_and_a_stopped_one_stays(url, habit, tmp_path
         assert whole.figures.evaluated_tokens == 1
         assert whole.text.startswith(cut.text)
         assert len(whole.ids.added) + len(whole.ids.sampled) == len(cut.ids.added) + 80
-        await service.turns.send(id, Question("And then?"), parameters=spoken(
-            habit, max_tokens=4000, extra={"grammar": f"root ::= {WORDS}+"}))
+        await service.turns.send(
+            id,
+            Question("And then?"),
+            parameters=spoken(habit, max_tokens=4000, extra={"grammar": f"root ::= {WORDS}+"}),
+        )
         await until(service, lambda: (live := service.conversations.get(id).live) and len(live.sampled) >= 20)
         await service.turns.stop(id)
         stopped = await last(service, id)
@@ -196,8 +205,9 @@ async def test_memory_extraction_is_a_suffix_of_the_same_ids(url, habit, tmp_pat
         for turn in range(TURNS):
             await ask(service, id, turn)
             if turn == 3:  # four messages are enough for one
-                await until(service, lambda: service.store.side_requests.totals(0.0, id).count
-                            and not service.jobs.at_work())
+                await until(
+                    service, lambda: service.store.side_requests.totals(0.0, id).count and not service.jobs.at_work()
+                )
         path = service.conversations.get(id).path()
         rows = service.store.database.rows("SELECT prompt_tokens, cached_tokens FROM side_request")
     holds_the_law(path)

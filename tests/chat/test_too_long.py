@@ -22,18 +22,45 @@ from kvchat.store import Store
 from kvchat.text.notes import note_sentence
 from toyserver import SSE_HEAD, chunked, drop, error, event, hang, raw, reply, sse, tokens
 
-LLAMACPP = error(400, "the request exceeds the available context size", "exceed_context_size_error",
-                 n_prompt_tokens=13039, n_ctx=4096)
+LLAMACPP = error(
+    400,
+    "the request exceeds the available context size",
+    "exceed_context_size_error",
+    n_prompt_tokens=13039,
+    n_ctx=4096,
+)
 REFUSALS = {
     "llama.cpp": (LLAMACPP, 13039, 4096),
-    "vllm": (reply(400, {"error": {"message": "This model's maximum context length is 4096 tokens. However, your "
-                                              "prompt has 13039 tokens", "type": "BadRequestError"}}), 13039, 4096),
+    "vllm": (
+        reply(
+            400,
+            {
+                "error": {
+                    "message": "This model's maximum context length is 4096 tokens. However, your "
+                    "prompt has 13039 tokens",
+                    "type": "BadRequestError",
+                }
+            },
+        ),
+        13039,
+        4096,
+    ),
     "without figures": (reply(400, {"error": "the input length exceeds the context length"}), None, None),
     "a failure of the server": (reply(500, {"error": "the context size has been exceeded"}), None, None),
     "a proxy": (reply(413, b"<html>Request Entity Too Large</html>", content_type="text/html"), None, None),
-    "in a stream": (raw(SSE_HEAD + chunked(b'event: error\ndata: {"message":"Trying to keep the first 13039 tokens '
-                        b'when context the overflows. However, the model is loaded with context length of only 4096 '
-                        b'tokens, which is not enough."}\n\n') + b"0\r\n\r\n"), 13039, 4096),
+    "in a stream": (
+        raw(
+            SSE_HEAD
+            + chunked(
+                b'event: error\ndata: {"message":"Trying to keep the first 13039 tokens '
+                b"when context the overflows. However, the model is loaded with context length of only 4096 "
+                b'tokens, which is not enough."}\n\n'
+            )
+            + b"0\r\n\r\n"
+        ),
+        13039,
+        4096,
+    ),
 }
 
 
@@ -55,7 +82,8 @@ def refused(service):
 
 @pytest.mark.parametrize("kind", REFUSALS)
 async def test_a_refused_question_is_a_sibling_and_the_next_one_goes_on_from_the_branch(
-        service, server, make, refused, kind):
+    service, server, make, refused, kind
+):
     answer, tokens_told, window = REFUSALS[kind]
     server.on_chat(tokens("one", prompt=50), answer, tokens("three", prompt=70, cached=50))
     conversation = await service.new_conversations.create()
@@ -142,13 +170,24 @@ async def test_a_conversation_whose_head_was_refused_by_an_older_kvchat_gets_out
     assert conversation.record.head == head
 
 
-@pytest.mark.parametrize(("answer", "state"), [
-    (sse([event({"choices": [{"delta": {"content": "half"}}]}),
-          event({"error": {"code": 500, "message": "Context size has been exceeded."}})]), State.ERROR),
-    (sse([event({"error": {"code": 500, "message": "Context size has been exceeded."}})]), State.ERROR),
-    (tokens("full", finish="length", prompt=4090, cached=0), State.LENGTH),
-    (error(500, "boom"), State.ERROR), (drop(), State.INTERRUPTED),
-])
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (
+            sse(
+                [
+                    event({"choices": [{"delta": {"content": "half"}}]}),
+                    event({"error": {"code": 500, "message": "Context size has been exceeded."}}),
+                ]
+            ),
+            State.ERROR,
+        ),
+        (sse([event({"error": {"code": 500, "message": "Context size has been exceeded."}})]), State.ERROR),
+        (tokens("full", finish="length", prompt=4090, cached=0), State.LENGTH),
+        (error(500, "boom"), State.ERROR),
+        (drop(), State.INTERRUPTED),
+    ],
+)
 async def test_what_is_no_refusal_for_length_stays_the_head(service, server, refused, answer, state):
     server.on_chat(tokens("one"), answer)
     conversation = await service.new_conversations.create()
@@ -185,7 +224,7 @@ def test_wherever_it_goes_back_to_it_is_on_the_branch_and_no_worded_turn_is_left
     went = before_refused(tree, head, before.id)
     path = [n.id for n in tree.path(before.id)]
     assert went in path
-    left = [tree[id] for id in path[path.index(went) + 1:]]
+    left = [tree[id] for id in path[path.index(went) + 1 :]]
     assert not any(n.text for n in left if n.role is Role.ASSISTANT)
     assert all(n.state is State.ERROR for n in left if n.role is Role.ASSISTANT)
     assert tree[went].role is Role.SYSTEM or (tree[went].state, tree[went].text) != FAILED
@@ -202,8 +241,9 @@ async def test_a_question_that_is_estimated_over_the_window_is_not_sent_before_t
         await service.turns.send(conversation.id, Question("1234567890" * 450))
     assert (raised.value.window, raised.value.counted) == (4096, False)
     assert 4096 < raised.value.tokens < 5500
-    assert str(raised.value).startswith(f"Too long: the prompt has about {raised.value.tokens:,} tokens, the server's "
-                                        "window holds 4,096. ")
+    assert str(raised.value).startswith(
+        f"Too long: the prompt has about {raised.value.tokens:,} tokens, the server's window holds 4,096. "
+    )
     assert (len(conversation.tree), conversation.record, server.posts) == (nodes, record, 0)
     await asked(service, conversation.id, "1234567890" * 450, anyway=True)
     assert server.posts == 1 and conversation.path()[-1].text == "Hello"
@@ -228,7 +268,7 @@ async def test_what_is_far_below_the_window_is_not_counted(service, server, word
     conversation = await service.new_conversations.create()
     await service.servers.connect()
     await asked(service, conversation.id, "counted? " * words)
-    before = server.visits[:server.visits.index(server.chats[0])]
+    before = server.visits[: server.visits.index(server.chats[0])]
     assert not any(b"counted?" in visit.body for visit in before)
 
 
@@ -242,9 +282,14 @@ async def test_a_server_that_keeps_the_count_waiting_is_not_waited_for(service, 
     assert server.posts == 1
 
 
-MIXED = "\n".join([
-    *(f"2026-11-21T09:{n % 60:02}:{n * 7 % 60:02}.{n * 13 % 1000:03}Z INFO id={n * 7919:08x}" for n in range(40)),
-    json.dumps([{"id": n, "x": n / 7, "ok": True} for n in range(40)]), "当村里的人们聚集在大厅里," * 20, "🚀🎉" * 40])
+MIXED = "\n".join(
+    [
+        *(f"2026-11-21T09:{n % 60:02}:{n * 7 % 60:02}.{n * 13 % 1000:03}Z INFO id={n * 7919:08x}" for n in range(40)),
+        json.dumps([{"id": n, "x": n / 7, "ok": True} for n in range(40)]),
+        "当村里的人们聚集在大厅里," * 20,
+        "🚀🎉" * 40,
+    ]
+)
 
 
 @pytest.mark.engine

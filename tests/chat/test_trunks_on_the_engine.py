@@ -48,12 +48,18 @@ def book(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def running(tmp_path: Path, model: Path, **options: object) -> AsyncIterator[tuple[ChatService, Trunks]]:
     settings = Settings()
-    for name, value in {"engine.model": os.fspath(model), "engine.threads": 1, "engine.slots": 1,
-                        "engine.context_size": 28672, **options}.items():
+    for name, value in {
+        "engine.model": os.fspath(model),
+        "engine.threads": 1,
+        "engine.slots": 1,
+        "engine.context_size": 28672,
+        **options,
+    }.items():
         settings = changed(settings, name, value)
     data = tmp_path / "data"
-    service = ChatService(Store.open(data), settings, snapshots=data / "snapshots", lanes=data / "lanes",
-                          trunks=data / "trunks")
+    service = ChatService(
+        Store.open(data), settings, snapshots=data / "snapshots", lanes=data / "lanes", trunks=data / "trunks"
+    )
     try:
         assert service.trunks is not None
         yield service, service.trunks
@@ -63,8 +69,7 @@ async def running(tmp_path: Path, model: Path, **options: object) -> AsyncIterat
 
 async def first_turn(service: ChatService, found: Trunks, question: str) -> TurnFigures:
     conversation, _ = await found.begin("book")
-    await service.turns.send(conversation.id, Question(question),
-                             parameters=Parameters(temperature=0.0, max_tokens=4))
+    await service.turns.send(conversation.id, Question(question), parameters=Parameters(temperature=0.0, max_tokens=4))
     await service.conversations.wait(conversation.id)
     figures = conversation.path()[-1].figures
     assert figures is not None
@@ -72,7 +77,8 @@ async def first_turn(service: ChatService, found: Trunks, question: str) -> Turn
 
 
 async def test_twenty_thousand_tokens_are_prefilled_once(
-        tmp_path: Path, tiny: Path, book: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, tiny: Path, book: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "kvchat")
     async with running(tmp_path, tiny) as (service, found):
         trunk, _ = await found.add("book", [str(book)])
@@ -86,15 +92,18 @@ async def test_twenty_thousand_tokens_are_prefilled_once(
     async with running(tmp_path, tiny) as (service, found):
         done = await found.prefill(trunk)
         assert done.tokens >= 20_000 and done.done == done.tokens
-        assert done.saved, (service.servers.links.snapshots.why_not, [
-            snapshot.tokens for snapshot in service.servers.links.snapshots.known(trunk.id)])
+        assert done.saved, (
+            service.servers.links.snapshots.why_not,
+            [snapshot.tokens for snapshot in service.servers.links.snapshots.known(trunk.id)],
+        )
         assert trunks.PART <= part < done.tokens
         spent = service.store.warmups(conversation=trunk.id).tokens
         assert spent <= done.tokens + 2 * part, "what was saved is not evaluated again"
         again = await found.prefill(trunk)
         (path,) = [path for id, path in service.claims.paths().items() if id == trunk.id]
         assert len(path) == 1 and list(await service.servers.links.snapshots.kept()) == [trunk.id], (
-            "no other state takes its place")
+            "no other state takes its place"
+        )
         assert again == done and service.store.warmups(conversation=trunk.id).tokens == spent
     async with running(tmp_path, tiny) as (service, found):
         for number in range(10):
@@ -105,7 +114,8 @@ async def test_twenty_thousand_tokens_are_prefilled_once(
 
 
 async def test_what_changed_is_told_and_the_old_conversations_keep_theirs(
-        tmp_path: Path, tiny: Path, book: Path) -> None:
+    tmp_path: Path, tiny: Path, book: Path
+) -> None:
     async with running(tmp_path, tiny) as (service, found):
         small = book / "chapter0.md"
         trunk, _ = await found.add("book", [str(small)])

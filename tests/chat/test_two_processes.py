@@ -341,8 +341,13 @@ async def two_windows(folder: Path) -> AsyncIterator[tuple[list[Window], Model, 
         try:
             for name in ("one", "other"):
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, str(Path(__file__).parents[1] / "window_process.py"), str(folder), server.url,
-                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+                    sys.executable,
+                    str(Path(__file__).parents[1] / "window_process.py"),
+                    str(folder),
+                    server.url,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                )
                 windows.append(Window(name, process))
             for window in windows:
                 await window.until(lambda window=window: window.events)
@@ -374,9 +379,17 @@ async def interleaved(folder: Path, seeds: range) -> set[str]:
     return ways
 
 
-LEGAL = {"send: answered", "send: waits", "waited: answered", "look: same", "look: followed", "edit: answered",
-         "reply: whole", "gave up: The message was not sent.",
-         "send: This conversation is in the trash, so nothing was sent."}
+LEGAL = {
+    "send: answered",
+    "send: waits",
+    "waited: answered",
+    "look: same",
+    "look: followed",
+    "edit: answered",
+    "reply: whole",
+    "gave up: The message was not sent.",
+    "send: This conversation is in the trash, so nothing was sent.",
+}
 
 
 async def test_interleavings_of_two_processes(tmp_path):

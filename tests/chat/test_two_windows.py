@@ -148,26 +148,39 @@ FIELDS = {
     "title": (st.sampled_from("abc"), lambda service, id, value: service.conversations.rename(id, value)),
     "memory": (st.booleans(), lambda service, id, value: service.extraction.set_memory(id, value)),
     "model": (st.sampled_from("xyz"), lambda service, id, value: service.options.set_model(id, value)),
-    "parameters": (st.builds(Parameters, temperature=st.sampled_from([0.1, 0.5])),
-                   lambda service, id, value: service.options.set_parameters(id, value)),
-    "template_options": (st.fixed_dictionaries({"enable_thinking": st.booleans()}),
-                         lambda service, id, value: service.options.set_template_options(id, value)),
-    "trashed": (st.booleans(), lambda service, id, value: (
-        service.conversations.delete if value else service.conversations.restore)(id)),
+    "parameters": (
+        st.builds(Parameters, temperature=st.sampled_from([0.1, 0.5])),
+        lambda service, id, value: service.options.set_parameters(id, value),
+    ),
+    "template_options": (
+        st.fixed_dictionaries({"enable_thinking": st.booleans()}),
+        lambda service, id, value: service.options.set_template_options(id, value),
+    ),
+    "trashed": (
+        st.booleans(),
+        lambda service, id, value: (service.conversations.delete if value else service.conversations.restore)(id),
+    ),
 }
 
 
-@given(steps=st.lists(st.one_of(*(
-    st.tuples(st.booleans(), st.just(name), values, st.booleans()) for name, (values, _) in FIELDS.items())),
-    max_size=12))
+@given(
+    steps=st.lists(
+        st.one_of(
+            *(st.tuples(st.booleans(), st.just(name), values, st.booleans()) for name, (values, _) in FIELDS.items())
+        ),
+        max_size=12,
+    )
+)
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_field_has_the_value_it_was_given_last(tmp_path_factory, steps):
     """Whoever gave it, and whether or not the other one has looked since."""
     folder = tmp_path_factory.mktemp("two")
 
     async def play() -> None:
-        one, other = (ChatService(Store.open(folder), changed(Settings(), "server.base_url", "http://127.0.0.1:9"))
-                      for _ in range(2))
+        one, other = (
+            ChatService(Store.open(folder), changed(Settings(), "server.base_url", "http://127.0.0.1:9"))
+            for _ in range(2)
+        )
         id = (await one.new_conversations.create("Be brief.")).id
         expected = {}
         for first, name, value, looks in steps:
@@ -301,9 +314,11 @@ async def test_what_changes_the_branch_under_a_running_reply_is_refused(windows,
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     before = kept(one, id)
-    work = {"delete_turn": lambda: other.branches.delete_turn(id, other.conversations.get(id).path()[1].id),
-            "set_instructions": lambda: other.branches.set_instructions(id, "Be long."),
-            "compact": lambda: other.compactor.compact(id)}[act]
+    work = {
+        "delete_turn": lambda: other.branches.delete_turn(id, other.conversations.get(id).path()[1].id),
+        "set_instructions": lambda: other.branches.set_instructions(id, "Be long."),
+        "compact": lambda: other.compactor.compact(id),
+    }[act]
     with pytest.raises(ChatError, match="Another window is answering here"):
         await work()
     assert kept(one, id) == before

@@ -105,7 +105,8 @@ async def test_a_write_does_not_overtake_one_that_fails() -> None:
 
 
 async def test_the_file_holds_question_answer_title_and_draft(
-        service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path) -> None:
+    service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path
+) -> None:
     saved = await service.new_conversations.create(reuse=False)
     await say(service, saved.id, "is on the disk")
     conversation = await service.new_conversations.create(reuse=False)
@@ -122,11 +123,13 @@ async def test_the_file_holds_question_answer_title_and_draft(
     assert texts(source) == ["one", "Hello", "two", "only in memory"]
     assert source == Source(conversation.record, source.tree, "and three")
     assert {(n.id, n.parent, n.wire, n.state) for n in source.tree} == {
-        (n.id, n.parent, n.wire, n.state) for n in conversation.tree}
+        (n.id, n.parent, n.wire, n.state) for n in conversation.tree
+    }
 
 
 async def test_nothing_is_unsaved_when_the_disk_takes_it_again(
-        service: ChatService, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    service: ChatService, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
@@ -149,7 +152,8 @@ async def test_what_was_deleted_or_is_empty_is_not_missed(service: ChatService, 
 
 @pytest.mark.parametrize("gone", [False, True])
 async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
-        service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path, gone: bool) -> None:
+    service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path, gone: bool
+) -> None:
     """The data folder; where its database is gone, the first of the others."""
     conversation = await service.new_conversations.create()
     server.on_chat(tokens("half", hang_after=1))
@@ -183,7 +187,8 @@ async def test_when_no_folder_takes_them_that_is_told(service: ChatService, refu
 
 
 async def test_a_part_that_does_not_end_does_not_cost_what_was_said(
-        service: ChatService, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service: ChatService, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
@@ -197,7 +202,8 @@ async def test_a_part_that_does_not_end_does_not_cost_what_was_said(
 
 
 async def test_an_incognito_run_writes_nothing_at_its_end(
-        server: ToyServer, make: Callable[..., ChatService], refuse: Refuse, tmp_path: Path) -> None:
+    server: ToyServer, make: Callable[..., ChatService], refuse: Refuse, tmp_path: Path
+) -> None:
     service = make(server.url, incognito=True)
     conversation = await service.new_conversations.create()
     refuse()
@@ -207,8 +213,7 @@ async def test_an_incognito_run_writes_nothing_at_its_end(
     assert not list(tmp_path.rglob("kvchat-unsaved-*"))
 
 
-async def test_a_name_that_is_taken_is_not_written_over(
-        service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
+async def test_a_name_that_is_taken_is_not_written_over(service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
     conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")

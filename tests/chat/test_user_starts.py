@@ -12,23 +12,38 @@ ASK = "<|im_start|>assistant\n"
 LLAMA = "<|start_header_id|>{}<|end_header_id|>\n\n{}<|eot_id|>"
 
 
-@pytest.mark.parametrize(("without", "asked", "marker"), [
-    (ASK, CHATML.format(QUESTION) + ASK, "<|im_start|>user"),
-    (ASK, "<|im_start|>system\nHelp.<|im_end|>\n" + CHATML.format(QUESTION) + ASK,
-     "<|im_start|>system\nHelp.<|im_end|>\n<|im_start|>user"),
-    ("<s>", f"<s>[INST] {QUESTION} [/INST]", "[INST]"),
-    ("<|start_header_id|>assistant<|end_header_id|>\n\n",
-     LLAMA.format("user", QUESTION) + "<|start_header_id|>assistant<|end_header_id|>\n\n",
-     "<|start_header_id|>user<|end_header_id|>"),
-    (ASK, ASK, ""),
-])
+@pytest.mark.parametrize(
+    ("without", "asked", "marker"),
+    [
+        (ASK, CHATML.format(QUESTION) + ASK, "<|im_start|>user"),
+        (
+            ASK,
+            "<|im_start|>system\nHelp.<|im_end|>\n" + CHATML.format(QUESTION) + ASK,
+            "<|im_start|>system\nHelp.<|im_end|>\n<|im_start|>user",
+        ),
+        ("<s>", f"<s>[INST] {QUESTION} [/INST]", "[INST]"),
+        (
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+            LLAMA.format("user", QUESTION) + "<|start_header_id|>assistant<|end_header_id|>\n\n",
+            "<|start_header_id|>user<|end_header_id|>",
+        ),
+        (ASK, ASK, ""),
+    ],
+)
 def test_the_marker_is_what_the_template_puts_in_front_of_a_question(without: str, asked: str, marker: str) -> None:
     assert marker_in(without, asked) == marker
 
 
 def test_a_template_that_refuses_an_empty_conversation_shows_it_between_two_questions() -> None:
-    asked = ("<|im_start|>system\nHelp.<|im_end|>\n" + CHATML.format(FIRST) + ASK + ANSWER + "<|im_end|>\n"
-             + CHATML.format(QUESTION) + ASK)
+    asked = (
+        "<|im_start|>system\nHelp.<|im_end|>\n"
+        + CHATML.format(FIRST)
+        + ASK
+        + ANSWER
+        + "<|im_end|>\n"
+        + CHATML.format(QUESTION)
+        + ASK
+    )
     assert repeated_marker_in(asked) == "<|im_start|>user"
     assert repeated_marker_in("nothing of this") == ""
 

@@ -30,7 +30,8 @@ async def test_what_is_indexed_gets_vectors_and_the_engine_ends_with_the_service
         async with asyncio.timeout(120):
             while True:
                 if not await service.documents.with_library(
-                        lambda library: library.index.without_vector(source.model, 100, "docs/")):
+                    lambda library: library.index.without_vector(source.model, 100, "docs/")
+                ):
                     break
                 await asyncio.sleep(0.2)
         assert source.is_running

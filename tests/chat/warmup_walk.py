@@ -56,8 +56,9 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
     talks: list[tuple[str, str]] = []
     takes = 0.05
     for number in range(count):
-        fitting = [talk for talk in talks
-                   if (warm.service.conversations.get(talk[0]).record.context_used or 0) < LONGEST]  # type: ignore[union-attr]
+        fitting = [
+            talk for talk in talks if (warm.service.conversations.get(talk[0]).record.context_used or 0) < LONGEST
+        ]  # type: ignore[union-attr]
         if len(fitting) < 4:
             system = text(chance, [200, 300, 400])
             a, b = [await play.service.new_conversations.create(system, reuse=False) for play in (warm, cold)]
@@ -86,10 +87,16 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
         alone = await cold.say(target[1], said)
         assert (figures.prompt_tokens, figures.predicted_tokens) == (alone.prompt_tokens, alone.predicted_tokens)
         made = warm.ahead[requests:]
-        found.append(Timing(
-            number, sum(ahead.evaluated for ahead in made), sum(len(ahead.prompt) - ahead.reached for ahead in made),
-            figures.evaluated_tokens or 0, alone.evaluated_tokens or 0,
-            figures.predicted_cached == figures.cached_tokens))
+        found.append(
+            Timing(
+                number,
+                sum(ahead.evaluated for ahead in made),
+                sum(len(ahead.prompt) - ahead.reached for ahead in made),
+                figures.evaluated_tokens or 0,
+                alone.evaluated_tokens or 0,
+                figures.predicted_cached == figures.cached_tokens,
+            )
+        )
     return found
 
 
@@ -104,18 +111,23 @@ async def begun(play: Play, requests: int) -> None:
 def told(name: str, found: list[Timing]) -> str:
     more = [timing for timing in found if timing.more > 0]
     cancelled = sum(1 for timing in found if timing.missing)
-    return (f"{name}: {len(found)} timings, {sum(1 for t in found if t.ahead)} read ahead, {cancelled} of them "
-            f"cancelled on the way; {len(more)} read more than the send alone {[(t.number, t.more) for t in more]}; "
-            f"read by turns {sum(t.turn for t in found)}, ahead {sum(t.ahead for t in found)}, "
-            f"alone {sum(t.alone for t in found)}; predicted {sum(t.exact for t in found)} of {len(found)}")
+    return (
+        f"{name}: {len(found)} timings, {sum(1 for t in found if t.ahead)} read ahead, {cancelled} of them "
+        f"cancelled on the way; {len(more)} read more than the send alone {[(t.number, t.more) for t in more]}; "
+        f"read by turns {sum(t.turn for t in found)}, ahead {sum(t.ahead for t in found)}, "
+        f"alone {sum(t.alone for t in found)}; predicted {sum(t.exact for t in found)} of {len(found)}"
+    )
 
 
-async def played(model: Path, shape: Shape, folder: Path, count: int, seed: int, *, switch: bool = False,
-                 known: bool = True) -> list[Timing]:
+async def played(
+    model: Path, shape: Shape, folder: Path, count: int, seed: int, *, switch: bool = False, known: bool = True
+) -> list[Timing]:
     async with serving(model, shape, 4096 * shape.slots) as one, serving(model, shape, 4096 * shape.slots) as two:
         given = shape if known else None
-        async with (playing(one, folder / "warm", given, ahead=True) as warm,
-                    playing(two, folder / "cold", given) as cold):
+        async with (
+            playing(one, folder / "warm", given, ahead=True) as warm,
+            playing(two, folder / "cold", given) as cold,
+        ):
             return await timings(warm, cold, count, seed, switch=switch)
 
 
@@ -136,8 +148,9 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for kind, model in tiny_models(Path(folder), tokenizer, tuple(given.model)).items():
             shape = shape_of(kind, slots=given.slots, unified=given.unified, ram=given.ram, batch=given.batch)
-            found = await played(model, shape, Path(folder) / kind, given.timings, given.seed, switch=given.switch,
-                                 known=not given.guess)
+            found = await played(
+                model, shape, Path(folder) / kind, given.timings, given.seed, switch=given.switch, known=not given.guess
+            )
             print(told(f"{kind}{', switched' if given.switch else ''}", found), flush=True)
 
 

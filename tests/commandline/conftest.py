@@ -51,8 +51,13 @@ def spawn(environment: dict[str, str]) -> Run:
 
     async def spawn(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None) -> Done:
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, *map(str, arguments), env={**environment, **(env or {})}, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+            *COMMAND,
+            *map(str, arguments),
+            env={**environment, **(env or {})},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         out, err = await process.communicate(stdin)
         return Done(process.returncode or 0, out.decode(), err.decode())
 
@@ -70,8 +75,9 @@ def run(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     # Only the main thread can listen to signals.
     monkeypatch.setattr("asyncio.unix_events._UnixSelectorEventLoop.add_signal_handler", lambda *_: None)
 
-    async def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None, out: str = "",
-                  terminal: bool = False) -> Done:
+    async def run(
+        *arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None, out: str = "", terminal: bool = False
+    ) -> Done:
         line = list(map(str, arguments))
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {**({"COLUMNS": "80", "LINES": "24"} if terminal else {}), **(env or {})}.items():
@@ -108,8 +114,10 @@ def _carried_out(line: list[str], stdin: int, stdout: int, stderr: int) -> int:
     before = sys.stdin, sys.stdout, sys.stderr
     with ExitStack() as stack:
         stack.callback(os.umask, mask)
-        given, out, err = (stack.enter_context(os.fdopen(stream, mode, encoding="utf-8", newline=newline))
-                           for stream, mode, newline in ((stdin, "r", None), (stdout, "w", "\n"), (stderr, "w", "\n")))
+        given, out, err = (
+            stack.enter_context(os.fdopen(stream, mode, encoding="utf-8", newline=newline))
+            for stream, mode, newline in ((stdin, "r", None), (stdout, "w", "\n"), (stderr, "w", "\n"))
+        )
         sys.stdin, sys.stdout, sys.stderr = given, out, err
         try:
             return main(line)

@@ -13,9 +13,24 @@ import pytest
 from kvchat.store import Store
 from toyserver import ToyServer, drop, error, loading, raw, reply, several, tokens
 
-KEYS = {"conversation", "message_ids", "text", "finish_reason", "prompt_tokens", "cached_tokens", "evaluated_tokens",
-        "new_tokens", "avoidable_tokens", "ttft_ms", "prompt_ms", "predicted_tokens", "predicted_ms", "context_size",
-        "note", "note_kind"}
+KEYS = {
+    "conversation",
+    "message_ids",
+    "text",
+    "finish_reason",
+    "prompt_tokens",
+    "cached_tokens",
+    "evaluated_tokens",
+    "new_tokens",
+    "avoidable_tokens",
+    "ttft_ms",
+    "prompt_ms",
+    "predicted_tokens",
+    "predicted_ms",
+    "context_size",
+    "note",
+    "note_kind",
+}
 
 
 async def test_the_answer_is_printed_and_one_object_tells_the_figures(run):
@@ -40,16 +55,29 @@ async def test_the_next_request_extends_the_last_in_another_process(spawn):
             assert (await spawn("--base-url", server.url, "ask", text, "-c")).status == 0
         bodies = [visit.json for visit in server.chats]
     assert [len(body["messages"]) for body in bodies] == [2, 4, 6]
-    assert all(later["messages"][: len(earlier["messages"])] == earlier["messages"]
-               for earlier, later in itertools.pairwise(bodies))
+    assert all(
+        later["messages"][: len(earlier["messages"])] == earlier["messages"]
+        for earlier, later in itertools.pairwise(bodies)
+    )
     assert len({body["session_id"] for body in bodies}) == 1
 
 
 async def test_a_question_comes_from_a_pipe_and_parameters_go_along(run, tmp_path):
     (tmp_path / "system.txt").write_text("Be brief.")
     async with ToyServer() as server:
-        done = await run("--base-url", server.url, "ask", "-", "--max-tokens", "5", "--temperature", "0.5", "--system",
-                         f"@{tmp_path / 'system.txt'}", stdin="von ferne: äöü\n".encode())
+        done = await run(
+            "--base-url",
+            server.url,
+            "ask",
+            "-",
+            "--max-tokens",
+            "5",
+            "--temperature",
+            "0.5",
+            "--system",
+            f"@{tmp_path / 'system.txt'}",
+            stdin="von ferne: äöü\n".encode(),
+        )
         body = server.chats[0].json
     assert done.status == 0
     assert body["messages"][0]["content"].startswith("Be brief.\n")
@@ -63,22 +91,27 @@ async def test_nothing_of_an_answer_reaches_the_terminal_raw(run):
         done = await run("--base-url", server.url, "ask", "hostile")
         shown = [done.out]
         id = json.loads((await run("list", "--json")).out)[0]["id"]
-        shown += [(await run(*command)).out for command in
-                  (("list",), ("show", id[:8]), ("search", "hostile"), ("export", id, "-f", "md"))]
+        shown += [
+            (await run(*command)).out
+            for command in (("list",), ("show", id[:8]), ("search", "hostile"), ("export", id, "-f", "md"))
+        ]
     assert "␛" in shown[0]
     for text in shown:
         assert text and not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
-@pytest.mark.parametrize(("answer", "sentence"), [
-    (error(401, "Invalid API Key", "authentication_error"), "API key"),
-    (error(400, "too long", "exceed_context_size_error", n_prompt_tokens=8123, n_ctx=4096), "8,123 tokens"),
-    (reply(200, b"<html>gateway</html>", content_type="text/html"), "not"),
-    (reply(502, b"<html>Bad Gateway</html>", content_type="text/html"), "502"),
-    (tokens("half", finish=None), "half"),
-    (drop(), "connection"),
-    (raw(b"garbage\r\n\r\n"), "127.0.0.1"),
-])
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (error(401, "Invalid API Key", "authentication_error"), "API key"),
+        (error(400, "too long", "exceed_context_size_error", n_prompt_tokens=8123, n_ctx=4096), "8,123 tokens"),
+        (reply(200, b"<html>gateway</html>", content_type="text/html"), "not"),
+        (reply(502, b"<html>Bad Gateway</html>", content_type="text/html"), "502"),
+        (tokens("half", finish=None), "half"),
+        (drop(), "connection"),
+        (raw(b"garbage\r\n\r\n"), "127.0.0.1"),
+    ],
+)
 async def test_what_goes_wrong_is_one_sentence(run, answer, sentence):
     async with ToyServer() as server:
         server.on_chat(answer)
@@ -156,18 +189,21 @@ async def test_a_question_that_may_not_leave_this_machine_leaves_no_conversation
         assert store.conversations() == []
 
 
-@pytest.mark.parametrize(("arguments", "status", "words"), [
-    (("--model", "/nowhere/model.gguf", "ask", "x"), 1, "/nowhere/model.gguf"),
-    (("--base-url", "nonsense", "ask", "x"), 2, "--base-url"),
-    (("ask", "x", "--conversation", "ffffffff"), 1, "ffffffff"),
-    (("show", "ffffffff"), 1, "ffffffff"),
-    (("export",), 2, "--all"),
-    (("ask", " "), 1, "empty"),
-    (("--system", "@/nowhere", "ask", "x"), 1, "/nowhere"),
-    (("--api-key-env", "NO_SUCH_KEY", "--base-url", "http://127.0.0.1:9", "ask", "x"), 1, "NO_SUCH_KEY"),
-    (("--incognito",), 2, "kvchat ask"),
-    (("frobnicate",), 2, "frobnicate"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--model", "/nowhere/model.gguf", "ask", "x"), 1, "/nowhere/model.gguf"),
+        (("--base-url", "nonsense", "ask", "x"), 2, "--base-url"),
+        (("ask", "x", "--conversation", "ffffffff"), 1, "ffffffff"),
+        (("show", "ffffffff"), 1, "ffffffff"),
+        (("export",), 2, "--all"),
+        (("ask", " "), 1, "empty"),
+        (("--system", "@/nowhere", "ask", "x"), 1, "/nowhere"),
+        (("--api-key-env", "NO_SUCH_KEY", "--base-url", "http://127.0.0.1:9", "ask", "x"), 1, "NO_SUCH_KEY"),
+        (("--incognito",), 2, "kvchat ask"),
+        (("frobnicate",), 2, "frobnicate"),
+    ],
+)
 async def test_a_wrong_command_line_says_what_and_what_to_do(run, arguments, status, words):
     done = await run(*arguments)
     assert done.status == status
@@ -207,14 +243,22 @@ async def test_interrupting_keeps_what_came(environment):
 
 async def _started(environment, *arguments):
     command = (sys.executable, "-m", "kvchat.cli", *arguments)
-    return await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE,
-                                                stderr=asyncio.subprocess.DEVNULL, stdin=asyncio.subprocess.DEVNULL)
+    return await asyncio.create_subprocess_exec(
+        *command,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
 
 
 async def test_a_cut_answer_is_continued_and_only_what_is_new_is_printed(run):
     async with ToyServer() as server:
-        server.on_chat(tokens("Once ", "upon", prompt=40, finish="length"), tokens(" a time.", prompt=42, cached=41),
-                       tokens("no more"))
+        server.on_chat(
+            tokens("Once ", "upon", prompt=40, finish="length"),
+            tokens(" a time.", prompt=42, cached=41),
+            tokens("no more"),
+        )
         base = ("--base-url", server.url, "ask")
         assert (await run(*base, "a story", "--max-tokens", "2")).out == "Once upon\n"
         done = await run(*base, "--continue-answer", "--max-tokens", "9", stdin=b"not read")
@@ -248,12 +292,15 @@ async def test_a_server_that_cannot_continue_is_asked_to_and_that_is_said(run):
     assert "“Continue.” was sent as a message." in done.err
 
 
-@pytest.mark.parametrize(("words", "status", "sentence"), [
-    (("--continue-answer",), 1, "There is no answer to continue yet."),
-    (("--continue-answer", "more"), 2, "Leave out the question."),
-    (("--continue-answer", "--new"), 2, "Leave out --new."),
-    ((), 2, "The question is missing."),
-])
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (("--continue-answer",), 1, "There is no answer to continue yet."),
+        (("--continue-answer", "more"), 2, "Leave out the question."),
+        (("--continue-answer", "--new"), 2, "Leave out --new."),
+        ((), 2, "The question is missing."),
+    ],
+)
 async def test_what_cannot_be_continued_is_said_in_a_sentence(run, words, status, sentence):
     async with ToyServer() as server:
         done = await run("--base-url", server.url, "ask", *words)
@@ -268,15 +315,20 @@ async def test_several_answers_are_printed_under_headings_and_the_first_goes_on(
         server.on_chat(several(["One", " is."], ["Two."], ["Three."]))
         base = ("--base-url", server.url, "ask", "--no-stdin")
         done = await run(*base, "--alternatives", "3", "How many?")
-        assert (done.status, done.out) == (0, (
-            "## Answer 1 of 3 (goes on)\n\nOne is.\n\n## Answer 2 of 3\n\nTwo.\n\n## Answer 3 of 3\n\nThree.\n\n"))
+        assert (done.status, done.out) == (
+            0,
+            ("## Answer 1 of 3 (goes on)\n\nOne is.\n\n## Answer 2 of 3\n\nTwo.\n\n## Answer 3 of 3\n\nThree.\n\n"),
+        )
         server.on_chat(several(["One."], ["Two."]))
         done = await run(*base, "-c", "--alternatives", "2", "--json", "Again?")
         found = json.loads(done.out)
         assert (found["text"], [one["text"] for one in found["alternatives"]]) == ("One.", ["One.", "Two."])
         assert [m["content"] for m in server.chats[-1].json["messages"]][2] == "One is."
-        for wrong, why in ((("--alternatives", "1", "x"), "give 2 to 9"), (("--alternatives", "2", "-x", "x"), "-x"),
-                           (("--continue-answer", "--alternatives", "2"), "one answer")):
+        for wrong, why in (
+            (("--alternatives", "1", "x"), "give 2 to 9"),
+            (("--alternatives", "2", "-x", "x"), "-x"),
+            (("--continue-answer", "--alternatives", "2"), "one answer"),
+        ):
             refused = await run(*base, *wrong)
             assert refused.status == 2 and why in refused.err
         assert server.posts == 2

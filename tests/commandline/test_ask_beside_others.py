@@ -24,8 +24,12 @@ async def begun(run, server):
 async def started(environment, *arguments):
     command = (sys.executable, "-m", "kvchat.cli", *arguments)
     return await asyncio.create_subprocess_exec(
-        *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE)
+        *command,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["continue", "conversation"])
@@ -85,8 +89,9 @@ async def test_six_at_once_end_in_one_line_of_turns(run, spawn):
     async with ToyServer() as server:
         id = await begun(run, server)
         server.on_chat(tokens("Yes", ".", delay=0.02))
-        done = await asyncio.gather(*(
-            spawn("--base-url", server.url, "ask", "-c", "--json", f"q{number}") for number in range(6)))
+        done = await asyncio.gather(
+            *(spawn("--base-url", server.url, "ask", "-c", "--json", f"q{number}") for number in range(6))
+        )
         assert [one.status for one in done] == [0] * 6, [one.err for one in done]
         answers = [json.loads(one.out) for one in done]
         assert {answer["conversation"] for answer in answers} == {id}

@@ -35,16 +35,23 @@ async def test_a_model_that_does_not_see_is_told_of_before_anything_is_sent(run,
     async with SeeingServer(sees=False, model="blind-1b") as server:
         done = await run("--base-url", server.url, "ask", "--no-stdin", "-a", lamp, "What is this?")
         assert (done.status, done.out) == (1, "") and not server.posts
-        assert done.err == ("kvchat: Nothing was sent: blind-1b cannot see images. Name a model that can (-m), or "
-                            "leave the image out.\n")
+        assert done.err == (
+            "kvchat: Nothing was sent: blind-1b cannot see images. Name a model that can (-m), or "
+            "leave the image out.\n"
+        )
     assert json.loads((await run("list", "--json")).out) == []
 
 
-@pytest.mark.parametrize(("data", "said"), [
-    (bomb(), "it has too many pixels (60,000 x 60,000); make it smaller first."),
-    (picture()[:900], "it is a broken image."),
-    (b"no image\n", "it is named like an image and is none."),
-    (b"", "it is named like an image and is none.")], ids=["bomb", "cut", "text", "empty"])
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (bomb(), "it has too many pixels (60,000 x 60,000); make it smaller first."),
+        (picture()[:900], "it is a broken image."),
+        (b"no image\n", "it is named like an image and is none."),
+        (b"", "it is named like an image and is none."),
+    ],
+    ids=["bomb", "cut", "text", "empty"],
+)
 async def test_what_is_no_picture_is_told_in_a_sentence(run, tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "odd.png"
     path.write_bytes(data)

@@ -37,15 +37,23 @@ async def test_where_there_is_nothing_to_read_the_question_goes_alone(environmen
     (tmp_path / "lamp.diff").write_text(DIFF)
     async with ToyServer() as server:
         process = await asyncio.create_subprocess_shell(
-            f"exec {sys.executable} -m kvchat.cli --base-url {server.url} ask Hello {line}", env=environment,
-            cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+            f"exec {sys.executable} -m kvchat.cli --base-url {server.url} ask Hello {line}",
+            env=environment,
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         assert (await process.communicate())[1] == b"" and process.returncode == 0
         assert content(server).endswith("\nHello") and "stdin" not in content(server)
 
 
-@pytest.mark.parametrize(("ask", "words"), [
-    (("ask", "Review this."), b"kvchat: Waiting for standard input \xe2\x80\xa6 (--no-stdin to skip it)\n"),
-    (("ask", "-"), b"kvchat: Waiting for the question on standard input \xe2\x80\xa6\n")])
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (("ask", "Review this."), b"kvchat: Waiting for standard input \xe2\x80\xa6 (--no-stdin to skip it)\n"),
+        (("ask", "-"), b"kvchat: Waiting for the question on standard input \xe2\x80\xa6\n"),
+    ],
+)
 async def test_a_silent_pipe_is_told_and_waited_for(environment, ask, words):
     async with ToyServer() as server:
         process = await started(environment, "--base-url", server.url, *ask)
@@ -76,7 +84,8 @@ async def test_a_file_from_outside_is_refused_where_nobody_can_be_asked(run, own
         assert done.status == 1 and server.posts == 0
         assert done.err == (
             f"kvchat: {own_folders}/.ssh/key is outside the working folder and the collections. Nothing was sent. To "
-            "send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE\n")
+            "send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE\n"
+        )
         with (own_folders / ".ssh" / "key").open("rb") as file:
             done = await run("--base-url", server.url, "ask", "what is it?", stdin=file.read())
         assert done.status == 0 and "secret" in content(server)
@@ -89,7 +98,8 @@ async def test_on_a_terminal_the_person_is_asked_for_it(environment, own_folders
     async with ToyServer() as server:
         server.on_chat(tokens("ok"))
         status, shown = await on_a_terminal(
-            environment, ("--base-url", server.url, "ask", "what is @~/.ssh/key ?"), b"[y/N]", answer)
+            environment, ("--base-url", server.url, "ask", "what is @~/.ssh/key ?"), b"[y/N]", answer
+        )
         assert f"{own_folders}/.ssh/key is outside" in shown
         assert bool(server.posts) is goes and status == (0 if goes else 130 if answer == b"\x03" else 1)
         assert not goes or "secret" in content(server)
@@ -120,5 +130,10 @@ async def on_a_terminal(environment, arguments, until: bytes, answer: bytes) -> 
 
 async def started(environment, *arguments):
     return await asyncio.create_subprocess_exec(
-        *COMMAND, *arguments, env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE)
+        *COMMAND,
+        *arguments,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )

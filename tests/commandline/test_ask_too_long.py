@@ -10,8 +10,13 @@ import pytest
 from engine_fixture import running_server
 from toyserver import ToyServer, error, tokens
 
-REFUSED = error(400, "the request exceeds the available context size", "exceed_context_size_error",
-                n_prompt_tokens=13039, n_ctx=4096)
+REFUSED = error(
+    400,
+    "the request exceeds the available context size",
+    "exceed_context_size_error",
+    n_prompt_tokens=13039,
+    n_ctx=4096,
+)
 
 
 async def test_a_refused_question_is_told_and_the_conversation_goes_on_without_it(run):

@@ -42,8 +42,9 @@ def settings(main: str = "", profiles: Mapping[str, str] | None = None) -> Setti
     return replace(plain, server=replace(plain.server, base_url=main), profiles=named)
 
 
-async def said(capsys: pytest.CaptureFixture[str], given: Settings, *used: UsedServer,
-               as_json: bool = False) -> tuple[int, str]:
+async def said(
+    capsys: pytest.CaptureFixture[str], given: Settings, *used: UsedServer, as_json: bool = False
+) -> tuple[int, str]:
     status = await backends(given, argparse.Namespace(json=as_json), used)
     out, err = capsys.readouterr()
     assert err == ""
@@ -52,17 +53,44 @@ async def said(capsys: pytest.CaptureFixture[str], given: Settings, *used: UsedS
 
 async def test_servers_stand_in_a_table_with_what_they_say(capsys: Any, ports: list[int]) -> None:
     async with ToyServer(model="qwen3", context_size=8192, slots=4) as one, ToyServer("openai", model="other") as two:
-        two.on("/v1/models", reply(200, {"data": [{"id": "a", "status": {"value": "unloaded"}},
-                                                  {"id": "other", "status": {"value": "loaded"}}]}))
+        two.on(
+            "/v1/models",
+            reply(
+                200,
+                {
+                    "data": [
+                        {"id": "a", "status": {"value": "unloaded"}},
+                        {"id": "other", "status": {"value": "loaded"}},
+                    ]
+                },
+            ),
+        )
         ports += [one.port, two.port]
         status, out = await said(capsys, settings())
     head, first, second = (line.split("  ") for line in out.splitlines())
     assert status == 0
     assert [title.strip() for title in head if title] == [
-        "server", "kind", "model", "context", "slots", "loaded", "state", "profile", "chats"]
+        "server",
+        "kind",
+        "model",
+        "context",
+        "slots",
+        "loaded",
+        "state",
+        "profile",
+        "chats",
+    ]
     assert [cell.strip() for cell in first if cell] == [one.url, "llama.cpp", "qwen3", "8,192", "4", "–", "ready", "–"]
     assert [cell.strip() for cell in second if cell] == [
-        two.url, "OpenAI-compatible", "other", "–", "–", "1 of 2", "ready", "–"]
+        two.url,
+        "OpenAI-compatible",
+        "other",
+        "–",
+        "–",
+        "1 of 2",
+        "ready",
+        "–",
+    ]
 
 
 async def test_json_has_null_for_what_is_not_known(capsys: Any, ports: list[int]) -> None:
@@ -80,47 +108,66 @@ async def test_json_has_null_for_what_is_not_known(capsys: Any, ports: list[int]
 
 
 async def test_profiles_are_listed_with_what_was_found_of_them_and_a_server_elsewhere_is_left_alone(
-        capsys: Any, ports: list[int]) -> None:
+    capsys: Any, ports: list[int]
+) -> None:
     async with ToyServer(model="mine") as server:
         ports.append(server.port)
-        status, out = await said(capsys, settings(f"http://localhost:{server.port}/v1", {
-            "home": server.url, "gone": "http://127.0.0.1:9", "cluster": "https://llm.example.com/v1"}), as_json=True)
+        status, out = await said(
+            capsys,
+            settings(
+                f"http://localhost:{server.port}/v1",
+                {"home": server.url, "gone": "http://127.0.0.1:9", "cluster": "https://llm.example.com/v1"},
+            ),
+            as_json=True,
+        )
     assert status == 0
     rows = json.loads(out)["servers"]
     assert [(row["base_url"], row["profile"], row["state"]) for row in rows] == [
         (server.url, "[server], home", "ready"),
         ("http://127.0.0.1:9", "gone", "no answer"),
-        ("https://llm.example.com/v1", "cluster", "not asked")]
+        ("https://llm.example.com/v1", "cluster", "not asked"),
+    ]
 
 
 async def test_servers_that_conversations_use_are_listed_with_whether_they_answer(
-        capsys: Any, ports: list[int], tmp_path: Path) -> None:
+    capsys: Any, ports: list[int], tmp_path: Path
+) -> None:
     file = tmp_path / "mine.gguf"
     file.touch()
     async with ToyServer(model="mine") as server, ToyServer(model="used") as other:
         ports.append(server.port)
-        used = (UsedServer(f"{other.url}/v1", 3, is_last=True), UsedServer("box", 2), UsedServer("", 4),
-                UsedServer("http://127.0.0.1:9", 1), UsedServer("https://api.example.com", 5),
-                UsedServer(str(file), 1), UsedServer("/gone/model.gguf", 1))
+        used = (
+            UsedServer(f"{other.url}/v1", 3, is_last=True),
+            UsedServer("box", 2),
+            UsedServer("", 4),
+            UsedServer("http://127.0.0.1:9", 1),
+            UsedServer("https://api.example.com", 5),
+            UsedServer(str(file), 1),
+            UsedServer("/gone/model.gguf", 1),
+        )
         given = settings(profiles={"box": server.url})
         status, out = await said(capsys, given, *used, as_json=True)
         assert status == 0
-        assert [(row["base_url"], row["model"], row["state"], row["conversations"], row["used_last"])
-                for row in json.loads(out)["servers"]] == [
+        assert [
+            (row["base_url"], row["model"], row["state"], row["conversations"], row["used_last"])
+            for row in json.loads(out)["servers"]
+        ] == [
             (server.url, "mine", "ready", 2, False),
             (other.url, "used", "ready", 3, True),
             ("http://127.0.0.1:9", None, "no answer", 1, False),
             ("https://api.example.com", None, "not asked", 5, False),
             (None, None, "on demand", 4, False),
             (None, str(file), "on demand", 1, False),
-            (None, "/gone/model.gguf", "file is gone", 1, False)]
+            (None, "/gone/model.gguf", "file is gone", 1, False),
+        ]
         _, out = await said(capsys, given, *used)
         assert "3, last" in out and "the built-in engine" in out and "mine.gguf" in out
 
 
 @pytest.mark.parametrize(("agreed", "state"), [(True, "ready"), (False, "not asked")])
 async def test_a_server_of_the_network_is_asked_where_the_person_agreed_to_use_it(
-        capsys: Any, ports: list[int], monkeypatch: pytest.MonkeyPatch, agreed: bool, state: str) -> None:
+    capsys: Any, ports: list[int], monkeypatch: pytest.MonkeyPatch, agreed: bool, state: str
+) -> None:
     async with ToyServer(model="mine") as server:
         server_class = Place(HostClass.LAN, ("127.0.0.1",))
 
@@ -140,7 +187,8 @@ async def test_a_server_of_the_network_is_asked_where_the_person_agreed_to_use_i
 
 
 async def test_conversations_without_a_name_of_a_server_are_on_that_of_the_settings(
-        capsys: Any, ports: list[int]) -> None:
+    capsys: Any, ports: list[int]
+) -> None:
     async with ToyServer() as server:
         _, out = await said(capsys, settings(server.url), UsedServer("", 2), UsedServer(server.url, 1), as_json=True)
     assert [(row["profile"], row["conversations"]) for row in json.loads(out)["servers"]] == [("[server]", 3)]
@@ -154,9 +202,10 @@ def test_the_command_reads_what_is_in_use_from_the_store(capsys: Any, ports: lis
     store.set_setting(LAST_SERVER, "http://127.0.0.1:11")
     store.close()
     main(["backends", "--json"])
-    assert [(row["base_url"], row["conversations"], row["used_last"])
-            for row in json.loads(capsys.readouterr().out)["servers"]] == [
-        ("http://127.0.0.1:10", 1, False), ("http://127.0.0.1:9", 2, False), ("http://127.0.0.1:11", 0, True)]
+    assert [
+        (row["base_url"], row["conversations"], row["used_last"])
+        for row in json.loads(capsys.readouterr().out)["servers"]
+    ] == [("http://127.0.0.1:10", 1, False), ("http://127.0.0.1:9", 2, False), ("http://127.0.0.1:11", 0, True)]
 
 
 async def test_where_nothing_is_found_it_is_told_what_was_asked_and_what_to_do(capsys: Any, ports: list[int]) -> None:

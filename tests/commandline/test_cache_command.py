@@ -34,7 +34,8 @@ async def talk(own_folders: Path) -> str:
             ids.append(conversation.id)
             for text, prompt, cached in questions:
                 server.on_chat(
-                    tokens("Twenty", "-six", prompt=prompt, cached=cached, prompt_ms=3.0 * (prompt - cached)))
+                    tokens("Twenty", "-six", prompt=prompt, cached=cached, prompt_ms=3.0 * (prompt - cached))
+                )
                 await service.turns.send(conversation.id, Question(text))
                 await service.conversations.wait(conversation.id)
         await service.aclose()
@@ -64,8 +65,14 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
     assert report["conversation"] == talk
     assert [turn["question"] for turn in report["turns"]] == [text for text, _, _ in TURNS]
     assert [turn["figures"]["cached_tokens"] for turn in report["turns"]] == [0, 416, 60]
-    assert report["warmth"] == {"heat": "unknown", "held": None, "to_prefill": None, "reread": None, "since": None,
-                                "exact": True}
+    assert report["warmth"] == {
+        "heat": "unknown",
+        "held": None,
+        "to_prefill": None,
+        "reread": None,
+        "since": None,
+        "exact": True,
+    }
     assert report["here"]["totals"]["turns"] == 3 and report["week"]["totals"]["turns"] == 4
     assert report["plan"] is None
     assert report["here"]["totals"]["wasted_tokens"] > 0
@@ -74,8 +81,7 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
             assert (old in found) == (new in found) and found.get(old) == found.get(new), "scripts know the old names"
 
 
-async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(
-        run: Any, talk: str, own_folders: Path) -> None:
+async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(run: Any, talk: str, own_folders: Path) -> None:
     store = Store.open(own_folders / "data")
     put_row(store, replace(store.conversation(talk), unread=True))
     store.close()
@@ -109,7 +115,8 @@ def move(own_folders: Path, id: str, server: str) -> None:
 
 
 async def test_the_conversations_own_server_is_asked_and_no_other(
-        run: Any, talk: str, own_folders: Path, default: ToyServer) -> None:
+    run: Any, talk: str, own_folders: Path, default: ToyServer
+) -> None:
     await run("cache", talk)
     assert default.visits, "without one of its own it is the one of the settings"
     default.visits.clear()
@@ -120,7 +127,8 @@ async def test_the_conversations_own_server_is_asked_and_no_other(
 
 
 async def test_a_model_file_is_not_started_for_a_look(
-        run: Any, talk: str, own_folders: Path, default: ToyServer) -> None:
+    run: Any, talk: str, own_folders: Path, default: ToyServer
+) -> None:
     move(own_folders, talk, "/nowhere/model.gguf")
     done = await run("cache", talk)
     assert (done.status, done.err) == (0, "") and not default.visits

@@ -15,14 +15,19 @@ from toyserver import ToyServer
 async def started(environment: dict[str, str], line: str) -> tuple[int, str, str]:
     """Status, standard output and standard error of `kvchat LINE` in a shell."""
     process = await asyncio.create_subprocess_shell(
-        f"exec {sys.executable} -m kvchat.cli {line}", env=environment, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        f"exec {sys.executable} -m kvchat.cli {line}",
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize(("line", "sentence"), [("ask - <&-", "question is empty"), ("<&-", "needs a terminal"),
-                                                (">&-", "needs a terminal")])
+@pytest.mark.parametrize(
+    ("line", "sentence"), [("ask - <&-", "question is empty"), ("<&-", "needs a terminal"), (">&-", "needs a terminal")]
+)
 async def test_without_input_it_is_one_sentence(environment: dict[str, str], line: str, sentence: str) -> None:
     status, out, err = await started(environment, line)
     assert status in (1, 2) and out == ""
@@ -52,8 +57,14 @@ async def test_the_app_does_not_open_where_its_screen_would_not_be_seen(environm
     terminal, inner = os.openpty()
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kvchat.cli", env=environment, stdin=inner, stdout=inner,
-            stderr=asyncio.subprocess.PIPE)
+            sys.executable,
+            "-m",
+            "kvchat.cli",
+            env=environment,
+            stdin=inner,
+            stdout=inner,
+            stderr=asyncio.subprocess.PIPE,
+        )
         _, err = await process.communicate()
     finally:
         os.close(terminal)

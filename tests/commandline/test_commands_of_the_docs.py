@@ -19,9 +19,12 @@ from toyserver import ToyServer, tokens
 Run = Callable[..., Awaitable[Any]]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-REFUSED = {"restore": "nothing to undo", "--schema": "The answer is not JSON",
-           "serve": "Cannot listen on 127.0.0.1, port 8000",
-           "lamp.png": "the server does not say whether toy can see images"}
+REFUSED = {
+    "restore": "nothing to undo",
+    "--schema": "The answer is not JSON",
+    "serve": "Cannot listen on 127.0.0.1, port 8000",
+    "lamp.png": "the server does not say whether toy can see images",
+}
 """What a new store and a server that talks of lamps have to be refused for."""
 COMMAND = re.compile(r"(?:^|\| )kvchat\b(.*)")
 

@@ -25,8 +25,9 @@ def commands(of: argparse.ArgumentParser, above: str = "") -> list[str]:
 
 def ran(*command: object, cwd: Path | None = None) -> str:
     """What a program said, on both streams."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=True, cwd=cwd)
+    done = subprocess.run(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, cwd=cwd
+    )
     return done.stdout
 
 
@@ -87,10 +88,15 @@ async def offered(run, shell: str, line: str, folder: Path) -> set[str]:
         told = ["fish", "-N", "-c", f"source {script}; complete -C '{line}'"]
     else:
         words = " ".join(f"'{word}'" for word in line.split(" "))
-        told = ["bash", "--norc", "-c", f"source {script}; COMP_WORDS=({words})\n"
-                f"COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}\n"
-                '$(complete -p kvchat | sed "s/.*-F \\([^ ]*\\).*/\\1/") kvchat "${COMP_WORDS[COMP_CWORD]}" '
-                '"${COMP_WORDS[COMP_CWORD - 1]}" 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"']
+        told = [
+            "bash",
+            "--norc",
+            "-c",
+            f"source {script}; COMP_WORDS=({words})\n"
+            f"COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}\n"
+            '$(complete -p kvchat | sed "s/.*-F \\([^ ]*\\).*/\\1/") kvchat "${COMP_WORDS[COMP_CWORD]}" '
+            '"${COMP_WORDS[COMP_CWORD - 1]}" 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"',
+        ]
     said = await asyncio.to_thread(ran, *told, cwd=folder)
     return {found.partition("\t")[0].strip() for found in said.splitlines()} - {""}
 

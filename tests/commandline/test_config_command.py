@@ -63,20 +63,31 @@ async def test_a_setting_is_changed_and_read_and_taken_out(run, file):
     assert (await run("config", "check")).status == 0
 
 
-@pytest.mark.parametrize(("arguments", "sentence"), [
-    (("get", "theem"), "Unknown setting theem; did you mean theme?"),
-    (("set", "base_url", "x"), "Unknown setting base_url; base_url belongs under [server]."),
-    (("get", "engine"), "engine is a section: engine.model, engine.context_size, engine.slots, engine.threads …."),
-    (("set", "engine.slots", "many"), "engine.slots must be a whole number."),
-    (("set", "theme", "kvchat-nigth"), "There is no theme kvchat-nigth; did you mean kvchat-night?"),
-    (("set", "server.locality", "clud"),
-     'server.locality must be one of "auto", "local", "cloud"; did you mean cloud?'),
-    (("set", "memory.profile", "work"), "There is no profile work; the settings have none."),
-    (("set", "keys.exprt", "f9"), "keys.exprt: there is no such action; did you mean export?"),
-    (("set", "keys.export", "ctrl+h"), "keys.export: ctrl+h cannot be used: terminals send it for the backspace key."),
-    (("set", "server.api_key", "sk-1"), "kvchat keeps no keys in files: remove server.api_key, "),
-    (("set", "server.headers", "{Host = 'x'}"), "server.headers.Host cannot be set: kvchat sends this header itself."),
-])
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("get", "theem"), "Unknown setting theem; did you mean theme?"),
+        (("set", "base_url", "x"), "Unknown setting base_url; base_url belongs under [server]."),
+        (("get", "engine"), "engine is a section: engine.model, engine.context_size, engine.slots, engine.threads …."),
+        (("set", "engine.slots", "many"), "engine.slots must be a whole number."),
+        (("set", "theme", "kvchat-nigth"), "There is no theme kvchat-nigth; did you mean kvchat-night?"),
+        (
+            ("set", "server.locality", "clud"),
+            'server.locality must be one of "auto", "local", "cloud"; did you mean cloud?',
+        ),
+        (("set", "memory.profile", "work"), "There is no profile work; the settings have none."),
+        (("set", "keys.exprt", "f9"), "keys.exprt: there is no such action; did you mean export?"),
+        (
+            ("set", "keys.export", "ctrl+h"),
+            "keys.export: ctrl+h cannot be used: terminals send it for the backspace key.",
+        ),
+        (("set", "server.api_key", "sk-1"), "kvchat keeps no keys in files: remove server.api_key, "),
+        (
+            ("set", "server.headers", "{Host = 'x'}"),
+            "server.headers.Host cannot be set: kvchat sends this header itself.",
+        ),
+    ],
+)
 async def test_what_cannot_be_is_one_sentence_and_the_file_stays(run, file, arguments, sentence):
     before = file.read_text()
     done = await run("config", *arguments)
@@ -111,8 +122,9 @@ def editor(own_folders: Path, monkeypatch: pytest.MonkeyPatch):
         for number, text in enumerate(texts):
             (own_folders / f"text{number}").write_text(text)
         script = own_folders / "editor"
-        script.write_text(f"#!/bin/sh\ncd {own_folders}; n=$(cat n 2>/dev/null || echo 0); cp text$n \"$1\"\n"
-                          "echo $((n + 1)) > n\n")
+        script.write_text(
+            f'#!/bin/sh\ncd {own_folders}; n=$(cat n 2>/dev/null || echo 0); cp text$n "$1"\necho $((n + 1)) > n\n'
+        )
         script.chmod(0o755)
         monkeypatch.delenv("VISUAL", raising=False)
         monkeypatch.setenv("EDITOR", str(script))

@@ -30,8 +30,19 @@ from kvchat.paths import Paths
 from toyserver import ToyServer
 
 COLLECTION = {"name", "root", "created", "indexed"}
-REPORT = {"files", "added", "changed", "unchanged", "removed", "chunks", "bytes", "seconds", "skipped", "trouble",
-          "stopped"}
+REPORT = {
+    "files",
+    "added",
+    "changed",
+    "unchanged",
+    "removed",
+    "chunks",
+    "bytes",
+    "seconds",
+    "skipped",
+    "trouble",
+    "stopped",
+}
 PASSAGE = {"title", "collection", "path", "where", "head", "snippet", "text", "score", "matched", "ref"}
 HOSTILE = "bad\x1b]52;c;UFdORUQ=\x07 \x9b31m\u202e name"
 
@@ -86,7 +97,8 @@ def handbook(tmp_path: Path) -> Path:
     root = tmp_path / "Hand book"
     (root / "guide").mkdir(parents=True)
     (root / "guide" / "setup.md").write_text(
-        "# Setup\n\nBefore you begin.\n\n## Linux\n\nTurn the brass key twice, then pull the lever.\n")
+        "# Setup\n\nBefore you begin.\n\n## Linux\n\nTurn the brass key twice, then pull the lever.\n"
+    )
     (root / "guide" / "care.txt").write_text("Oil the hinges of the lighthouse door in autumn.\n")
     (root / "lamp.py").write_text("def trim(wick):\n    return wick - 1\n")
     (root / "broken.md").write_bytes(b"\x00\x01\x02\x03" * 500)
@@ -340,12 +352,24 @@ def test_nothing_found_is_1_and_a_word(call: Call, handbook: Path) -> None:
         assert (told.status, told.out, told.err) == (1, "", "Nothing found.\n"), words
 
 
-@pytest.mark.parametrize("arguments", [
-    (), ("forget",), ("add",), ("search",), ("remove",), ("search", "x", "-n", "0"), ("search", "x", "-n", "many"),
-    ("search", "x", "-n", "1" + "0" * 30), ("search", "x", "--since", "soon"), ("search", "x", "--until", ""),
-    ("search", "x", "--since", "2024-05-06", "--until", "2024-05-05"), ("list", "--incognito"),
-    ("add", ".", "--incognito"),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("forget",),
+        ("add",),
+        ("search",),
+        ("remove",),
+        ("search", "x", "-n", "0"),
+        ("search", "x", "-n", "many"),
+        ("search", "x", "-n", "1" + "0" * 30),
+        ("search", "x", "--since", "soon"),
+        ("search", "x", "--until", ""),
+        ("search", "x", "--since", "2024-05-06", "--until", "2024-05-05"),
+        ("list", "--incognito"),
+        ("add", ".", "--incognito"),
+    ],
+)
 def test_wrong_usage_ends_with_2_and_changes_nothing(call: Call, handbook: Path, arguments: tuple[str, ...]) -> None:
     call("add", handbook)
     told = call(*arguments)
@@ -408,7 +432,8 @@ def test_what_is_removed_is_found_no_more_and_its_files_stay(call: Call, handboo
 
 @pytest.mark.parametrize("command", ["add", "list", "status", "search", "rebuild", "remove"])
 async def test_hostile_names_and_texts_are_shown_harmless_and_fit_the_window(
-        call: Call, run: Any, tmp_path: Path, command: str) -> None:
+    call: Call, run: Any, tmp_path: Path, command: str
+) -> None:
     root = tmp_path / HOSTILE
     root.mkdir()
     (root / f"{HOSTILE}.txt").write_text(f"# {HOSTILE}\n\nA gull said {HOSTILE} and {'more ' * 60}\n")
@@ -428,8 +453,17 @@ async def test_hostile_names_and_texts_are_shown_harmless_and_fit_the_window(
 async def test_a_terminal_sees_one_line_of_progress_that_goes_away(many: Path, environment: dict[str, str]) -> None:
     terminal, inner = os.openpty()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kvchat.cli", "documents", "add", many, stdin=inner, stdout=asyncio.subprocess.PIPE,
-        stderr=inner, env={**environment, "COLUMNS": "60"})
+        sys.executable,
+        "-m",
+        "kvchat.cli",
+        "documents",
+        "add",
+        many,
+        stdin=inner,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=inner,
+        env={**environment, "COLUMNS": "60"},
+    )
     out, _ = await process.communicate()
     os.close(inner)
     shown = b""
@@ -444,23 +478,29 @@ async def test_a_terminal_sees_one_line_of_progress_that_goes_away(many: Path, e
 
 
 def test_the_progress_says_how_much_is_done_and_left() -> None:
-    progress = Progress("handbook", 1204, 3000, 12_000_000, 48_000_000, 9120, 20.0, "guide/setup.md",
-                        bytes_skipped=2_000_000)
-    assert progress_words(progress) == ("handbook: 1,204 of 3,000 files, 12 MB of 48 MB, 9,120 chunks, "
-                                        "1 min 12 s left, guide/setup.md")
+    progress = Progress(
+        "handbook", 1204, 3000, 12_000_000, 48_000_000, 9120, 20.0, "guide/setup.md", bytes_skipped=2_000_000
+    )
+    assert progress_words(progress) == (
+        "handbook: 1,204 of 3,000 files, 12 MB of 48 MB, 9,120 chunks, 1 min 12 s left, guide/setup.md"
+    )
     assert progress_words(Progress("handbook", 0, 812, 0, 5, 0, 0.2, counting=True)) == (
-        "handbook: looking for files, 812 so far")
+        "handbook: looking for files, 812 so far"
+    )
     assert "– left" in progress_words(Progress("handbook", 1, 2, 3, 4, 5, 0.2))
 
 
-@pytest.mark.parametrize(("text", "query", "wanted"), [
-    ("word " * 200 + "the brass key" + " word" * 200, "brass keys", "the brass key"),
-    ("key " + "word " * 200 + "brass key here", "where is the brass key", "brass key here"),
-    ("Der Schlüssel liegt " + "unter dem Stein. " * 50, "schlussel", "Der Schlüssel liegt"),
-    ("文章" * 200 + "鍵は灯台の下にある" + "文章" * 200, "灯台", "灯台の下"),
-    ("# Title\n\nfirst\nsecond", "nothing of it", "# Title first second"),
-    ("", "x", ""),
-])
+@pytest.mark.parametrize(
+    ("text", "query", "wanted"),
+    [
+        ("word " * 200 + "the brass key" + " word" * 200, "brass keys", "the brass key"),
+        ("key " + "word " * 200 + "brass key here", "where is the brass key", "brass key here"),
+        ("Der Schlüssel liegt " + "unter dem Stein. " * 50, "schlussel", "Der Schlüssel liegt"),
+        ("文章" * 200 + "鍵は灯台の下にある" + "文章" * 200, "灯台", "灯台の下"),
+        ("# Title\n\nfirst\nsecond", "nothing of it", "# Title first second"),
+        ("", "x", ""),
+    ],
+)
 def test_a_snippet_is_where_most_of_the_words_are(text: str, query: str, wanted: str) -> None:
     found = snippet(text, query)
     assert wanted in found and "\n" not in found and len(found) <= 250
@@ -476,12 +516,27 @@ def test_a_day_ends_at_midnight_and_an_instant_is_itself() -> None:
 
 
 async def test_nothing_heavy_is_loaded_for_a_list(environment: dict[str, str]) -> None:
-    heavy = ["textual", "httpx", "rich", "kvchat.ui", "kvchat.chat", "kvchat.backends.http.transport", "pypdf",
-             "pathspec", "watchfiles", "zipfile", "html.parser", "kvchat.documents.reading.formats"]
-    script = (f"import sys; from kvchat.cli import main; main(['documents', 'list'])\n"
-              f"print([name for name in {heavy} if name in sys.modules])")
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, env=environment,
-                                                   stdout=asyncio.subprocess.PIPE)
+    heavy = [
+        "textual",
+        "httpx",
+        "rich",
+        "kvchat.ui",
+        "kvchat.chat",
+        "kvchat.backends.http.transport",
+        "pypdf",
+        "pathspec",
+        "watchfiles",
+        "zipfile",
+        "html.parser",
+        "kvchat.documents.reading.formats",
+    ]
+    script = (
+        f"import sys; from kvchat.cli import main; main(['documents', 'list'])\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, env=environment, stdout=asyncio.subprocess.PIPE
+    )
     out, _ = await process.communicate()
     assert out.decode().splitlines()[-1] == "[]"
 
@@ -490,8 +545,14 @@ async def test_no_server_is_asked(call: Call, places: Paths, handbook: Path) -> 
     async with ToyServer() as server:
         places.config.parent.mkdir(parents=True, exist_ok=True)
         places.config.write_text(f'[server]\nbase_url = "{server.url}"\n[embeddings]\nbase_url = "{server.url}"\n')
-        for command in (("add", handbook), ("list",), ("status",), ("search", "key"), ("rebuild",),
-                        ("remove", "hand-book")):
+        for command in (
+            ("add", handbook),
+            ("list",),
+            ("status",),
+            ("search", "key"),
+            ("rebuild",),
+            ("remove", "hand-book"),
+        ):
             assert (await asyncio.to_thread(call, *command)).status == 0
         assert not server.visits
 

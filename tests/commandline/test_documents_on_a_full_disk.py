@@ -28,8 +28,11 @@ async def test_a_full_disk_is_one_sentence(run: Any, notes: Path, line: str) -> 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 async def test_python_adds_nothing_to_that_sentence_at_its_end(environment: dict[str, str], notes: Path) -> None:
     process = await asyncio.create_subprocess_shell(
-        f"exec {sys.executable} -m kvchat.cli documents add {notes} >/dev/full", env=environment,
-        stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE)
+        f"exec {sys.executable} -m kvchat.cli documents add {notes} >/dev/full",
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     _, err = await process.communicate()
     assert process.returncode == 1
     assert err.startswith(b"kvchat: ") and err.count(b"\n") == 1 and b"output cannot be written" in err
@@ -42,7 +45,10 @@ async def test_a_reader_that_goes_away_is_no_trouble(environment: dict[str, str]
     process = await asyncio.create_subprocess_shell(
         f"{kvchat} add {tmp_path} --name birds >/dev/null; {kvchat} search gull -n 200 | head -n 1; "
         f"{kvchat} search gull -n 200 --json | head -n 1",
-        env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE)
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     out, err = await process.communicate()
     assert out.startswith(b"birds/n") and err == b""

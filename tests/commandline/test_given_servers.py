@@ -29,7 +29,9 @@ def sent(server: ToyServer) -> set[tuple[str | None, str | None]]:
 
 @pytest.mark.parametrize("by", ["option", "KVCHAT_BASE_URL", "KVCHAT_SERVER_BASE_URL"])
 async def test_a_server_named_for_this_run_gets_no_other_servers_key_or_headers(
-    run: Run, own_folders: Path, by: str,
+    run: Run,
+    own_folders: Path,
+    by: str,
 ) -> None:
     write(own_folders, OTHER)
     async with ToyServer() as server:
@@ -41,7 +43,9 @@ async def test_a_server_named_for_this_run_gets_no_other_servers_key_or_headers(
 
 @pytest.mark.parametrize("by", ["option", "variable"])
 async def test_a_key_that_is_named_for_this_run_goes_to_the_server_that_is(
-    run: Run, own_folders: Path, by: str,
+    run: Run,
+    own_folders: Path,
+    by: str,
 ) -> None:
     write(own_folders, OTHER)
     async with ToyServer() as server:
@@ -53,7 +57,9 @@ async def test_a_key_that_is_named_for_this_run_goes_to_the_server_that_is(
 
 @pytest.mark.parametrize("section", ["server", "profiles.lab"])
 async def test_a_server_of_the_settings_gets_its_own_key_whatever_way_its_address_is_written(
-    run: Run, own_folders: Path, section: str,
+    run: Run,
+    own_folders: Path,
+    section: str,
 ) -> None:
     async with ToyServer() as server:
         own = f'[{section}]\nbase_url = "{server.url}/v1"\napi_key_env = "OWN"\nheaders = {{X-Team = "red"}}\n'
@@ -63,7 +69,8 @@ async def test_a_server_of_the_settings_gets_its_own_key_whatever_way_its_addres
 
 
 async def test_a_profiles_key_stays_with_its_server_where_an_address_is_given_beside_it(
-    run: Run, own_folders: Path,
+    run: Run,
+    own_folders: Path,
 ) -> None:
     write(own_folders, OTHER.replace("[server]", "[profiles.work]"))
     async with ToyServer() as server:
@@ -81,7 +88,10 @@ async def test_settings_without_an_address_are_for_the_server_that_is_given(run:
 @pytest.mark.parametrize("command", [("backends",), ("backends", "--json")])
 @pytest.mark.parametrize("secret", ["tops3cret", "tops@3cret"])
 async def test_passwords_in_addresses_are_not_printed(
-    run: Run, own_folders: Path, command: tuple[str, ...], secret: str,
+    run: Run,
+    own_folders: Path,
+    command: tuple[str, ...],
+    secret: str,
 ) -> None:
     write(own_folders, f'[profiles.home]\nbase_url = "http://me:{secret}@box.example:1"\n')
     done = await run(*command)
@@ -96,11 +106,15 @@ async def test_the_doctor_prints_no_password(run: Run, as_json: tuple[str, ...],
 
 
 async def test_without_an_address_the_doctor_examines_the_server_that_new_conversations_go_to(
-    run: Run, own_folders: Path,
+    run: Run,
+    own_folders: Path,
 ) -> None:
     async with ToyServer() as server:
-        write(own_folders, f'default_profile = "work"\n[server]\nbase_url = "http://127.0.0.1:9"\n'
-                           f'[profiles.work]\nbase_url = "{server.url}"\n')
+        write(
+            own_folders,
+            f'default_profile = "work"\n[server]\nbase_url = "http://127.0.0.1:9"\n'
+            f'[profiles.work]\nbase_url = "{server.url}"\n',
+        )
         found = json.loads((await run("doctor", "--json", "--yes")).out)
         assert found["url"] == server.url and server.posts > 0
 

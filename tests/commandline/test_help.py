@@ -18,7 +18,8 @@ def helped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_commands_help_has_its_own_options_only_and_an_example(
-    command: str, capsys: pytest.CaptureFixture[str],
+    command: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = helped(capsys, command)
     assert "--base-url" not in words and "--theme" not in words

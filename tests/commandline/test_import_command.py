@@ -48,9 +48,18 @@ async def test_json_has_all_of_it(run: Any, own_folders: Path) -> None:
     assert done.pop("import") and dry.pop("import") is None
     assert {**dry, "dry_run": False} == done
     assert done == {
-        "dry_run": False, "stopped": False, "new": 3, "grown": 0, "restored": 0, "unchanged": 0, "messages": 45,
-        "programs": {"Open WebUI": 3}, "left_out": {"images": 3}, "other_files": 0,
-        "skipped": [{"file": str(path), "whole_file": False, "conversations": 1, "kind": "not_json", "arguments": {}}]}
+        "dry_run": False,
+        "stopped": False,
+        "new": 3,
+        "grown": 0,
+        "restored": 0,
+        "unchanged": 0,
+        "messages": 45,
+        "programs": {"Open WebUI": 3},
+        "left_out": {"images": 3},
+        "other_files": 0,
+        "skipped": [{"file": str(path), "whole_file": False, "conversations": 1, "kind": "not_json", "arguments": {}}],
+    }
     undone = json.loads((await run("import", "--undo", "--json")).out)
     assert (undone["trashed"], undone["kept"], undone["back"]) == (3, 0, 0)
 
@@ -64,25 +73,32 @@ async def test_many_files_and_folders_at_once(run: Any, own_folders: Path) -> No
     assert len(titles(own_folders)) == 8
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    (b"hello", "It holds no conversations in a format that kvchat knows."),
-    (b"PK\x03\x04", "The archive is damaged."),
-    (json.dumps([chatgpt_conversation(0)]).encode()[:-50], "The file ends in the middle of a conversation."),
-])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"hello", "It holds no conversations in a format that kvchat knows."),
+        (b"PK\x03\x04", "The archive is damaged."),
+        (json.dumps([chatgpt_conversation(0)]).encode()[:-50], "The file ends in the middle of a conversation."),
+    ],
+)
 async def test_nothing_usable_is_one_sentence_and_status_1(
-        run: Any, own_folders: Path, content: bytes, said: str) -> None:
+    run: Any, own_folders: Path, content: bytes, said: str
+) -> None:
     (own_folders / "x").write_bytes(content)
     done = await run("import", own_folders / "x")
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith(f"kvchat: {own_folders / 'x'}: {said}") and done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("arguments", "status", "said"), [
-    ((), 2, "Give the files to import, or --undo"),
-    (("x", "--undo", "1"), 2, "Give the files to import, or --undo"),
-    (("--undo",), 1, "There is no import that could be undone."),
-    (("--undo", "abc"), 1, "There is no import abc that could be undone."),
-])
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ((), 2, "Give the files to import, or --undo"),
+        (("x", "--undo", "1"), 2, "Give the files to import, or --undo"),
+        (("--undo",), 1, "There is no import that could be undone."),
+        (("--undo", "abc"), 1, "There is no import abc that could be undone."),
+    ],
+)
 async def test_wrong_usage_is_told(run: Any, arguments: tuple[str, ...], status: int, said: str) -> None:
     done = await run("import", *arguments)
     assert (done.status, done.out) == (status, "")

@@ -63,8 +63,26 @@ def saved(id: str) -> Path:
     shelf.load()
     name = shelf.fresh()
     (folder / f"{name}.bin").write_bytes(bytes(2_500_000))
-    shelf.keep(Snapshot(name, id, path[-1], path, 0, 5120, 2_500_000, "", "m", "s", "b", 0.0, 0.0, "",
-                        StateProbe(((1, -0.5),), 3, False), 0.0))
+    shelf.keep(
+        Snapshot(
+            name,
+            id,
+            path[-1],
+            path,
+            0,
+            5120,
+            2_500_000,
+            "",
+            "m",
+            "s",
+            "b",
+            0.0,
+            0.0,
+            "",
+            StateProbe(((1, -0.5),), 3, False),
+            0.0,
+        )
+    )
     return folder / f"{name}.bin"
 
 
@@ -91,7 +109,9 @@ def test_json_has_every_kept_one_and_the_room(said, ids) -> None:
     found = json.loads(said("keep", "--json")[1])
     assert (found["bytes"], found["most_bytes"]) == (2_500_000, 4_000_000_000)
     assert [(one["title"], one["tokens"], one["complete"]) for one in found["kept"]] == [
-        ("Fog", None, False), ("Lamp", 5120, True)]
+        ("Fog", None, False),
+        ("Lamp", 5120, True),
+    ]
 
 
 def test_a_kept_state_outlives_the_trash_and_one_that_is_not_kept_does_not(said, ids) -> None:
@@ -104,12 +124,15 @@ def test_a_kept_state_outlives_the_trash_and_one_that_is_not_kept_does_not(said,
     assert not files["Lamp"].exists()
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("keep", "zzz"), 'No conversation "zzz"'),
-    (("keep", "--remove"), "Say which conversation is no longer kept: kvchat keep --remove ID"),
-    (("keep", "Empty"), "This conversation is empty; there is nothing to keep."),
-    (("--incognito", "keep", "4097b73d"), "No conversation"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("keep", "zzz"), 'No conversation "zzz"'),
+        (("keep", "--remove"), "Say which conversation is no longer kept: kvchat keep --remove ID"),
+        (("keep", "Empty"), "This conversation is empty; there is nothing to keep."),
+        (("--incognito", "keep", "4097b73d"), "No conversation"),
+    ],
+)
 def test_what_cannot_be_kept_is_told_in_a_sentence(said, ids, arguments, words) -> None:
     status, out, err = said(*(ids.get(word, word) for word in arguments))
     assert status != 0 and not out and words in err and "Traceback" not in err
@@ -120,8 +143,9 @@ def test_without_room_or_snapshots_it_is_said_what_to_do(said, ids, monkeypatch)
     said("keep", ids["Lamp"])
     monkeypatch.setenv("KVCHAT_CACHE_KEPT_GB", "0")
     status, _, err = said("keep", ids["Fog"])
-    assert status == 1 and err == ("kvchat: No room: kept states may take 0 B. Release “Lamp” (2.5 MB) or raise "
-                                   "cache.kept_gb.\n")
+    assert status == 1 and err == (
+        "kvchat: No room: kept states may take 0 B. Release “Lamp” (2.5 MB) or raise cache.kept_gb.\n"
+    )
     assert "Lamp" in said("keep")[1], "a lower bound drops nothing"
     monkeypatch.setenv("KVCHAT_ENGINE_SNAPSHOTS", "false")
     assert said("keep", ids["Fog"])[2] == "kvchat: States are not saved: the setting engine.snapshots is off.\n"

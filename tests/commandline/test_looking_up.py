@@ -32,16 +32,28 @@ def talked(environment: dict[str, str]) -> str:
 @pytest.mark.process
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--json"), ("search", "wick"), ("stats",)])
 def test_looking_something_up_loads_neither_the_service_nor_a_server(environment, talked, arguments) -> None:
-    code = ("import sys; from kvchat.cli import main; status = main(sys.argv[2:]); "
-            "print(*[name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr); sys.exit(status)")
-    done = subprocess.run([sys.executable, "-c", code, " ".join(HEAVY), *arguments], env=environment,
-                          capture_output=True, text=True, check=False)
+    code = (
+        "import sys; from kvchat.cli import main; status = main(sys.argv[2:]); "
+        "print(*[name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, " ".join(HEAVY), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0 and (talked[:8] in done.stdout or arguments == ("stats",))
     assert done.stderr.strip() == ""
 
 
 @pytest.mark.process
 def test_a_search_without_a_hit_says_so(environment, talked) -> None:
-    done = subprocess.run([sys.executable, "-m", "kvchat.cli", "search", "anchor"], env=environment,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "kvchat.cli", "search", "anchor"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "Nothing found.\n")

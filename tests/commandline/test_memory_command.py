@@ -33,8 +33,20 @@ from kvchat.store import Store
 from toyserver import ToyServer
 from whole_rows import put_row
 
-ENTRY = {"id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "by",
-         "superseded_by", "edited"}
+ENTRY = {
+    "id",
+    "kind",
+    "text",
+    "page",
+    "created",
+    "status",
+    "confidence",
+    "conversation",
+    "nodes",
+    "by",
+    "superseded_by",
+    "edited",
+}
 CHANGE = {"act", "before", "after", "at", "session", "why", "seq", "undone"}
 HOSTILE = "Likes \x1b]52;c;UFdORUQ=\x07 red \x9b31m and \u202eblue"
 
@@ -204,7 +216,8 @@ def test_a_broken_page_is_told_with_its_line_and_the_rest_is_listed(call: Call, 
 
 @pytest.mark.parametrize("command", [("list",), ("list", "--status", "all"), ("search", "red"), ("log",), ("queue",)])
 async def test_hostile_text_is_shown_harmless_and_fits_the_window(
-        call: Call, run: Any, places: Paths, command: tuple[str, ...]) -> None:
+    call: Call, run: Any, places: Paths, command: tuple[str, ...]
+) -> None:
     conversation, _ = await talked(places, HOSTILE + " to be said at length" * 10)
     with opened(places) as (store, memories):
         memories.add(HOSTILE + " and more words than fit on one line of a small window" * 2, page="topics/colours.md")
@@ -220,10 +233,13 @@ async def test_hostile_text_is_shown_harmless_and_fits_the_window(
 
 async def test_nothing_heavy_is_loaded_for_a_list(environment: dict[str, str]) -> None:
     heavy = ["textual", "httpx", "rich", "kvchat.ui", "kvchat.chat", "kvchat.backends.http.transport"]
-    script = (f"import sys; from kvchat.cli import main; main(['memory', 'list'])\n"
-              f"print([name for name in {heavy} if name in sys.modules])")
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, env=environment,
-                                                   stdout=asyncio.subprocess.PIPE)
+    script = (
+        f"import sys; from kvchat.cli import main; main(['memory', 'list'])\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, env=environment, stdout=asyncio.subprocess.PIPE
+    )
     out, _ = await process.communicate()
     assert out.decode().splitlines() == ["Nothing is remembered yet.", "[]"]
 
@@ -233,8 +249,17 @@ async def test_no_server_is_asked(call: Call, places: Paths) -> None:
         places.config.parent.mkdir(parents=True, exist_ok=True)
         places.config.write_text(f'[server]\nbase_url = "{server.url}"\n[embeddings]\nbase_url = "{server.url}"\n')
         id = await asyncio.to_thread(call.add, "Lives in Bonn")
-        for command in (("list",), ("search", "Bonn"), ("log",), ("queue",), ("rebuild",), ("edit", id, "In Köln"),
-                        ("delete", id), ("restore", "1"), ("path",)):
+        for command in (
+            ("list",),
+            ("search", "Bonn"),
+            ("log",),
+            ("queue",),
+            ("rebuild",),
+            ("edit", id, "In Köln"),
+            ("delete", id),
+            ("restore", "1"),
+            ("path",),
+        ):
             await asyncio.to_thread(call, *command)
         assert not server.visits
 
@@ -254,8 +279,15 @@ def test_an_entry_is_named_by_a_unique_beginning(call: Call) -> None:
 
 def test_a_name_that_is_no_id_is_one_sentence(call: Call) -> None:
     call("add", "Lives in Bonn")
-    for arguments in (("delete", ""), ("delete", "%"), ("edit", "\udcff", "x"), ("accept", "../x"), ("restore", "999"),
-                      ("log", "--conversation", "ffffffff"), ("restore", "--conversation", "ffffffff")):
+    for arguments in (
+        ("delete", ""),
+        ("delete", "%"),
+        ("edit", "\udcff", "x"),
+        ("accept", "../x"),
+        ("restore", "999"),
+        ("log", "--conversation", "ffffffff"),
+        ("restore", "--conversation", "ffffffff"),
+    ):
         told = call(*arguments)
         assert told.status == 1 and told.out == "" and told.err.startswith("kvchat: "), arguments
         assert told.err.count("\n") == 1
@@ -318,12 +350,25 @@ def test_what_is_no_page_is_refused(call: Call, places: Paths, page: str) -> Non
     assert told.status == 1 and "page" in told.err and told.err.count("\n") == 1 and call.texts() == set()
 
 
-@pytest.mark.parametrize("arguments", [
-    ("add", " "), ("add", "x", "--kind", "rumour"), ("accept",), ("accept", "m1", "--all"), ("restore",),
-    ("restore", "1", "--session"),
-    ("restore", "0"), ("restore", "--since", "soon"), ("restore", "--since", ""), ("log", "-n", "1" + "0" * 30),
-    ("log", "-n", "0"), ("log", "-n", "x"), (), ("forget",),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add", " "),
+        ("add", "x", "--kind", "rumour"),
+        ("accept",),
+        ("accept", "m1", "--all"),
+        ("restore",),
+        ("restore", "1", "--session"),
+        ("restore", "0"),
+        ("restore", "--since", "soon"),
+        ("restore", "--since", ""),
+        ("log", "-n", "1" + "0" * 30),
+        ("log", "-n", "0"),
+        ("log", "-n", "x"),
+        (),
+        ("forget",),
+    ],
+)
 def test_wrong_usage_ends_with_2_and_changes_nothing(call: Call, arguments: tuple[str, ...]) -> None:
     call("add", "Lives in Bonn")
     told = call(*arguments)
@@ -334,10 +379,14 @@ def test_wrong_usage_ends_with_2_and_changes_nothing(call: Call, arguments: tupl
 async def test_only_proposals_are_accepted_and_all_of_them_only_by_that_word(call: Call, places: Paths) -> None:
     conversation, nodes = await talked(places, "I am Kim, I live in Bonn, and I prefer tea to coffee in the morning")
     with opened(places) as (_, memories):
-        note(memories, conversation, nodes,
-             fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
-             fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
-             fact("Prefers tea to coffee", nodes=nodes))
+        note(
+            memories,
+            conversation,
+            nodes,
+            fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
+            fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
+            fact("Prefers tea to coffee", nodes=nodes),
+        )
     proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "pending", "--json").json}
     assert set(proposed) == {"Lives in Bonn", "Is called Kim"} and call.texts() == {"Prefers tea to coffee"}
     old, new = (call("list", "--status", name, "--json") for name in ("proposed", "pending"))
@@ -374,8 +423,10 @@ def test_a_kvchat_that_runs_sees_it_and_its_changes_are_seen(call: Call, places:
 async def noted_twice(places: Paths) -> tuple[str, str]:
     """Two conversations, each noted by a run of its own, the second one last."""
     found = []
-    for session, words in (("first", ("Prefers tea to coffee", "Plays the cello")),
-                           ("second", ("Learns Danish on Mondays", "Works with Postgres at night"))):
+    for session, words in (
+        ("first", ("Prefers tea to coffee", "Plays the cello")),
+        ("second", ("Learns Danish on Mondays", "Works with Postgres at night")),
+    ):
         conversation, nodes = await talked(places, ". ".join(words))
         with opened(places, session) as (_, memories):
             note(memories, conversation, nodes, *(fact(text, nodes=nodes) for text in words), session=session)
@@ -451,7 +502,7 @@ def test_the_index_is_made_anew_from_the_files(call: Call, places: Paths) -> Non
 def test_an_index_that_was_wrong_is_told_and_right_again(call: Call, places: Paths) -> None:
     id = call.add("Plays the cello")
     index = Index.open(places.data / "index.db")
-    (name, stamp), = index.docs(SCOPE).items()
+    ((name, stamp),) = index.docs(SCOPE).items()
     index.replace(name, [Chunk(id, "", "Plays the oboe")], stamp)
     index.close()
     assert call("search", "cello").status == 1
@@ -469,7 +520,8 @@ async def test_the_queue_has_what_is_pending_and_what_is_parked(call: Call, plac
     told = call("queue", "--json").json
     assert told["pending"] == [{"conversation": conversation, "title": "I prefer tea to coffee", "messages": 4}]
     assert [(job["subject"], job["state"], job["why"]) for job in told["jobs"]] == [
-        (conversation, "paused", "the model's answers cannot be used")]
+        (conversation, "paused", "the model's answers cannot be used")
+    ]
     assert set(told["jobs"][0]) == {"kind", "subject", "title", "due", "attempts", "state", "why", "created"}
     shown = call("queue").out
     assert conversation[:8] in shown and "cannot be used" in shown and "waits for you" in shown
@@ -499,7 +551,8 @@ def in_folder(folder: str) -> Settings:
 
 
 def test_the_folder_does_not_hang_on_where_kvchat_was_started(
-        places: Paths, own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places: Paths, own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert memory_folder(places, Settings()) == places.data / "memory"
     assert memory_folder(places, in_folder("~/notes/kvchat")) == own_folders / "notes" / "kvchat"
@@ -511,13 +564,17 @@ def test_the_folder_does_not_hang_on_where_kvchat_was_started(
 
 def test_the_path_is_told_and_nothing_is_made(call: Call, places: Paths) -> None:
     assert call("path").out == f"{places.data / 'memory'}\n"
-    assert call("path", "--json").json == {"folder": str(places.data / "memory"), "exists": False,
-                                           "index": str(places.data / "index.db")}
+    assert call("path", "--json").json == {
+        "folder": str(places.data / "memory"),
+        "exists": False,
+        "index": str(places.data / "index.db"),
+    }
     assert not places.data.exists()
 
 
 def test_in_another_programs_vault_nothing_but_the_own_folder_is_touched(
-        call: Call, places: Paths, own_folders: Path) -> None:
+    call: Call, places: Paths, own_folders: Path
+) -> None:
     vault = own_folders / "vault"
     (vault / ".obsidian").mkdir(parents=True)
     vault.chmod(0o755)

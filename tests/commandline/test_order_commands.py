@@ -95,9 +95,13 @@ def test_what_has_a_tag_is_exported_with_it(ids, said) -> None:
     assert found[0]["conversation"]["tags"] == ["archive", "work"]
     assert len(json.loads(said("export", "--all", "-f", "json")[1])["conversations"]) == 3, "the archived too"
     assert said("export", "--tag", "none")[::2] == (
-        1, "kvchat: No conversation has the tag none. kvchat tag lists the tags.\n")
+        1,
+        "kvchat: No conversation has the tag none. kvchat tag lists the tags.\n",
+    )
     assert said("export", "--tag", "work", "--all")[::2] == (
-        2, "kvchat: Give the id of one conversation, --tag NAME, or --all.\n")
+        2,
+        "kvchat: Give the id of one conversation, --tag NAME, or --all.\n",
+    )
 
 
 def test_a_conversation_is_renamed_deleted_and_restored(ids, said) -> None:
@@ -113,17 +117,21 @@ def test_a_conversation_is_renamed_deleted_and_restored(ids, said) -> None:
     assert titles(said("list", "--json")[1]) == ["The great lamp"]
 
 
-@pytest.mark.parametrize(("arguments", "status", "sentence"), [
-    (("tag", "LAMP", "two words"), 2, "“two words” cannot be a tag: give one word of up to 40 characters"),
-    (("tag", "ffffffff", "work"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
-    (("tag", "--remove", "work"), 2, "Say which conversation loses the tag"),
-    (("rename", "LAMP", "  "), 2, "The title is empty."),
-    (("rename", "ffffffff", "x"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
-    (("delete", "LAMP", "ffffffff"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
-    (("restore", "LAMP"), 1, "“Lamp” is not in the trash."),
-])
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (("tag", "LAMP", "two words"), 2, "“two words” cannot be a tag: give one word of up to 40 characters"),
+        (("tag", "ffffffff", "work"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
+        (("tag", "--remove", "work"), 2, "Say which conversation loses the tag"),
+        (("rename", "LAMP", "  "), 2, "The title is empty."),
+        (("rename", "ffffffff", "x"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
+        (("delete", "LAMP", "ffffffff"), 1, 'No conversation "ffffffff". IDs look like 4097b73d (kvchat list).'),
+        (("restore", "LAMP"), 1, "“Lamp” is not in the trash."),
+    ],
+)
 def test_what_cannot_be_done_is_said_in_a_sentence_and_nothing_is_changed(
-        ids, said, arguments, status, sentence) -> None:
+    ids, said, arguments, status, sentence
+) -> None:
     got, out, err = said(*(ids["Lamp"] if one == "LAMP" else one for one in arguments))
     assert (got, out) == (status, "") and sentence in err and "Traceback" not in err
     assert titles(said("list", "--json")[1]) == ["Bees", "Fog", "Lamp"]

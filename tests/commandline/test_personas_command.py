@@ -11,8 +11,9 @@ from toyserver import ToyServer, tokens
 def personas(own_folders):
     folder = own_folders / "config" / "personas"
     folder.mkdir(parents=True)
-    (folder / "german.toml").write_text('system_prompt = "You translate."\nfirst_message = "Into German: {{text}}"\n'
-                                        "[parameters]\ntemperature = 0.25\n")
+    (folder / "german.toml").write_text(
+        'system_prompt = "You translate."\nfirst_message = "Into German: {{text}}"\n[parameters]\ntemperature = 0.25\n'
+    )
     (folder / "there.toml").write_text('system_prompt = "x"\nprofile = "work"\n')
     return folder
 
@@ -36,7 +37,8 @@ async def test_a_persona_begins_the_conversation_and_its_first_message(run):
 async def test_a_persona_goes_to_the_server_of_its_profile(run, own_folders):
     async with ToyServer() as server, ToyServer() as other:
         (own_folders / "config" / "config.toml").write_text(
-            f'[server]\nbase_url = "{other.url}"\n[profiles.work]\nbase_url = "{server.url}"\n')
+            f'[server]\nbase_url = "{other.url}"\n[profiles.work]\nbase_url = "{server.url}"\n'
+        )
         server.on_chat(tokens("Here"))
         assert (await run("ask", "--persona", "there", "hello")).out == "Here\n"
         assert (len(server.chats), len(other.chats)) == (1, 0)
@@ -62,11 +64,18 @@ async def test_what_is_not_used_of_a_persona_is_told_and_the_question_is_sent(ru
     assert done.err.startswith("kvchat: german.toml:2:1: unknown setting colour; a persona has about, system_prompt,")
 
 
-@pytest.mark.parametrize(("arguments", "status", "sentence"), [
-    (("--persona", "germn", "hi"), 1, "kvchat: There is no persona germn; did you mean german?"),
-    (("--persona", "there", "hi"), 1, "kvchat: The persona there asks for the profile work, which the settings do not"),
-    (("--persona", "german", "-c", "hi"), 2, "not allowed with argument"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (("--persona", "germn", "hi"), 1, "kvchat: There is no persona germn; did you mean german?"),
+        (
+            ("--persona", "there", "hi"),
+            1,
+            "kvchat: The persona there asks for the profile work, which the settings do not",
+        ),
+        (("--persona", "german", "-c", "hi"), 2, "not allowed with argument"),
+    ],
+)
 async def test_what_cannot_be_is_told_and_nothing_is_sent(run, arguments, status, sentence):
     async with ToyServer() as server:
         done = await run("ask", *arguments, env={"KVCHAT_DEFAULT_PROFILE": ""})

@@ -110,10 +110,18 @@ def test_another_encoding_is_read_as_that_of_a_file(piped, encoding: str, text: 
     assert attached()[0][2] == text.replace("\r", "")
 
 
-@pytest.mark.parametrize(("data", "sentence"), [
-    (b"\x7fELF\0\0\1", "Standard input is a binary file. Pipe in text, or skip it with --no-stdin."),
-    (bytes(range(128, 256)) * 9, "Standard input is not in UTF-8, and its encoding cannot be told. Pipe in text, or "
-                                 "skip it with --no-stdin.")], ids=["binary", "unknown"])
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"\x7fELF\0\0\1", "Standard input is a binary file. Pipe in text, or skip it with --no-stdin."),
+        (
+            bytes(range(128, 256)) * 9,
+            "Standard input is not in UTF-8, and its encoding cannot be told. Pipe in text, or "
+            "skip it with --no-stdin.",
+        ),
+    ],
+    ids=["binary", "unknown"],
+)
 @pytest.mark.parametrize("text", ["Review this.", "-"])
 def test_what_is_no_text_is_refused(piped, text: str, data: bytes, sentence: str):
     piped(data)
@@ -128,8 +136,10 @@ def test_sixteen_mebibytes_are_taken_and_no_byte_more(piped):
     piped(b"x" * (MOST + 1))
     with pytest.raises(CommandError) as caught:
         read_question("Review this.")
-    assert str(caught.value) == ("More than 16 MiB came from standard input. Pipe in less, for instance with head -c "
-                                 "16M, or index the files with kvchat documents add.")
+    assert str(caught.value) == (
+        "More than 16 MiB came from standard input. Pipe in less, for instance with head -c "
+        "16M, or index the files with kvchat documents add."
+    )
 
 
 def test_a_pipe_that_gives_only_what_is_there_is_read_to_its_end(standing):

@@ -45,8 +45,10 @@ async def test_a_trunk_is_made_listed_asked_and_removed(run, notes):
 
         (notes / "fog.md").write_text("The horn sounds in fog.\n")
         told = await run(*at, "ask", "--trunk", "light", "And now?")
-        assert told.err == ("kvchat: notes/fog.md has changed since the trunk light was made. "
-                            "To make it anew: kvchat trunk add light PATH\n")
+        assert told.err == (
+            "kvchat: notes/fog.md has changed since the trunk light was made. "
+            "To make it anew: kvchat trunk add light PATH\n"
+        )
         assert server.chats[-1].json["messages"][0] == roots[0]
 
         listed = json.loads((await run("trunk", "list", "--json")).out)
@@ -55,18 +57,22 @@ async def test_a_trunk_is_made_listed_asked_and_removed(run, notes):
         assert (await run(*at, "trunk", "warm", "light")).out.startswith("light: 2 files, ")
         assert (await run("trunk", "remove", "light")).status == 0
     assert (await run("trunk", "list")).out == (
-        "There are no trunks yet. To make one of files: kvchat trunk add NAME PATH\n")
+        "There are no trunks yet. To make one of files: kvchat trunk add NAME PATH\n"
+    )
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
-    (("trunk", "warm", "lihgt"), 1, "There is no trunk lihgt. To make one: kvchat trunk add NAME PATH."),
-    (("trunk", "add", "a b", "."), 1, "a b cannot be the name of a trunk: use letters, digits, - and _."),
-    (("trunk", "add", "light", "nowhere.md"), 1, "There is no file nowhere.md in "),
-    (("--incognito", "trunk", "list"), 2, "An incognito run has no trunks; leave out --incognito."),
-    (("--incognito", "ask", "--trunk", "light", "hi"), 1, "An incognito run has no trunks; leave out --incognito."),
-    (("ask", "--trunk", "light", "-c", "hi"), 2, "not allowed with argument"),
-    (("ask", "--trunk", "light", "--continue-answer"), 2, "Leave out --trunk."),
-])
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("trunk", "warm", "lihgt"), 1, "There is no trunk lihgt. To make one: kvchat trunk add NAME PATH."),
+        (("trunk", "add", "a b", "."), 1, "a b cannot be the name of a trunk: use letters, digits, - and _."),
+        (("trunk", "add", "light", "nowhere.md"), 1, "There is no file nowhere.md in "),
+        (("--incognito", "trunk", "list"), 2, "An incognito run has no trunks; leave out --incognito."),
+        (("--incognito", "ask", "--trunk", "light", "hi"), 1, "An incognito run has no trunks; leave out --incognito."),
+        (("ask", "--trunk", "light", "-c", "hi"), 2, "not allowed with argument"),
+        (("ask", "--trunk", "light", "--continue-answer"), 2, "Leave out --trunk."),
+    ],
+)
 async def test_what_cannot_be_done_is_said_in_one_sentence(run, notes, monkeypatch, words, code, said):
     monkeypatch.chdir(notes)
     async with ToyServer() as server:

@@ -37,17 +37,20 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "value", "before", "after"), [
-    ("theme", "kvchat-paper", 'theme   =  "kvchat-day"   # like', 'theme   =  "kvchat-paper"   # like'),
-    ("sidebar", False, "# like paper\n", "# like paper\nsidebar = false\n"),
-    ("server.model", "qwen", "8080'\n", "8080'\nmodel = \"qwen\"\n"),
-    ("server.base_url", "http://h", "'http://10.0.0.5:8080'", '"http://h"'),
-    ("engine.slots", 4, 'export = "f11"\n', 'export = "f11"\n\n[engine]\nslots = 4\n'),
-    ("keys.transcript.edit", "x", 'export = "f11"\n', 'export = "f11"\n"transcript.edit" = "x"\n'),
-    ("parameters.stop", ["a", 'b"'], 'export = "f11"\n', 'export = "f11"\n\n[parameters]\nstop = ["a", "b\\""]\n'),
-    ("keys.export", None, 'export = "f11"\n', ""),
-    ("engine.slots", None, "", ""),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "before", "after"),
+    [
+        ("theme", "kvchat-paper", 'theme   =  "kvchat-day"   # like', 'theme   =  "kvchat-paper"   # like'),
+        ("sidebar", False, "# like paper\n", "# like paper\nsidebar = false\n"),
+        ("server.model", "qwen", "8080'\n", '8080\'\nmodel = "qwen"\n'),
+        ("server.base_url", "http://h", "'http://10.0.0.5:8080'", '"http://h"'),
+        ("engine.slots", 4, 'export = "f11"\n', 'export = "f11"\n\n[engine]\nslots = 4\n'),
+        ("keys.transcript.edit", "x", 'export = "f11"\n', 'export = "f11"\n"transcript.edit" = "x"\n'),
+        ("parameters.stop", ["a", 'b"'], 'export = "f11"\n', 'export = "f11"\n\n[parameters]\nstop = ["a", "b\\""]\n'),
+        ("keys.export", None, 'export = "f11"\n', ""),
+        ("engine.slots", None, "", ""),
+    ],
+)
 def test_one_setting_changes_and_nothing_else(file: Path, name: str, value: object, before: str, after: str) -> None:
     save_setting(file, name, value)
     assert file.read_text() == MINE.replace(before, after)
@@ -72,8 +75,15 @@ def test_windows_line_ends_stay(file: Path) -> None:
     assert b"\n" not in file.read_bytes().replace(b"\r\n", b"")
 
 
-@pytest.mark.parametrize("text", ['server = { base_url = "http://a" }', 'server.base_url = "http://a"',
-                                  '[server]\nbase_url = "http://a"', '[ "server" ]\n"base_url" = "http://a"\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'server = { base_url = "http://a" }',
+        'server.base_url = "http://a"',
+        '[server]\nbase_url = "http://a"',
+        '[ "server" ]\n"base_url" = "http://a"\n',
+    ],
+)
 def test_every_way_to_write_a_section_can_be_saved_to(file: Path, text: str) -> None:
     file.write_text(text)
     save_setting(file, "server.model", "m")
@@ -112,15 +122,21 @@ def test_saving_into_the_example_puts_each_setting_below_its_words(file: Path) -
     assert len(text.splitlines()) == len(example().splitlines()) + 2
 
 
-@pytest.mark.parametrize(("name", "value", "sentence"), [
-    ("no_such", 1, "There is no setting no_such."),
-    ("engine.slots", 0, "engine.slots is not saved: it must be from 1 to 64."),
-    ("mouse", "yes", "mouse is not saved: it must be true or false, not a text."),
-    ("keys.export", 1, "keys.export is not saved: it must be a text of keys."),
-    ("theme", "\ud800", "theme is not saved: "),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("no_such", 1, "There is no setting no_such."),
+        ("engine.slots", 0, "engine.slots is not saved: it must be from 1 to 64."),
+        ("mouse", "yes", "mouse is not saved: it must be true or false, not a text."),
+        ("keys.export", 1, "keys.export is not saved: it must be a text of keys."),
+        ("theme", "\ud800", "theme is not saved: "),
+    ],
+)
 def test_a_value_that_does_not_fit_is_refused_and_the_file_stays(
-    file: Path, name: str, value: object, sentence: str,
+    file: Path,
+    name: str,
+    value: object,
+    sentence: str,
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{sentence}"):
         save_setting(file, name, value)
@@ -140,7 +156,7 @@ def test_a_link_to_a_file_elsewhere_stays_a_link(file: Path, tmp_path: Path) -> 
     link.symlink_to(file)
     save_setting(link, "theme", "kvchat-paper")
     assert link.is_symlink()
-    assert 'kvchat-paper' in file.read_text()
+    assert "kvchat-paper" in file.read_text()
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,14 +170,25 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(file: Path, monkeypatc
     assert [item.name for item in file.parent.iterdir()] == ["config.toml"]
 
 
-@pytest.mark.parametrize(("before", "name", "value", "after"), [
-    ("# a\n[parameters.extra]  # mine\nx = 1  # one\ny = 2\n", "parameters.extra", {"x": 3, "y": 2, "z": 4},
-     "# a\n[parameters.extra]  # mine\nx = 3  # one\ny = 2\nz = 4\n"),
-    ("# a\n[parameters.extra]  # mine\nx = 1\n", "parameters.extra", None, "# a\n[parameters.extra]  # mine\n"),
-    ("# a\nserver = {model = 'm'}  # mine\n", "server.kind", "ollama",
-     '# a\nserver = {model = "m", kind = "ollama"}  # mine\n'),
-    ("# a\nparameters.extra.x = 1  # one\n", "parameters.extra", {"x": 2}, "# a\nparameters.extra.x = 2  # one\n"),
-])
+@pytest.mark.parametrize(
+    ("before", "name", "value", "after"),
+    [
+        (
+            "# a\n[parameters.extra]  # mine\nx = 1  # one\ny = 2\n",
+            "parameters.extra",
+            {"x": 3, "y": 2, "z": 4},
+            "# a\n[parameters.extra]  # mine\nx = 3  # one\ny = 2\nz = 4\n",
+        ),
+        ("# a\n[parameters.extra]  # mine\nx = 1\n", "parameters.extra", None, "# a\n[parameters.extra]  # mine\n"),
+        (
+            "# a\nserver = {model = 'm'}  # mine\n",
+            "server.kind",
+            "ollama",
+            '# a\nserver = {model = "m", kind = "ollama"}  # mine\n',
+        ),
+        ("# a\nparameters.extra.x = 1  # one\n", "parameters.extra", {"x": 2}, "# a\nparameters.extra.x = 2  # one\n"),
+    ],
+)
 def test_comments_stay_in_tables_too(file: Path, before: str, name: str, value: object, after: str) -> None:
     file.write_text(before)
     save_setting(file, name, value)
@@ -178,26 +205,41 @@ def test_kvchats_that_save_at_the_same_time_do_not_undo_each_other(file: Path) -
     assert (settings.cache.compact_at, settings.editor) == (70, "nano")
 
 
-SAVES = st.lists(st.one_of(
-    st.tuples(st.just("theme"), st.text(st.characters(exclude_categories=["Cs"]), max_size=10)),
-    st.tuples(st.just("system_prompt"), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
-    st.tuples(st.just("mouse"), st.booleans()),
-    st.tuples(st.just("server.model"), st.sampled_from(["a", "# b", '"', None])),
-    st.tuples(st.just("profiles.a-b.model"), st.sampled_from(["m", "# b", None])),
-    st.tuples(st.just("profiles.a-b.headers"), st.sampled_from([{"X-A": "b"}, {"X-A": "c", "x.y": "d"}, None])),
-    st.tuples(st.just("parameters.extra"), st.just({"a": {"b": [1, "x"]}})),
-    st.tuples(st.just("engine.slots"), st.sampled_from([1, 2, None])),
-    st.tuples(st.just("keys.transcript.edit"), st.sampled_from(["x", "é", None])),
-), max_size=6)
+SAVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("theme"), st.text(st.characters(exclude_categories=["Cs"]), max_size=10)),
+        st.tuples(st.just("system_prompt"), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
+        st.tuples(st.just("mouse"), st.booleans()),
+        st.tuples(st.just("server.model"), st.sampled_from(["a", "# b", '"', None])),
+        st.tuples(st.just("profiles.a-b.model"), st.sampled_from(["m", "# b", None])),
+        st.tuples(st.just("profiles.a-b.headers"), st.sampled_from([{"X-A": "b"}, {"X-A": "c", "x.y": "d"}, None])),
+        st.tuples(st.just("parameters.extra"), st.just({"a": {"b": [1, "x"]}})),
+        st.tuples(st.just("engine.slots"), st.sampled_from([1, 2, None])),
+        st.tuples(st.just("keys.transcript.edit"), st.sampled_from(["x", "é", None])),
+    ),
+    max_size=6,
+)
 
 
 @hypothesis_settings(max_examples=100, deadline=None)
-@given(SAVES, st.sampled_from([MINE, "", example(), "mouse = false",
-                               'keys.new = "f9"\n[server]\n[parameters]\nseed = 1',
-                               '[profiles.a-b] # mine\nbase_url = "http://h"\n[profiles.a-b.headers]\nx = "y"\n',
-                               'profiles.a-b = {}\nprofiles.c.model = "x"']))
+@given(
+    SAVES,
+    st.sampled_from(
+        [
+            MINE,
+            "",
+            example(),
+            "mouse = false",
+            'keys.new = "f9"\n[server]\n[parameters]\nseed = 1',
+            '[profiles.a-b] # mine\nbase_url = "http://h"\n[profiles.a-b.headers]\nx = "y"\n',
+            'profiles.a-b = {}\nprofiles.c.model = "x"',
+        ]
+    ),
+)
 def test_after_any_saves_the_file_says_what_was_saved_last(
-    tmp_path_factory: pytest.TempPathFactory, saves: list[tuple[str, object]], start: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    saves: list[tuple[str, object]],
+    start: str,
 ) -> None:
     path = tmp_path_factory.mktemp("saves") / "config.toml"
     path.write_text(start)
@@ -228,8 +270,11 @@ def test_the_example_is_a_file_of_defaults_and_names_every_setting(file: Path) -
     for option in OPTIONS:
         if option.name != "keys":
             assert f"# {option.name} = " in example()
-    uncommented = "\n".join(line.removeprefix("# ") for line in example().splitlines()
-                            if "[" in line[:3] or (" = " in line and line[2:3].islower()))
+    uncommented = "\n".join(
+        line.removeprefix("# ")
+        for line in example().splitlines()
+        if "[" in line[:3] or (" = " in line and line[2:3].islower())
+    )
     file.write_text(uncommented)
     settings, problems = load(file)
     assert problems == []

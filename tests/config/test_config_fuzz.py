@@ -53,9 +53,46 @@ transcript.edit = "x"
 '''
 EXAMPLE = example()
 PIECES = [
-    '"', "'", '"""', "'''", "[", "]", "[[", "{", "}", "=", ".", ",", "#", "\n", "\r", "\\", "\\u12", "\x00", "\x1b",
-    "ü", "true", "1e999", "0x", "9" * 40, "-", "inf", "1979-13-01", "[server]", "theme", "\ufeff", "\u2028", "= =",
-    "a.b.c", "[profiles.x]", "[profiles]", "profiles.y = 1\n", "[[profiles]]", ".headers", ".parameters", "base_url",
+    '"',
+    "'",
+    '"""',
+    "'''",
+    "[",
+    "]",
+    "[[",
+    "{",
+    "}",
+    "=",
+    ".",
+    ",",
+    "#",
+    "\n",
+    "\r",
+    "\\",
+    "\\u12",
+    "\x00",
+    "\x1b",
+    "ü",
+    "true",
+    "1e999",
+    "0x",
+    "9" * 40,
+    "-",
+    "inf",
+    "1979-13-01",
+    "[server]",
+    "theme",
+    "\ufeff",
+    "\u2028",
+    "= =",
+    "a.b.c",
+    "[profiles.x]",
+    "[profiles]",
+    "profiles.y = 1\n",
+    "[[profiles]]",
+    ".headers",
+    ".parameters",
+    "base_url",
 ]
 
 
@@ -68,13 +105,13 @@ def mutated(rng: random.Random) -> bytes:
             case 0:
                 text = text[:at] + rng.choice(PIECES) + text[at:]
             case 1:
-                text = text[:at] + text[at + rng.randint(1, 4):]
+                text = text[:at] + text[at + rng.randint(1, 4) :]
             case 2:
-                text = text[:at] + text[at:min(end, at + 60)] + text[at:]
+                text = text[:at] + text[at : min(end, at + 60)] + text[at:]
             case 3:
-                text = text[:at] + chr(rng.randrange(1, 0x2FF)) + text[at + 1:]
+                text = text[:at] + chr(rng.randrange(1, 0x2FF)) + text[at + 1 :]
             case 4:
-                text = text[:at] + text[min(end, at + 40):]
+                text = text[:at] + text[min(end, at + 40) :]
             case _:
                 lines = text.split("\n")
                 rng.shuffle(lines)
@@ -83,7 +120,7 @@ def mutated(rng: random.Random) -> bytes:
     data = text.encode()
     if rng.random() < 0.05:
         at = rng.randrange(len(data))
-        data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1:]
+        data = data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]
     return data
 
 
@@ -137,7 +174,8 @@ def test_the_places_of_any_text_are_found_without_a_crash(text: str) -> None:
 KEYS = st.one_of(st.from_regex(r"[a-z0-9_-]{1,5}", fullmatch=True), st.text(max_size=4))
 VALUES = st.recursive(
     st.one_of(st.text(max_size=8), st.integers(-5, 5), st.booleans(), st.floats(allow_nan=False, allow_infinity=False)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)), max_leaves=8,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+    max_leaves=8,
 )
 
 
@@ -153,7 +191,7 @@ def test_every_key_of_a_valid_file_has_a_place(values: dict[str, object]) -> Non
     for key, value in parsed.items():
         entry = source.entries[(key,)]
         if not entry.header and entry.value > entry.start:
-            assert tomllib.loads("x = " + text[entry.value:entry.end].strip()) == {"x": value}
+            assert tomllib.loads("x = " + text[entry.value : entry.end].strip()) == {"x": value}
 
 
 SERVER_NAMES = sorted({option.name for option in OPTIONS} | {"parameters", "modle", "api_key"})
@@ -166,7 +204,8 @@ PROFILES = st.dictionaries(PROFILE_NAMES, TABLES | VALUES, max_size=3)
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(PROFILES | VALUES, TABLES | VALUES, st.sampled_from(["work", "wrok", "gpu.lab", 3]))
 def test_any_profiles_load_and_what_is_left_of_them_can_be_shown_and_loaded_again(
-        tmp_path_factory: pytest.TempPathFactory, profiles: object, server: object, default: object) -> None:
+    tmp_path_factory: pytest.TempPathFactory, profiles: object, server: object, default: object
+) -> None:
     import tomli_w
 
     file = tmp_path_factory.mktemp("any") / "config.toml"
@@ -183,4 +222,5 @@ def test_any_profiles_load_and_what_is_left_of_them_can_be_shown_and_loaded_agai
     assert problems == []
     assert list(again.profiles) == list(settings.profiles)
     assert [server.parameters for server in again.profiles.values()] == [
-        server.parameters for server in settings.profiles.values()]
+        server.parameters for server in settings.profiles.values()
+    ]

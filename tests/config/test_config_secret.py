@@ -28,18 +28,26 @@ def test_the_key_comes_from_the_variable() -> None:
 
 @pytest.mark.process
 def test_the_key_comes_from_the_command_without_a_shell() -> None:
-    assert api_key(ServerSettings(
-        api_key_command=f"{PYTHON} -c 'import sys; print(\"sk-\" + sys.argv[1])' '$HOME;x'")) == "sk-$HOME;x"
+    assert (
+        api_key(ServerSettings(api_key_command=f"{PYTHON} -c 'import sys; print(\"sk-\" + sys.argv[1])' '$HOME;x'"))
+        == "sk-$HOME;x"
+    )
 
 
-@pytest.mark.parametrize(("server", "sentence"), [
-    (ServerSettings(api_key_env="MY_KEY"), r"The environment variable MY_KEY \(server.api_key_env\) is not set"),
-    (command("import sys; print('CANARY-7'); print('CANARY-7', file=sys.stderr); sys.exit(3)"), "ended with status 3"),
-    (command("pass"), "printed nothing"),
-    (command("print('CANARY-7'); print('more')"), "is not an API key"),
-    (ServerSettings(api_key_command="/no/such/program-7"), "cannot be run: no such file"),
-    (ServerSettings(api_key_command="a\0b"), "cannot be run"),
-])
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        (ServerSettings(api_key_env="MY_KEY"), r"The environment variable MY_KEY \(server.api_key_env\) is not set"),
+        (
+            command("import sys; print('CANARY-7'); print('CANARY-7', file=sys.stderr); sys.exit(3)"),
+            "ended with status 3",
+        ),
+        (command("pass"), "printed nothing"),
+        (command("print('CANARY-7'); print('more')"), "is not an API key"),
+        (ServerSettings(api_key_command="/no/such/program-7"), "cannot be run: no such file"),
+        (ServerSettings(api_key_command="a\0b"), "cannot be run"),
+    ],
+)
 @pytest.mark.process
 def test_a_failure_is_one_sentence_without_the_key(server: ServerSettings, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
@@ -56,9 +64,14 @@ def test_a_command_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_settings_keep_secrets_out_of_their_repr() -> None:
-    server = ServerSettings(base_url="http://u:CANARY-7@h", proxy="http://u:CANARY-7@h",
-                            api_key_command="echo CANARY-7", api_key_env="CANARY_7", api_key_keyring="CANARY-7/me",
-                            headers={"Authorization": "CANARY-7"})
+    server = ServerSettings(
+        base_url="http://u:CANARY-7@h",
+        proxy="http://u:CANARY-7@h",
+        api_key_command="echo CANARY-7",
+        api_key_env="CANARY_7",
+        api_key_keyring="CANARY-7/me",
+        headers={"Authorization": "CANARY-7"},
+    )
     text = repr(replace(Settings(), server=server))
     assert "CANARY" not in text
     assert "model" in text
@@ -78,12 +91,20 @@ def test_the_key_comes_from_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None
     assert api_key(ServerSettings(api_key_keyring="https://llm.example/me"), {}) == "sk-2"
 
 
-@pytest.mark.parametrize(("entry", "sentence"), [
-    ("my llm/me", "The keyring has nothing for profiles.work.api_key_keyring. Store the key there: "
-                  "keyring set 'my llm' me"),
-    ("broken/me", "The keyring cannot be asked for profiles.work.api_key_keyring (RuntimeError). Try it in a shell: "
-                  "keyring get broken me"),
-])
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (
+            "my llm/me",
+            "The keyring has nothing for profiles.work.api_key_keyring. Store the key there: keyring set 'my llm' me",
+        ),
+        (
+            "broken/me",
+            "The keyring cannot be asked for profiles.work.api_key_keyring (RuntimeError). Try it in a shell: "
+            "keyring get broken me",
+        ),
+    ],
+)
 def test_a_keyring_without_the_key_is_told(monkeypatch: pytest.MonkeyPatch, entry: str, sentence: str) -> None:
     monkeypatch.setitem(sys.modules, "keyring", Keyring("keyring"))
     with pytest.raises(ConfigError) as caught:
@@ -95,16 +116,24 @@ def test_a_missing_keyring_is_told_with_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigError) as caught:
         api_key(ServerSettings(api_key_keyring="llm/me"), {})
-    assert str(caught.value) == ("server.api_key_keyring needs the package keyring, which is not installed. Install it "
-                                 "beside kvchat: pip install 'kvchat[keyring]'.")
+    assert str(caught.value) == (
+        "server.api_key_keyring needs the package keyring, which is not installed. Install it "
+        "beside kvchat: pip install 'kvchat[keyring]'."
+    )
 
 
-@pytest.mark.parametrize(("server", "sentence"), [
-    (ServerSettings(api_key_env="MY_KEY"), "The environment variable MY_KEY (profiles.work.api_key_env) is not set"),
-    (command("pass"), "profiles.work.api_key_command printed nothing"),
-    (command("print('a b')"), "What profiles.work.api_key_command prints is not an API key"),
-    (ServerSettings(api_key_command="/no/such/program-7"), "profiles.work.api_key_command cannot be run"),
-])
+@pytest.mark.parametrize(
+    ("server", "sentence"),
+    [
+        (
+            ServerSettings(api_key_env="MY_KEY"),
+            "The environment variable MY_KEY (profiles.work.api_key_env) is not set",
+        ),
+        (command("pass"), "profiles.work.api_key_command printed nothing"),
+        (command("print('a b')"), "What profiles.work.api_key_command prints is not an API key"),
+        (ServerSettings(api_key_command="/no/such/program-7"), "profiles.work.api_key_command cannot be run"),
+    ],
+)
 @pytest.mark.process
 def test_a_failure_names_the_profile_it_is_about(server: ServerSettings, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -114,7 +143,8 @@ def test_a_failure_names_the_profile_it_is_about(server: ServerSettings, sentenc
 
 @pytest.mark.process
 def test_the_variable_comes_before_the_keyring_and_the_keyring_before_the_command(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "keyring", Keyring("keyring"))
     server = replace(command("print('sk-3')"), api_key_keyring="https://llm.example/me", api_key_env="MY_KEY")
     assert api_key(server, {"MY_KEY": "sk-1"}) == "sk-1"

@@ -42,10 +42,22 @@ def test_the_file_is_private_even_if_it_was_not(tmp_path: Path) -> None:
 
 
 CANARIES = [
-    "Authorization: Bearer {}", "{{'authorization': 'Bearer {}'}}", "(b'Authorization', b'Bearer {}')",
-    "Proxy-Authorization={}", "x-api-key: {}", "('x-api-key', '{}')", '{{"api_key": "{}"}}', "api_key={}&x=1",
-    "token={}", "password: {}", "Cookie: {}", "http://user:{}@host:8080/v1", "https://{}@host", "GET /v1?key={}",
-    "key sk-{} refused", "basic {}",
+    "Authorization: Bearer {}",
+    "{{'authorization': 'Bearer {}'}}",
+    "(b'Authorization', b'Bearer {}')",
+    "Proxy-Authorization={}",
+    "x-api-key: {}",
+    "('x-api-key', '{}')",
+    '{{"api_key": "{}"}}',
+    "api_key={}&x=1",
+    "token={}",
+    "password: {}",
+    "Cookie: {}",
+    "http://user:{}@host:8080/v1",
+    "https://{}@host",
+    "GET /v1?key={}",
+    "key sk-{} refused",
+    "basic {}",
 ]
 
 
@@ -56,10 +68,18 @@ def test_keys_and_passwords_do_not_reach_the_log(file: Path, line: str) -> None:
     assert "[hidden]" in file.read_text()
 
 
-@pytest.mark.parametrize("line", [
-    "first token: 0.14 s", "prompt_tokens=3812 cached_tokens: 3764", "max_tokens: 512", "48 tokens, 31 tok/s",
-    "n_token = 12", "http://127.0.0.1:8080/v1/chat/completions 200", "token, then text",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "first token: 0.14 s",
+        "prompt_tokens=3812 cached_tokens: 3764",
+        "max_tokens: 512",
+        "48 tokens, 31 tok/s",
+        "n_token = 12",
+        "http://127.0.0.1:8080/v1/chat/completions 200",
+        "token, then text",
+    ],
+)
 def test_figures_and_addresses_stay(file: Path, line: str) -> None:
     log.info(line)
     assert line in file.read_text()

@@ -29,7 +29,10 @@ def test_options_come_before_the_environment_and_the_environment_before_the_plat
     env = {"KVCHAT_DATA_DIR": str(tmp_path / "env"), "KVCHAT_CONFIG": str(tmp_path / "env.toml")}
     both = paths.find(str(tmp_path / "option"), str(tmp_path / "option.toml"), env)
     assert (both.data, both.config, both.cache) == (
-        tmp_path / "option", tmp_path / "option.toml", tmp_path / "option" / "cache")
+        tmp_path / "option",
+        tmp_path / "option.toml",
+        tmp_path / "option" / "cache",
+    )
     from_env = paths.find(env=env)
     assert (from_env.data, from_env.config) == (tmp_path / "env", tmp_path / "env.toml")
     own = paths.find(env={"KVCHAT_DATA_DIR": "", "KVCHAT_CONFIG": ""})

@@ -29,26 +29,55 @@ def test_a_persona_has_all_that_its_file_says(tmp_path: Path) -> None:
     one = found["reviewer"]
     assert problems == []
     assert (one.name, one.about, one.system_prompt, one.profile, one.model, one.first_message) == (
-        "reviewer", "Reviews code", "You review code.", "work", "qwen", "Review this: ")
+        "reviewer",
+        "Reviews code",
+        "You review code.",
+        "work",
+        "qwen",
+        "Review this: ",
+    )
     assert one.parameters == Parameters(temperature=0.2, extra={"mirostat": 2})
 
 
-@pytest.mark.parametrize(("text", "said", "is_used"), [
-    ("system_prompt = You", "one.toml:1:17: not valid TOML: there is no value here that TOML knows (a text needs "
-     "quotes; true and false are lower case); this persona is left out", False),
-    ('system_promt = "x"\nmodel = "m"',
-     "one.toml:1:1: unknown setting system_promt; did you mean system_prompt?", True),
-    ('model = "m"\ncolour = 1', "one.toml:2:1: unknown setting colour; a persona has about, system_prompt, profile, "
-     "model, first_message, [parameters]", True),
-    ('model = "m"\n[parameters]\ntop_p = 7',
-     "one.toml:3:1: parameters.top_p must be from 0 to 1; it is left out", True),
-    ('model = "m"\n[parameters.extra]\nmessages = 1',
-     "one.toml:3:1: parameters.extra.messages cannot be set: kvchat sends this field itself", True),
-    ("model = 3\n", "one.toml:1:1: model must be a text in quotes, not a whole number; it is left out", False),
-    ("", "one.toml: says nothing: it needs system_prompt; this persona is left out", False),
-])
+@pytest.mark.parametrize(
+    ("text", "said", "is_used"),
+    [
+        (
+            "system_prompt = You",
+            "one.toml:1:17: not valid TOML: there is no value here that TOML knows (a text needs "
+            "quotes; true and false are lower case); this persona is left out",
+            False,
+        ),
+        (
+            'system_promt = "x"\nmodel = "m"',
+            "one.toml:1:1: unknown setting system_promt; did you mean system_prompt?",
+            True,
+        ),
+        (
+            'model = "m"\ncolour = 1',
+            "one.toml:2:1: unknown setting colour; a persona has about, system_prompt, profile, "
+            "model, first_message, [parameters]",
+            True,
+        ),
+        (
+            'model = "m"\n[parameters]\ntop_p = 7',
+            "one.toml:3:1: parameters.top_p must be from 0 to 1; it is left out",
+            True,
+        ),
+        (
+            'model = "m"\n[parameters.extra]\nmessages = 1',
+            "one.toml:3:1: parameters.extra.messages cannot be set: kvchat sends this field itself",
+            True,
+        ),
+        ("model = 3\n", "one.toml:1:1: model must be a text in quotes, not a whole number; it is left out", False),
+        ("", "one.toml: says nothing: it needs system_prompt; this persona is left out", False),
+    ],
+)
 def test_a_mistake_is_told_with_its_place_and_the_rest_works(
-    tmp_path: Path, text: str, said: str, is_used: bool,
+    tmp_path: Path,
+    text: str,
+    said: str,
+    is_used: bool,
 ) -> None:
     (tmp_path / "one.toml").write_text(text)
     (tmp_path / "two.toml").write_text(WHOLE)
@@ -72,7 +101,8 @@ def test_a_snippet_is_a_text_with_fields(tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text('about = "nothing"')
     found, problems = load_snippets(tmp_path)
     assert [str(problem) for problem in problems] == [
-        "empty.toml: says nothing: it needs text; this snippet is left out"]
+        "empty.toml: says nothing: it needs text; this snippet is left out"
+    ]
     text = found["explain"].text
     assert filled(text, "monads") == "Explain monads to a {{ reader }}. monads!"
     assert filled(text, "") == text

@@ -20,8 +20,9 @@ def a_server(kind: str = "llama.cpp", **changes: Any) -> ServerInfo:
     return ServerInfo(kind, "http://127.0.0.1:8080", changes.pop("host_class", HostClass.LOOPBACK), **(known | changes))
 
 
-def probe(cached: dict[Step, int | None] | None = None, speed: float = 100.0,
-          ttft: dict[Step, float] | None = None) -> tuple[ProbeTurn, ...]:
+def probe(
+    cached: dict[Step, int | None] | None = None, speed: float = 100.0, ttft: dict[Step, float] | None = None
+) -> tuple[ProbeTurn, ...]:
     """The turns of a probe. `cached`: where it is not all that was there before; `speed`: tokens per second."""
     made = []
     for step, prompt in PROMPTS.items():
@@ -36,8 +37,15 @@ def probe(cached: dict[Step, int | None] | None = None, speed: float = 100.0,
 
 def an_examination(**changes: Any) -> Examination:
     server = changes.pop("server", a_server())
-    known: dict[str, Any] = {"template": WELL_TEMPLATE, "held": (0,), "replicas": 1, "turns": probe(),
-                             "spent_tokens": 700, "seconds": 7.0, "trained_context": 32768}
+    known: dict[str, Any] = {
+        "template": WELL_TEMPLATE,
+        "held": (0,),
+        "replicas": 1,
+        "turns": probe(),
+        "spent_tokens": 700,
+        "seconds": 7.0,
+        "trained_context": 32768,
+    }
     return Examination(server.base_url, server, **(known | changes))
 
 

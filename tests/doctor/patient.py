@@ -109,8 +109,15 @@ class Patient:
         emit(TextDelta(" ".join(answer)))
         if not self.counts:
             return self._ended()
-        emit(Reported(len(prompt), cached if self.reports else None, predicted,
-                      (len(prompt) - cached) * self.ms_per_token, predicted * 20.0))
+        emit(
+            Reported(
+                len(prompt),
+                cached if self.reports else None,
+                predicted,
+                (len(prompt) - cached) * self.ms_per_token,
+                predicted * 20.0,
+            )
+        )
         return self._ended()
 
     async def _write_on(self, emit: Emit, prompt: int) -> None:
@@ -133,7 +140,7 @@ class Patient:
     def _keep(self, prompt: list[str], replica: int) -> None:
         """The newest stands last; one that the new one goes on from is replaced."""
         held = [old for old in self._held[replica] if shared(old, prompt) < len(old)]
-        self._held[replica] = [*held, prompt][-self.keeps:] if self.keeps else []
+        self._held[replica] = [*held, prompt][-self.keeps :] if self.keeps else []
 
 
 def words_of(wires: Any) -> list[str]:
@@ -173,6 +180,7 @@ class OpenPatient(Patient):
         self.looks_at_slots += 1
         return self.slots
 
-    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                      slot: int | None = None) -> PrefillResult:
+    async def prefill(
+        self, prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None
+    ) -> PrefillResult:
         raise failure(Trouble.REFUSED, Fault.TOLD, sentence="Not here.")

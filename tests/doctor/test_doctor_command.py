@@ -36,8 +36,12 @@ class Servers:
 class Service:
     """The service, as far as the command asks it."""
 
-    def __init__(self, server: Backend | BackendError | None = None, settings: Settings | None = None,
-                 snapshot_folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        server: Backend | BackendError | None = None,
+        settings: Settings | None = None,
+        snapshot_folder: Path | None = None,
+    ) -> None:
         self.settings = settings or Settings()
         self.servers = Servers(server or Patient(), snapshot_folder)
 
@@ -88,10 +92,12 @@ async def test_yes_is_the_word() -> None:
     assert server.turns
 
 
-@pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("yes\n", True), ("\n", False), ("n\n", False),
-                                                 ("", False)])
-async def test_at_a_terminal_it_asks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-                                     answer: str, goes_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("answer", "goes_on"), [("y\n", True), ("yes\n", True), ("\n", False), ("n\n", False), ("", False)]
+)
+async def test_at_a_terminal_it_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, goes_on: bool
+) -> None:
     for stream in (doctor_command.sys.stdin, doctor_command.sys.stderr):  # type: ignore[attr-defined]
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(doctor_command.sys.stdin, "readline", lambda: answer)  # type: ignore[attr-defined]
@@ -146,7 +152,7 @@ async def test_a_key_goes_only_to_the_server_it_is_for(monkeypatch: pytest.Monke
 
 async def test_a_key_that_is_not_there_is_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert await doctor(Service(), arguments("http://127.0.0.1:9", api_key_env="NOT_SET", json=True)) == 1
-    verdict, = json.loads(capsys.readouterr().out)["verdicts"]
+    (verdict,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert verdict["topic"] == "key" and "NOT_SET" in verdict["sentence"]
 
 
@@ -158,8 +164,7 @@ async def test_headers_and_the_key_stay_out_of_the_log(monkeypatch: pytest.Monke
     assert "plainkeyvalue" not in logs.redacted("sent plainkeyvalue") and "[hidden]" in logs.redacted("bluewhales")
 
 
-async def test_without_an_address_the_report_is_of_the_server_that_answered(
-        capsys: pytest.CaptureFixture[str]) -> None:
+async def test_without_an_address_the_report_is_of_the_server_that_answered(capsys: pytest.CaptureFixture[str]) -> None:
     other = ServerSettings(base_url="http://127.0.0.1:1", model="theirs")
     own = ServerSettings(base_url=f"{URL}/v1", model="mine")
     settings = replace(Settings(), default_profile="other", profiles={"other": other, "own": own})

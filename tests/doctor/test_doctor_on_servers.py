@@ -78,8 +78,11 @@ async def test_one_slot_and_no_ram_cache(model: Path) -> None:
 async def test_a_window_too_small(model: Path) -> None:
     made = await reported(model, n_ctx=512)
     found = one(list(made.verdicts), Topic.WINDOW)
-    assert found.severity is PROBLEM and "--ctx-size 16384" in found.advice and "512 tokens of the 32,768" in \
-        found.sentence
+    assert (
+        found.severity is PROBLEM
+        and "--ctx-size 16384" in found.advice
+        and "512 tokens of the 32,768" in found.sentence
+    )
 
 
 async def test_a_template_with_the_date(model: Path) -> None:
@@ -139,8 +142,11 @@ async def test_the_engine_saves_and_restores_a_slot_and_no_file_stays(model: Pat
 
 async def test_a_conversation_that_fills_the_one_slot_is_asked_about_and_left_alone(model: Path) -> None:
     async with served(model) as backend:
-        turn = ChatTurn((canonical({"role": "user", "content": "Say something. " * 30}),), SESSION,
-                        parameters=Parameters(max_tokens=4))
+        turn = ChatTurn(
+            (canonical({"role": "user", "content": "Say something. " * 30}),),
+            SESSION,
+            parameters=Parameters(max_tokens=4),
+        )
         await backend.chat(turn, lambda event: None)
         before = await backend.slot_counts()  # type: ignore[attr-defined]
         found = await examine(backend)
@@ -152,17 +158,26 @@ async def test_a_conversation_that_fills_the_one_slot_is_asked_about_and_left_al
 PREAMBLE = "You are a quiet model that answers in few words and likes the sea, the wind and all that sails. "
 
 
-@pytest.mark.parametrize(("slots", "held", "template"), [
-    (2, 1, templates.CHATML), (3, 2, templates.CHATML), (4, 3, templates.CHATML), (6, 3, templates.CHATML),
-    (6, 3, PREAMBLE * 3 + templates.CHATML)], ids=["2", "3", "4", "6", "all alike"])
+@pytest.mark.parametrize(
+    ("slots", "held", "template"),
+    [
+        (2, 1, templates.CHATML),
+        (3, 2, templates.CHATML),
+        (4, 3, templates.CHATML),
+        (6, 3, templates.CHATML),
+        (6, 3, PREAMBLE * 3 + templates.CHATML),
+    ],
+    ids=["2", "3", "4", "6", "all alike"],
+)
 async def test_without_a_word_no_conversation_loses_its_slot(model: Path, slots: int, held: int, template: str) -> None:
     async with served(model, n_ctx=2048 * slots, n_parallel=slots, cache_ram_mib=0, chat_template=template) as backend:
 
         async def ask(number: int) -> Reported:
             text = f"person {number} " + f"word{number} sea boat {number * 7} " * 60
             heard: list[Reported] = []
-            turn = ChatTurn((canonical({"role": "user", "content": text}),), f"s{number}", "", Parameters(max_tokens=4),
-                            slot=number)
+            turn = ChatTurn(
+                (canonical({"role": "user", "content": text}),), f"s{number}", "", Parameters(max_tokens=4), slot=number
+            )
             await backend.chat(turn, lambda event: heard.append(event) if isinstance(event, Reported) else None)
             return heard[-1]
 
@@ -195,8 +210,10 @@ async def dealt_out(ports: list[int]) -> AsyncIterator[str]:
 
 
 async def test_a_router_without_session_affinity_in_front_of_two_servers(model: Path) -> None:
-    with tiny_server(model, n_ctx=8192, n_parallel=1, chat_template=templates.CHATML) as one_url, \
-            tiny_server(model, n_ctx=8192, n_parallel=1, chat_template=templates.CHATML) as other_url:
+    with (
+        tiny_server(model, n_ctx=8192, n_parallel=1, chat_template=templates.CHATML) as one_url,
+        tiny_server(model, n_ctx=8192, n_parallel=1, chat_template=templates.CHATML) as other_url,
+    ):
         async with dealt_out([int(url.rpartition(":")[2]) for url in (one_url, other_url)]) as url:
             made = report(await examine(await connect(url), agreed=True))
     found = one(list(made.verdicts), Topic.AFFINITY)

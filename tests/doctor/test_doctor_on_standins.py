@@ -30,20 +30,29 @@ async def reported(make: Made) -> Report:
     return made
 
 
-@pytest.mark.parametrize(("make", "topic", "flag"), [
-    (lambda: SglangStandIn(context_size=32768), Topic.FIGURES, "--enable-cache-report"),
-    (lambda: VllmStandIn(context_size=32768, counters=False), Topic.FIGURES, "--enable-prompt-tokens-details"),
-    (lambda: VllmStandIn(context_size=2048, details=True), Topic.WINDOW, "--max-model-len"),
-    (lambda: OllamaStandIn(), Topic.SIDE_REQUEST, "OLLAMA_NUM_PARALLEL=2"),
-    (lambda: OllamaStandIn(), Topic.SLEEP, "OLLAMA_KEEP_ALIVE=-1"),
-])
+@pytest.mark.parametrize(
+    ("make", "topic", "flag"),
+    [
+        (lambda: SglangStandIn(context_size=32768), Topic.FIGURES, "--enable-cache-report"),
+        (lambda: VllmStandIn(context_size=32768, counters=False), Topic.FIGURES, "--enable-prompt-tokens-details"),
+        (lambda: VllmStandIn(context_size=2048, details=True), Topic.WINDOW, "--max-model-len"),
+        (lambda: OllamaStandIn(), Topic.SIDE_REQUEST, "OLLAMA_NUM_PARALLEL=2"),
+        (lambda: OllamaStandIn(), Topic.SLEEP, "OLLAMA_KEEP_ALIVE=-1"),
+    ],
+)
 async def test_a_kind_gets_its_own_flag(make: Made, topic: Topic, flag: str) -> None:
     found = next(verdict for verdict in (await reported(make)).verdicts if verdict.topic is topic)
     assert flag in found.advice
 
 
-@pytest.mark.parametrize("make", [lambda: MlxLmStandIn(), lambda: SglangStandIn(cache_report=True, context_size=32768),
-                                  lambda: VllmStandIn(details=True, context_size=32768)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MlxLmStandIn(),
+        lambda: SglangStandIn(cache_report=True, context_size=32768),
+        lambda: VllmStandIn(details=True, context_size=32768),
+    ],
+)
 async def test_servers_that_keep_what_they_read_and_say_so_are_well(make: Made) -> None:
     assert headline(await reported(make)) == "All is well."
 

@@ -32,8 +32,8 @@ async def test_three_turns_grow_at_their_end_and_the_side_request_stands_alone()
     found = await examine(patient)
     assert steps(found) == EVERY_STEP and not found.failure and not found.skipped
     _, one, two, three, side, after = patient.turns
-    assert two.wires[:len(one.wires)] == one.wires and three.wires[:len(two.wires)] == two.wires
-    assert after.wires[:len(three.wires)] == three.wires and len(after.wires) == len(three.wires) + 2
+    assert two.wires[: len(one.wires)] == one.wires and three.wires[: len(two.wires)] == two.wires
+    assert after.wires[: len(three.wires)] == three.wires and len(after.wires) == len(three.wires) + 2
     assert len(side.wires) == 1
     assert len({turn.session_id for turn in patient.turns}) == 1, "as a client's own side request"
 
@@ -93,15 +93,18 @@ async def test_a_sleeping_model_is_not_woken_without_the_persons_word() -> None:
     assert not patient.looks_at_slots and not patient.rendered and not patient.turns
 
 
-@pytest.mark.parametrize(("slots", "words"), [
-    ([SlotCount(4321, 7)], "one slot, which holds 4,321 tokens"),
-    ([SlotCount(50, 7), SlotCount(60, 8)], "All 2 slots hold something"),
-    ([SlotCount(0)], ""),
-    ([SlotCount(50, 7), SlotCount(0)], "Only 1 of 2 slots is empty"),
-    ([SlotCount(50, 7), SlotCount(0), SlotCount(0)], "Only 2 of 3 slots are empty"),
-    ([SlotCount(50, 7), SlotCount(0), SlotCount(0), SlotCount(0)], ""),
-    ([SlotCount(0)] * 2, ""),
-])
+@pytest.mark.parametrize(
+    ("slots", "words"),
+    [
+        ([SlotCount(4321, 7)], "one slot, which holds 4,321 tokens"),
+        ([SlotCount(50, 7), SlotCount(60, 8)], "All 2 slots hold something"),
+        ([SlotCount(0)], ""),
+        ([SlotCount(50, 7), SlotCount(0)], "Only 1 of 2 slots is empty"),
+        ([SlotCount(50, 7), SlotCount(0), SlotCount(0)], "Only 2 of 3 slots are empty"),
+        ([SlotCount(50, 7), SlotCount(0), SlotCount(0), SlotCount(0)], ""),
+        ([SlotCount(0)] * 2, ""),
+    ],
+)
 async def test_it_asks_before_it_takes_the_place_of_a_conversation(slots: list[SlotCount], words: str) -> None:
     patient = OpenPatient(slots=slots)
     found = await examine(patient)

@@ -61,33 +61,58 @@ def test_one_slot_that_parks_nothing_is_named_with_its_price() -> None:
     assert found.gain == "saves 455 tokens (4.5 s) per switch"
 
 
-@pytest.mark.parametrize(("kind", "flag"), [
-    ("ollama", "OLLAMA_NUM_PARALLEL=2"), ("lmstudio", "Max Concurrent Predictions"), ("koboldcpp", "--smartcache"),
-    ("llama-cpp-python", "--cache true"), ("vllm", "--gpu-memory-utilization"), ("sglang", "--mem-fraction-static"),
-    ("mlx-lm", "--prompt-cache-size"), ("llamafile", "--parallel 2"), ("text-generation-webui", "--parallel 2"),
-])
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        ("ollama", "OLLAMA_NUM_PARALLEL=2"),
+        ("lmstudio", "Max Concurrent Predictions"),
+        ("koboldcpp", "--smartcache"),
+        ("llama-cpp-python", "--cache true"),
+        ("vllm", "--gpu-memory-utilization"),
+        ("sglang", "--mem-fraction-static"),
+        ("mlx-lm", "--prompt-cache-size"),
+        ("llamafile", "--parallel 2"),
+        ("text-generation-webui", "--parallel 2"),
+    ],
+)
 def test_each_kind_gets_its_own_flag_for_a_lost_conversation(kind: str, flag: str) -> None:
     found = about(Topic.SIDE_REQUEST, turns=probe(LOST), server=a_server(kind, slots=None))
     assert flag in found.advice and "llama-server" not in found.advice
 
 
-@pytest.mark.parametrize(("kind", "flag"), [
-    ("llama.cpp", "--ctx-size 16384"), ("ollama", "OLLAMA_CONTEXT_LENGTH=16384"), ("vllm", "--max-model-len 16384"),
-    ("sglang", "--context-length 16384"), ("lmstudio", "Context Length"), ("koboldcpp", "--contextsize 16384"),
-    ("llama-cpp-python", "--n_ctx 16384"), ("tabbyapi", "max_seq_len: 16384"),
-])
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        ("llama.cpp", "--ctx-size 16384"),
+        ("ollama", "OLLAMA_CONTEXT_LENGTH=16384"),
+        ("vllm", "--max-model-len 16384"),
+        ("sglang", "--context-length 16384"),
+        ("lmstudio", "Context Length"),
+        ("koboldcpp", "--contextsize 16384"),
+        ("llama-cpp-python", "--n_ctx 16384"),
+        ("tabbyapi", "max_seq_len: 16384"),
+    ],
+)
 def test_a_window_too_small_is_named_with_the_kinds_own_setting(kind: str, flag: str) -> None:
     found = about(Topic.WINDOW, server=a_server(kind, context_size=2048))
     assert found.severity is PROBLEM and "2,048 tokens of the 32,768" in found.sentence and flag in found.advice
 
 
-@pytest.mark.parametrize(("size", "trained", "kind", "severity"), [
-    (4096, 32768, "llama.cpp", PROBLEM), (4096, None, "ollama", PROBLEM), (4096, None, "vllm", NOTE),
-    (4096, 4096, "llama.cpp", None), (2048, 2048, "llama.cpp", NOTE), (8192, 131072, "llama.cpp", None),
-    (None, None, "mlx-lm", None),
-])
+@pytest.mark.parametrize(
+    ("size", "trained", "kind", "severity"),
+    [
+        (4096, 32768, "llama.cpp", PROBLEM),
+        (4096, None, "ollama", PROBLEM),
+        (4096, None, "vllm", NOTE),
+        (4096, 4096, "llama.cpp", None),
+        (2048, 2048, "llama.cpp", NOTE),
+        (8192, 131072, "llama.cpp", None),
+        (None, None, "mlx-lm", None),
+    ],
+)
 def test_a_window_is_too_small_only_where_it_could_be_larger(
-        size: int | None, trained: int | None, kind: str, severity: Severity | None) -> None:
+    size: int | None, trained: int | None, kind: str, severity: Severity | None
+) -> None:
     found = topics(an_examination(server=a_server(kind, context_size=size), trained_context=trained))
     assert found.get(Topic.WINDOW) is severity
 
@@ -104,7 +129,7 @@ def test_the_window_is_asked_for_as_large_as_the_model_was_trained_for_and_times
 def test_a_date_in_the_template_is_a_note_with_its_remedy() -> None:
     dated = replace(WELL_TEMPLATE, date=True)
     fixed = about(Topic.DATE, template=dated, date_option=True)
-    assert fixed.severity is NOTE and "--chat-template-kwargs '{\"date_string\"" in fixed.advice
+    assert fixed.severity is NOTE and '--chat-template-kwargs \'{"date_string"' in fixed.advice
     assert fixed.per == "day" and fixed.seconds == pytest.approx(81.92)
     assert "--chat-template-file" in about(Topic.DATE, template=dated, date_option=False).advice
     assert "VLLM_SYSTEM_START_DATE" in about(Topic.DATE, template=dated, server=a_server("vllm")).advice
@@ -121,16 +146,22 @@ def test_dropped_reasoning_with_a_switch_names_the_switch() -> None:
 
 def test_dropped_reasoning_without_a_switch_says_what_it_costs() -> None:
     dropping = replace(WELL_TEMPLATE, drops_reasoning=True)
-    found = about(Topic.REASONING, template=dropping, keeps_reasoning_when_asked=False,
-                  turns=probe({Step.TWO: 340, Step.THREE: 390}))
+    found = about(
+        Topic.REASONING,
+        template=dropping,
+        keeps_reasoning_when_asked=False,
+        turns=probe({Step.TWO: 340, Step.THREE: 390}),
+    )
     assert found.severity is NOTE and found.tokens == 16 and found.per == "turn"
     assert "--chat-template-file" in found.advice and "cache.warm_up" in found.advice
     assert "--reasoning-preserve" not in found.advice
 
 
 def test_a_system_message_that_moves_takes_the_place_of_every_other_finding_about_reuse() -> None:
-    examination = an_examination(template=replace(WELL_TEMPLATE, moves_system=True, keeps_prefix=False),
-                                 turns=probe({Step.TWO: 2, Step.THREE: 2, Step.AFTER_SIDE: 2}))
+    examination = an_examination(
+        template=replace(WELL_TEMPLATE, moves_system=True, keeps_prefix=False),
+        turns=probe({Step.TWO: 2, Step.THREE: 2, Step.AFTER_SIDE: 2}),
+    )
     found = one(verdicts(examination), Topic.SYSTEM)
     assert found.severity is PROBLEM and "front of the newest question" in found.sentence
     assert found.tokens == 454 and "first question" in found.advice
@@ -157,22 +188,40 @@ def test_a_server_that_saves_no_slots_is_told_the_flag_with_what_a_switch_costs_
     assert found.advice == "Start llama-server with --slot-save-path FOLDER." and found.severity is NOTE
     assert found.gain.startswith("saves ") and found.gain.endswith("per switch")
     for saves, turns in ((True, probe(LOST)), (None, probe(LOST)), (False, probe())):
-        assert not [verdict for verdict in verdicts(an_examination(saves_slots=saves, turns=turns))
-                    if verdict.topic is Topic.SNAPSHOTS]
+        assert not [
+            verdict
+            for verdict in verdicts(an_examination(saves_slots=saves, turns=turns))
+            if verdict.topic is Topic.SNAPSHOTS
+        ]
 
 
 def test_a_state_that_comes_back_otherwise_is_a_problem_unless_its_slot_differs_as_much() -> None:
     slot, file = Return(ReturnWay.SLOT, 256, 12.0, 0.0), Return(ReturnWay.FILE, 256, 9.0, 0.5)
     assert about(Topic.SNAPSHOTS, returns=(slot, file)).sentence == (
-        "A state that comes back from a file answers otherwise than before.")
+        "A state that comes back from a file answers otherwise than before."
+    )
     noisy = replace(slot, difference=0.3)
     assert not [one for one in verdicts(an_examination(returns=(noisy, file))) if one.topic is Topic.SNAPSHOTS]
-    told = [words for name, words in facts(an_examination(returns=(
-        slot, Return(ReturnWay.HOST_CACHE, 250, 9.0, None), file, Return(ReturnWay.OTHER_SLOT, 0, None, None))))
-        if name == "comes back"]
-    assert told == ["from its slot: 256 tokens in 0.01 s, equal bit for bit",
-                    "from the host cache: 250 tokens in 0.01 s, the rest is prefilled",
-                    "from a file: 256 tokens in 0.01 s, its answer differs by 0.5", "from a file in another slot: no"]
+    told = [
+        words
+        for name, words in facts(
+            an_examination(
+                returns=(
+                    slot,
+                    Return(ReturnWay.HOST_CACHE, 250, 9.0, None),
+                    file,
+                    Return(ReturnWay.OTHER_SLOT, 0, None, None),
+                )
+            )
+        )
+        if name == "comes back"
+    ]
+    assert told == [
+        "from its slot: 256 tokens in 0.01 s, equal bit for bit",
+        "from the host cache: 250 tokens in 0.01 s, the rest is prefilled",
+        "from a file: 256 tokens in 0.01 s, its answer differs by 0.5",
+        "from a file in another slot: no",
+    ]
 
 
 def test_a_disk_that_saves_slowly_is_a_note_and_a_quick_one_is_fine() -> None:
@@ -182,13 +231,20 @@ def test_a_disk_that_saves_slowly_is_a_note_and_a_quick_one_is_fine() -> None:
     assert about(Topic.SNAPSHOTS, snapshot=SnapshotProbe(490, 30_000_000, 0.05, None)).severity is PROBLEM
 
 
-@pytest.mark.parametrize(("trouble", "topic", "severity"), [
-    (Trouble.UNAUTHORIZED, Topic.KEY, PROBLEM), (Trouble.UNREACHABLE, Topic.CONNECTION, PROBLEM),
-    (Trouble.LOADING, Topic.LOADING, NOTE), (Trouble.PROTOCOL, Topic.CONNECTION, PROBLEM),
-    (Trouble.CONTEXT_OVERFLOW, Topic.WINDOW, PROBLEM), (Trouble.SERVER_ERROR, Topic.CONNECTION, PROBLEM),
-])
+@pytest.mark.parametrize(
+    ("trouble", "topic", "severity"),
+    [
+        (Trouble.UNAUTHORIZED, Topic.KEY, PROBLEM),
+        (Trouble.UNREACHABLE, Topic.CONNECTION, PROBLEM),
+        (Trouble.LOADING, Topic.LOADING, NOTE),
+        (Trouble.PROTOCOL, Topic.CONNECTION, PROBLEM),
+        (Trouble.CONTEXT_OVERFLOW, Topic.WINDOW, PROBLEM),
+        (Trouble.SERVER_ERROR, Topic.CONNECTION, PROBLEM),
+    ],
+)
 def test_a_server_that_was_not_reached_is_a_verdict_and_never_well(
-        trouble: Trouble, topic: Topic, severity: Severity) -> None:
+    trouble: Trouble, topic: Topic, severity: Severity
+) -> None:
     made = report(unexamined("http://x", a_fault(trouble, "What happened.")))
     assert [(v.topic, v.severity) for v in made.verdicts] == [(topic, severity)]
     assert made.verdicts[0].sentence == "What happened."
@@ -203,9 +259,14 @@ def test_a_wrong_key_says_where_to_put_the_right_one() -> None:
 UNREPORTED: dict[Step, int | None] = dict.fromkeys(Step)
 
 
-@pytest.mark.parametrize(("kind", "flag"), [
-    ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("lmstudio", ""),
-])
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        ("vllm", "--enable-prompt-tokens-details"),
+        ("sglang", "--enable-cache-report"),
+        ("lmstudio", ""),
+    ],
+)
 def test_figures_that_are_not_reported_name_the_flag_that_reports_them(kind: str, flag: str) -> None:
     found = about(Topic.FIGURES, turns=probe(UNREPORTED), server=a_server(kind, figures=Figures.NONE))
     assert found.severity is NOTE and "unknown" in found.sentence
@@ -226,19 +287,29 @@ def test_without_figures_the_time_to_the_first_token_tells_what_it_can() -> None
     assert "TTFT" not in told(short).sentence
 
 
-@pytest.mark.parametrize(("kind", "flag"), [
-    ("vllm", "--enable-prefix-caching"), ("sglang", "--disable-radix-cache"), ("llama-cpp-python", "--cache true"),
-    ("llama.cpp", "cache_prompt"),
-])
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        ("vllm", "--enable-prefix-caching"),
+        ("sglang", "--disable-radix-cache"),
+        ("llama-cpp-python", "--cache true"),
+        ("llama.cpp", "cache_prompt"),
+    ],
+)
 def test_a_server_that_never_reuses_anything_has_its_caching_off(kind: str, flag: str) -> None:
-    found = about(Topic.CACHING_OFF, turns=probe({Step.TWO: 0, Step.THREE: 0, Step.AFTER_SIDE: 0}),
-                  server=a_server(kind))
+    found = about(
+        Topic.CACHING_OFF, turns=probe({Step.TWO: 0, Step.THREE: 0, Step.AFTER_SIDE: 0}), server=a_server(kind)
+    )
     assert found.severity is PROBLEM and flag in found.advice and found.tokens == 406
 
 
 def test_a_cloud_service_is_not_accused_because_the_probe_is_small() -> None:
-    found = an_examination(turns=probe({Step.TWO: 0, Step.THREE: 0, Step.AFTER_SIDE: 0}), held=None, replicas=None,
-                           server=a_server("cloud", host_class=HostClass.CLOUD, slots=None))
+    found = an_examination(
+        turns=probe({Step.TWO: 0, Step.THREE: 0, Step.AFTER_SIDE: 0}),
+        held=None,
+        replicas=None,
+        server=a_server("cloud", host_class=HostClass.CLOUD, slots=None),
+    )
     assert topics(found) == {Topic.REUSE: NOTE}
 
 
@@ -246,8 +317,12 @@ def test_a_cloud_service_is_not_accused_because_the_probe_is_small() -> None:
 def test_turns_that_are_lost_now_and_then_point_at_a_router_without_affinity(cached: dict[Step, int | None]) -> None:
     found = about(Topic.AFFINITY, turns=probe(cached), server=a_server("vllm", slots=None), held=None, replicas=None)
     assert found.severity is PROBLEM and "X-Session-ID" in found.advice and "hash $http_x_session_id" in found.advice
-    assert "LiteLLM" in about(Topic.AFFINITY, turns=probe(cached), server=a_server("litellm", slots=None), held=None,
-                              replicas=None).advice
+    assert (
+        "LiteLLM"
+        in about(
+            Topic.AFFINITY, turns=probe(cached), server=a_server("litellm", slots=None), held=None, replicas=None
+        ).advice
+    )
 
 
 def test_several_processes_at_one_address_tell_a_router_even_when_every_turn_is_lost() -> None:
@@ -299,8 +374,11 @@ def test_what_is_not_reported_is_not_called_well() -> None:
 
 def test_an_estimate_tells_only_what_it_surely_shows() -> None:
     def estimated(cached: dict[Step, int | None]) -> Examination:
-        return an_examination(turns=tuple(replace(turn, estimated=True) for turn in probe(cached)),
-                              server=a_server("ollama", slots=None, figures=Figures.ESTIMATED), held=None)
+        return an_examination(
+            turns=tuple(replace(turn, estimated=True) for turn in probe(cached)),
+            server=a_server("ollama", slots=None, figures=Figures.ESTIMATED),
+            held=None,
+        )
 
     assert set(topics(estimated({Step.TWO: 300, Step.THREE: 330})).values()) == {FINE}
     assert topics(estimated({Step.AFTER_SIDE: 60}))[Topic.SIDE_REQUEST] is PROBLEM
@@ -323,9 +401,13 @@ def test_no_kind_is_given_the_flags_of_llama_server(kind: str) -> None:
     if kind in ("llama.cpp", "llama-swap"):
         return
     bad = an_examination(
-        server=a_server(kind, context_size=2048, unloads="after a while"), turns=probe(LOST), date_option=False,
-        template=TemplateFacts(True, True, False, False, True, True), snapshot=SnapshotProbe(490, 10**8, 9.0, 9.0),
-        pinned=PinProbe(40, 0))
+        server=a_server(kind, context_size=2048, unloads="after a while"),
+        turns=probe(LOST),
+        date_option=False,
+        template=TemplateFacts(True, True, False, False, True, True),
+        snapshot=SnapshotProbe(490, 10**8, 9.0, 9.0),
+        pinned=PinProbe(40, 0),
+    )
     for verdict in verdicts(bad):
         assert "llama-server" not in verdict.advice and "--cache-ram" not in verdict.advice, verdict
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 SAMPLES: dict[str, tuple[list[str], str]] = {
-    "a.c": (["", "add", "point", ""], """\
+    "a.c": (
+        ["", "add", "point", ""],
+        """\
 /* Licence. */
 #include <x.h>
 
@@ -26,8 +28,11 @@ struct point {
 };
 
 int x = 1;
-"""),
-    "a.cpp": (["n", "Vec", "Vec > size", "Vec::run"], """\
+""",
+    ),
+    "a.cpp": (
+        ["n", "Vec", "Vec > size", "Vec::run"],
+        """\
 namespace n {
 
 template <typename T>
@@ -44,8 +49,11 @@ int Vec::run(const char *x) {
     return f(x);
 }
 }
-"""),
-    "a.java": (["", "Foo", "Foo > Foo", "Foo > get"], """\
+""",
+    ),
+    "a.java": (
+        ["", "Foo", "Foo > Foo", "Foo > get"],
+        """\
 package a.b;
 
 /** Docs. */
@@ -62,8 +70,11 @@ public final class Foo extends Bar {
         return map.get(key);
     }
 }
-"""),
-    "a.cs": (["", "N", "N > A", "N > A > RunAsync"], """\
+""",
+    ),
+    "a.cs": (
+        ["", "N", "N > A", "N > A > RunAsync"],
+        """\
 using X;
 namespace N
 {
@@ -75,8 +86,11 @@ namespace N
         }
     }
 }
-"""),
-    "a.ts": (["", "Foo", "Foo > constructor", "Foo > load", "add", "main"], """\
+""",
+    ),
+    "a.ts": (
+        ["", "Foo", "Foo > constructor", "Foo > load", "add", "main"],
+        """\
 import x from 'y';
 
 /** Docs. */
@@ -94,8 +108,11 @@ export const add = (a: number) => a;
 export default function main() {
   function inner() {}
 }
-"""),
-    "a.go": (["", "Server", "Server.Start", ""], """\
+""",
+    ),
+    "a.go": (
+        ["", "Server", "Server.Start", ""],
+        """\
 // Package a.
 package a
 
@@ -111,8 +128,11 @@ func (s *Server) Start(n int) error {
 }
 
 var x = 1
-"""),
-    "a.rs": (["", "Thing", "impl<T> Show for Thing<T>", "impl<T> Show for Thing<T> > show"], """\
+""",
+    ),
+    "a.rs": (
+        ["", "Thing", "impl<T> Show for Thing<T>", "impl<T> Show for Thing<T> > show"],
+        """\
 use std::io;
 
 /// Docs.
@@ -128,24 +148,33 @@ impl<T> Show for Thing<T> {
         let f = |x| x;
     }
 }
-"""),
-    "a.kt": (["", "P", "P > go"], """\
+""",
+    ),
+    "a.kt": (
+        ["", "P", "P > go"],
+        """\
 package a
 
 data class P(val x: Int) {
     suspend fun go() {
     }
 }
-"""),
-    "a.swift": (["", "S", "S > draw"], """\
+""",
+    ),
+    "a.swift": (
+        ["", "S", "S > draw"],
+        """\
 import X
 
 public struct S: View {
     func draw() -> Int {
     }
 }
-"""),
-    "a.rb": (["", "A", "A > B", "A > B > hello?"], """\
+""",
+    ),
+    "a.rb": (
+        ["", "A", "A > B", "A > B > hello?"],
+        """\
 require 'x'
 
 module A
@@ -157,8 +186,11 @@ module A
     end
   end
 end
-"""),
-    "a.php": (["", "User", "User > name"], """\
+""",
+    ),
+    "a.php": (
+        ["", "User", "User > name"],
+        """\
 <?php
 namespace App\\Models;
 
@@ -168,8 +200,11 @@ abstract class User extends Model
     {
     }
 }
-"""),
-    "a.sh": (["", "build", "clean", ""], """\
+""",
+    ),
+    "a.sh": (
+        ["", "build", "clean", ""],
+        """\
 #!/bin/sh
 set -e
 
@@ -183,8 +218,11 @@ function clean {
 }
 
 build
-"""),
-    "a.lua": (["", "M.foo", ""], """\
+""",
+    ),
+    "a.lua": (
+        ["", "M.foo", ""],
+        """\
 local M = {}
 --[[ long
 function no()
@@ -193,8 +231,11 @@ function M.foo(a)
   return function() end
 end
 return M
-"""),
-    "a.sql": (["people", "f"], """\
+""",
+    ),
+    "a.sql": (
+        ["people", "f"],
+        """\
 -- People.
 CREATE TABLE IF NOT EXISTS people (
   id int
@@ -203,52 +244,73 @@ create or replace function f() as $$
 begin
 end;
 $$;
-"""),
-    "a.ex": (["A", "A > f"], """\
+""",
+    ),
+    "a.ex": (
+        ["A", "A > f"],
+        """\
 defmodule A do
   def f(x) do
     x
   end
 end
-"""),
-    "a.hs": (["A where", "add"], """\
+""",
+    ),
+    "a.hs": (
+        ["A where", "add"],
+        """\
 module A where
 
 -- | Adds.
 add :: Int -> Int
 add x = x
-"""),
-    "a.el": (["", "say"], """\
+""",
+    ),
+    "a.el": (
+        ["", "say"],
+        """\
 ;; Says.
 (require 'x)
 
 (defun say (x)
   x)
-"""),
-    "a.toml": (["", "a.b", "c"], """\
+""",
+    ),
+    "a.toml": (
+        ["", "a.b", "c"],
+        """\
 x = 1
 
 # Of a.
 [a.b]
 y = 2
 [[c]]
-"""),
-    "a.yaml": (["name", "services"], """\
+""",
+    ),
+    "a.yaml": (
+        ["name", "services"],
+        """\
 # top
 name: x
 services:
   web:
     image: y
-"""),
-    "a.json": (["", "a", "b"], """\
+""",
+    ),
+    "a.json": (
+        ["", "a", "b"],
+        """\
 {
   "a": 1,
   "b": {
     "c": 2
   }
 }
-"""),
-    "Makefile": (["", "all", "clean"], """\
+""",
+    ),
+    "Makefile": (
+        ["", "all", "clean"],
+        """\
 X := 1
 
 all: a b
@@ -257,18 +319,25 @@ all: a b
 # Cleans.
 clean:
 	rm
-"""),
-    "a.tf": (['resource "a" "b"'], """\
+""",
+    ),
+    "a.tf": (
+        ['resource "a" "b"'],
+        """\
 resource "a" "b" {
   x = 1
 }
-"""),
-    "a.diff": (["x.py"], """\
+""",
+    ),
+    "a.diff": (
+        ["x.py"],
+        """\
 diff --git a/x.py b/x.py
 --- a/x.py
 +++ b/x.py
 @@ -1 +1 @@
 -a
 +b
-"""),
+""",
+    ),
 }

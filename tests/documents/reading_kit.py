@@ -35,14 +35,20 @@ def pdf_text(*lines: str) -> str:
 
 def pdf(pages: Sequence[str], title: str = "", outline: Sequence[tuple[str, int]] = ()) -> bytes:
     """A PDF whose pages have these operators; the outline names pages from 0."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R /Outlines 4 0 R >>", "",
-               "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>", "",
-               f"<< /Title ({title}) >>"]
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R /Outlines 4 0 R >>",
+        "",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>",
+        "",
+        f"<< /Title ({title}) >>",
+    ]
     numbers = []
     for operators in pages:
         numbers.append(len(objects) + 1)
-        objects.append(f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R "
-                       "/Resources << /Font << /F1 3 0 R >> >> >>")
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {len(objects) + 2} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
         objects.append(f"<< /Length {len(operators)} >>\nstream\n{operators}\nendstream")
     objects[1] = f"<< /Type /Pages /Count {len(numbers)} /Kids [{' '.join(f'{number} 0 R' for number in numbers)}] >>"
     first = len(objects) + 1

@@ -66,8 +66,10 @@ def test_html_is_attached_as_what_it_says(folder: Path) -> None:
 
 def test_a_word_document_is_attached_as_its_text(folder: Path) -> None:
     body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in ("One.", "Two."))
-    xml = ('<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
-           f"<w:body>{body}</w:body></w:document>")
+    xml = (
+        '<?xml version="1.0"?><w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+        f"<w:body>{body}</w:body></w:document>"
+    )
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr("word/document.xml", xml)
@@ -107,9 +109,17 @@ def test_a_missing_file_and_a_folder_are_named_and_the_way_on_is_said(folder: Pa
         attached(folder, "docs", MOST)
 
 
-@pytest.mark.parametrize(("data", "reason"), [
-    (b"\x89PNG\r\n\x1a\n" + bytes(50), "image"), (b"\x00\x01\x02" * 300, "binary"), (b"", "no text"),
-    (b" \n\t\n", "no text"), (b"%PDF-1.7 broken", "PDF"), (b"PK\x03\x04" + b"\x00" * 40, "archive|zip|broken|binary")])
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "image"),
+        (b"\x00\x01\x02" * 300, "binary"),
+        (b"", "no text"),
+        (b" \n\t\n", "no text"),
+        (b"%PDF-1.7 broken", "PDF"),
+        (b"PK\x03\x04" + b"\x00" * 40, "archive|zip|broken|binary"),
+    ],
+)
 def test_what_has_no_text_is_refused_with_the_reason(folder: Path, data: bytes, reason: str) -> None:
     with pytest.raises(DocumentError, match=rf"(?s)^odd cannot be attached: .*(?:{reason}).*\.$"):
         attached(_written(folder / "odd", data), "odd", MOST)
@@ -126,11 +136,17 @@ def test_a_file_that_is_too_large_is_refused_with_its_tokens_before_it_is_read(f
         attached(folder / "vast.txt", "vast.txt", MOST)
 
 
-@pytest.mark.parametrize(("name", "head", "reason"), [
-    ("big.png", b"\x89PNG\r\n\x1a\n", "is an image"), ("disk.img", b"", "is a binary file"),
-    ("films.zip", b"PK\x03\x04", "is an archive"),
-    ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is a binary file"),
-    ("paper.pdf", b"no", "is a broken PDF"), ("page.htm", b"\x7fELF", "is a program")])
+@pytest.mark.parametrize(
+    ("name", "head", "reason"),
+    [
+        ("big.png", b"\x89PNG\r\n\x1a\n", "is an image"),
+        ("disk.img", b"", "is a binary file"),
+        ("films.zip", b"PK\x03\x04", "is an archive"),
+        ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is a binary file"),
+        ("paper.pdf", b"no", "is a broken PDF"),
+        ("page.htm", b"\x7fELF", "is a program"),
+    ],
+)
 def test_what_a_large_file_is_counts_before_its_size(folder: Path, name: str, head: bytes, reason: str) -> None:
     with (folder / name).open("wb") as large:
         large.write(head)
@@ -140,9 +156,15 @@ def test_what_a_large_file_is_counts_before_its_size(folder: Path, name: str, he
     assert str(caught.value) == f"{name} cannot be attached: it {reason}."
 
 
-@pytest.mark.parametrize(("name", "head"), [
-    ("book.pdf", b"%PDF-1.7 "), ("book.docx", b"PK\x03\x04"), ("log.txt", b"a" + "é".encode() * 80_000),
-    ("page.html", b"<p>" * 50_000)])
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("book.pdf", b"%PDF-1.7 "),
+        ("book.docx", b"PK\x03\x04"),
+        ("log.txt", b"a" + "é".encode() * 80_000),
+        ("page.html", b"<p>" * 50_000),
+    ],
+)
 def test_a_large_file_of_a_kind_that_can_be_attached_is_too_large(folder: Path, name: str, head: bytes) -> None:
     with (folder / name).open("wb") as large:
         large.write(head)
@@ -184,8 +206,10 @@ def test_a_change_is_told_as_a_diff_with_few_lines_around_it() -> None:
     found = change(ContextBlock(FILE, "[3] a.md", old.text, old.ref), newer)
     assert found is not None
     assert found.source == "change of a.md since it was attached"
-    assert found.text == ("--- a.md as attached\n+++ a.md now\n@@ -99,5 +99,5 @@\n line 98\n line 99\n-line 100\n"
-                          "+line one hundred\n line 101\n line 102")
+    assert found.text == (
+        "--- a.md as attached\n+++ a.md now\n@@ -99,5 +99,5 @@\n line 98\n line 99\n-line 100\n"
+        "+line one hundred\n line 101\n line 102"
+    )
     old_state, new_state = old.ref[-16:], newer.ref[-16:]
     assert found.ref == f"/notes/a.md#{old_state}..{new_state}"
 
@@ -241,7 +265,7 @@ def test_a_change_is_sent_even_if_it_only_took_something_away() -> None:
 
 
 def test_two_texts_that_would_take_long_to_compare_are_not_compared() -> None:
-    count = int(attachments.MOST_PAIRS ** 0.5) + 1
+    count = int(attachments.MOST_PAIRS**0.5) + 1
     old = "first\n" + "".join(f"{at % 100}\n" for at in range(count)) + "last\n"
     new = "first\n" + "".join(f"{at * 7 % 101}\n" for at in range(count)) + "last\n"
     found = change(_block(old), _block(new))

@@ -57,8 +57,14 @@ def test_the_chunks_are_the_text_and_stand_where_they_say(name: str, text: str) 
     assert cut(text, name) == found
 
 
-PARTS = st.builds(Section, st.lists(st.sampled_from(["One", "Two", "Three"]), max_size=3).map(tuple),
-                  TEXTS | st.sampled_from(["x " * 3000, "", " "]), st.just(0), st.just(0), st.booleans())
+PARTS = st.builds(
+    Section,
+    st.lists(st.sampled_from(["One", "Two", "Three"]), max_size=3).map(tuple),
+    TEXTS | st.sampled_from(["x " * 3000, "", " "]),
+    st.just(0),
+    st.just(0),
+    st.booleans(),
+)
 
 
 @given(st.sampled_from(Unit), st.lists(st.tuples(PARTS, st.integers(1, 3), st.integers(0, 2)), max_size=8))
@@ -78,8 +84,12 @@ def test_pages_and_paragraphs_lose_no_word_either(unit: Unit, parts: list[tuple[
 def test_a_chunk_is_found_under_its_file_and_its_headings() -> None:
     text = f"# Setup\n\n{PARAGRAPH * 4}\n\n## Linux\n\n{PARAGRAPH * 2}\n\n## Windows\n\n{PARAGRAPH * 2}\n"
     found = cut(text, "guide/setup.md")
-    assert heads(found) == ["setup.md > Setup", "setup.md > Setup", "setup.md > Setup > Linux",
-                            "setup.md > Setup > Windows"]
+    assert heads(found) == [
+        "setup.md > Setup",
+        "setup.md > Setup",
+        "setup.md > Setup > Linux",
+        "setup.md > Setup > Windows",
+    ]
     assert keys(found) == ["1-3", "3", "5-7", "9-11"]
 
 
@@ -91,17 +101,30 @@ def test_a_title_that_is_no_heading_stands_behind_the_name() -> None:
 
 def test_a_very_long_head_keeps_its_beginning_and_its_end() -> None:
     text = "".join(f"{'#' * level} {chr(64 + level) * 110}\n" for level in range(1, 7)) + "text\n"
-    head, = heads(cut(text, "n.md"))
+    (head,) = heads(cut(text, "n.md"))
     assert head.startswith("n.md > AAA") and head.endswith("FFF") and len(head) < 410
 
 
-@corpus(("heading", "between", "body"), product(
-    ["# Title", "Title\n=====", "# Top\n\n## Title", "## Empty\n\n## Title"], ["\n", "\n\n"], [
-        PARAGRAPH, PARAGRAPH * 3, "word " * 390, "x" * 1990, "y" * 5000, f"```\n{'z = 1' * 390}\n```",
-        f"{PARAGRAPH}\n\n{'w' * 1900}", "- item\n" * 300]))
+@corpus(
+    ("heading", "between", "body"),
+    product(
+        ["# Title", "Title\n=====", "# Top\n\n## Title", "## Empty\n\n## Title"],
+        ["\n", "\n\n"],
+        [
+            PARAGRAPH,
+            PARAGRAPH * 3,
+            "word " * 390,
+            "x" * 1990,
+            "y" * 5000,
+            f"```\n{'z = 1' * 390}\n```",
+            f"{PARAGRAPH}\n\n{'w' * 1900}",
+            "- item\n" * 300,
+        ],
+    ),
+)
 def test_a_heading_stays_with_what_follows_it(heading: str, between: str, body: str) -> None:
     found = cut(f"{PARAGRAPH}\n\n{heading}{between}{body}\n")
-    titled, = [chunk for chunk in found if "Title" in chunk.text]
+    (titled,) = [chunk for chunk in found if "Title" in chunk.text]
     assert len(titled.text.partition("Title")[2].strip("=\n ")) > 10
     assert titled.text.startswith(heading) or titled.text.startswith(PARAGRAPH.strip())
 
@@ -131,8 +154,9 @@ def test_paragraphs_are_cut_between_them_and_sentences_are_kept() -> None:
     assert all(chunk.text.startswith("Sentence") and chunk.text.endswith("words.") for chunk in cut(long))
 
 
-@pytest.mark.parametrize("text", ["word " * 3000, "x" * 12345, "字" * 5000, "漢字、" * 2000],
-                         ids=["words", "letters", "chinese", "commas"])
+@pytest.mark.parametrize(
+    "text", ["word " * 3000, "x" * 12345, "字" * 5000, "漢字、" * 2000], ids=["words", "letters", "chinese", "commas"]
+)
 def test_a_giant_line_is_cut_under_keys_of_one_line(text: str) -> None:
     found = cut(f"before\n\n{text}\nafter\n", "a.txt")
     assert keys(found)[1:4] == ["3", "3~2", "3~3"]
@@ -162,8 +186,9 @@ def test_sections_of_a_good_size_are_not_mixed() -> None:
 
 
 def test_chunks_have_about_a_thousand_characters() -> None:
-    text = "".join(f"{'#' * (1 + number % 3)} Part {number}\n\n" + f"{PARAGRAPH[:150]}\n\n" * (number % 9)
-                   for number in range(300))
+    text = "".join(
+        f"{'#' * (1 + number % 3)} Part {number}\n\n" + f"{PARAGRAPH[:150]}\n\n" * (number % 9) for number in range(300)
+    )
     sizes = sorted(len(chunk.text) for chunk in cut(text))
     assert 500 <= sum(sizes) / len(sizes) <= 1200
     assert sum(size > 1200 for size in sizes) < len(sizes) / 20
@@ -171,8 +196,11 @@ def test_chunks_have_about_a_thousand_characters() -> None:
 
 def test_a_function_keeps_its_docstring_and_its_decorator() -> None:
     functions = "".join(
-        f'@cached\ndef f{number}(x):\n    """Says {number}."""\n' + "    z = g(x, y)  # some more words here\n" * 20
-        + "    return x\n\n\n" for number in range(6))
+        f'@cached\ndef f{number}(x):\n    """Says {number}."""\n'
+        + "    z = g(x, y)  # some more words here\n" * 20
+        + "    return x\n\n\n"
+        for number in range(6)
+    )
     found = cut(functions, "m.py")
     assert heads(found) == [f"m.py > f{number}" for number in range(6)]
     assert all(chunk.text.startswith("@cached\ndef") and "Says" in chunk.text for chunk in found)
@@ -199,8 +227,12 @@ def test_the_end_of_a_long_section_is_no_scrap() -> None:
 
 
 def test_pages_are_named_as_pages() -> None:
-    pages = (Section((), "tiny", 1, 1), Section((), "small too", 2, 2), Section((), PARAGRAPH * 7, 3, 3),
-             Section((), "end", 4, 4))
+    pages = (
+        Section((), "tiny", 1, 1),
+        Section((), "small too", 2, 2),
+        Section((), PARAGRAPH * 7, 3, 3),
+        Section((), "end", 4, 4),
+    )
     assert keys(chunks(Content("", Unit.PAGE, pages, exact=False), "a.pdf")) == ["p1-2", "p3", "p3~2", "p3~3", "p4"]
 
 

@@ -29,8 +29,9 @@ KILLS = 20
 def many(folder: Path, count: int = 400) -> Path:
     """A folder of files that take a while."""
     words = random.Random(1).choices(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta"], k=30_000)
-    return made(folder, {f"{i % 7}/{i}.md": f"# File {i}\n\n" + " ".join(words[i * 70:i * 70 + 2000])
-                         for i in range(count)})
+    return made(
+        folder, {f"{i % 7}/{i}.md": f"# File {i}\n\n" + " ".join(words[i * 70 : i * 70 + 2000]) for i in range(count)}
+    )
 
 
 @pytest.fixture
@@ -41,8 +42,9 @@ def data(tmp_path: Path) -> Path:
 
 def begun(data: Path, root: Path, command: Sequence[str] = process.COMMAND) -> subprocess.Popen[bytes]:
     """The process, with its job, at work."""
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-                             pipesize=4096)
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pipesize=4096
+    )
     assert child.stdin
     child.stdin.write(job(data, collection(root), OPTIONS, False))
     child.stdin.flush()
@@ -92,8 +94,11 @@ async def test_a_cancellation_ends_it_and_keeps_what_is_done(data: Path, tmp_pat
     reading = asyncio.Event()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "create_subprocess_exec", creating)
-        task = asyncio.create_task(process.indexed(data, collection(root), OPTIONS,
-                                                   lambda progress: reading.set() if progress.files > 5 else None))
+        task = asyncio.create_task(
+            process.indexed(
+                data, collection(root), OPTIONS, lambda progress: reading.set() if progress.files > 5 else None
+            )
+        )
         await asyncio.wait_for(reading.wait(), 120)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -106,12 +111,20 @@ async def test_a_cancellation_ends_it_and_keeps_what_is_done(data: Path, tmp_pat
 
 @pytest.mark.process
 async def test_a_process_that_hangs_is_killed_after_a_cancellation(
-        data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "PATIENCE", 0.2)
     pid = tmp_path / "pid"
-    monkeypatch.setattr(process, "COMMAND", (
-        sys.executable, "-c", "import os, pathlib, sys, time; "
-        f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); print(flush=True); time.sleep(600)"))
+    monkeypatch.setattr(
+        process,
+        "COMMAND",
+        (
+            sys.executable,
+            "-c",
+            "import os, pathlib, sys, time; "
+            f"pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); print(flush=True); time.sleep(600)",
+        ),
+    )
     task = asyncio.create_task(process.indexed(data, collection(tmp_path), OPTIONS, lambda _: None))
     for _ in range(400):
         if pid.exists() and pid.read_text():
@@ -124,21 +137,28 @@ async def test_a_process_that_hangs_is_killed_after_a_cancellation(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("code", "words"), [
-    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL; the machine may have run out of memory"),
-    ("import sys; sys.exit('no such module')", "exit code 1: no such module"),
-    ("print('not json'); print('{}'); print('[]'); print('{\"report\": 1}')", "exit code 0"),
-    ("print('x' * 300000)", "exit code 0")])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL; the machine may have run out of memory"),
+        ("import sys; sys.exit('no such module')", "exit code 1: no such module"),
+        ("print('not json'); print('{}'); print('[]'); print('{\"report\": 1}')", "exit code 0"),
+        ("print('x' * 300000)", "exit code 0"),
+    ],
+)
 async def test_a_process_that_dies_is_a_sentence_in_the_report(
-        data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str) -> None:
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+) -> None:
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-c", code))
     report = await process.indexed(data, collection(tmp_path), OPTIONS, lambda _: None)
-    assert report.trouble == (f"The indexing process ended unexpectedly ({words}). "
-                              "What is done is kept; it goes on from there.")
+    assert report.trouble == (
+        f"The indexing process ended unexpectedly ({words}). What is done is kept; it goes on from there."
+    )
 
 
 async def test_a_process_that_cannot_be_started_is_a_sentence_in_the_report(
-        data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "COMMAND", (str(tmp_path / "nothing"),))
     report = await process.indexed(data, collection(tmp_path), OPTIONS, lambda _: None)
     assert report.trouble == "The indexing process cannot be started: no such file or directory."
@@ -174,11 +194,14 @@ def test_it_ends_at_the_next_file_when_the_app_is_gone(data: Path, tmp_path: Pat
 
 @pytest.mark.process
 def test_it_ends_even_where_a_file_takes_for_ever(data: Path, tmp_path: Path) -> None:
-    code = ("from kvchat.documents.indexing import index_run, worker; import time; "
-            "index_run.loaded = lambda *_: time.sleep(600); index_run.TOLD_EVERY = 0; worker.PATIENCE = 0.2; "
-            "worker.main()")
-    child = subprocess.Popen((sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             start_new_session=True)
+    code = (
+        "from kvchat.documents.indexing import index_run, worker; import time; "
+        "index_run.loaded = lambda *_: time.sleep(600); index_run.TOLD_EVERY = 0; worker.PATIENCE = 0.2; "
+        "worker.main()"
+    )
+    child = subprocess.Popen(
+        (sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
     assert child.stdin and child.stdout
     child.stdin.write(job(data, collection(made(tmp_path / "r", {"a.md": "x"})), OPTIONS, False))
     child.stdin.flush()
@@ -209,8 +232,12 @@ def test_it_leaves_the_processor_to_others(data: Path, tmp_path: Path) -> None:
 def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:
     count = 800
     root = many(tmp_path / "r", count)
-    small_steps = (sys.executable, "-c", "from kvchat.documents.indexing import index_run, worker; "
-                   "index_run.MOST_CHUNKS = 80; index_run.TOLD_EVERY = 0; worker.main()")
+    small_steps = (
+        sys.executable,
+        "-c",
+        "from kvchat.documents.indexing import index_run, worker; "
+        "index_run.MOST_CHUNKS = 80; index_run.TOLD_EVERY = 0; worker.main()",
+    )
     draw = random.Random(7)
     done: list[int] = []
     for _ in range(KILLS):

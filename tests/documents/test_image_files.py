@@ -54,8 +54,10 @@ def test_a_photo_is_upright_has_a_megapixel_and_tells_nothing_of_where_it_was_ta
     assert PLACE.encode() not in base64.b64decode(image.url.partition(b",")[2])
 
 
-@pytest.mark.parametrize(("format", "options"), [
-    ("GIF", {}), ("WEBP", {}), ("BMP", {}), ("TIFF", {}), ("PNG", {"pnginfo": None}), ("JPEG", {"quality": 60})])
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [("GIF", {}), ("WEBP", {}), ("BMP", {}), ("TIFF", {}), ("PNG", {"pnginfo": None}), ("JPEG", {"quality": 60})],
+)
 def test_every_usual_format_becomes_png_or_jpeg(tmp_path: Path, format: str, options: dict[str, object]) -> None:
     (image,), size = _attached(tmp_path / f"a.{format.lower()}", picture(100, 80, format=format, **options))
     assert size == "100x80" and _opened(image).mode == "RGB"
@@ -80,14 +82,18 @@ def test_a_strip_is_no_longer_than_a_model_reads(tmp_path: Path) -> None:
     assert size == "4096x4"
 
 
-@pytest.mark.parametrize(("data", "said"), [
-    (bomb(), "has too many pixels (60,000 x 60,000); make it smaller first"),
-    (picture()[:900], "is a broken image"),
-    (picture(format="JPEG")[:700], "is a broken image"),
-    (b"\x89PNG\r\n\x1a\n" + bytes(100), "is an image that cannot be read; save it as PNG or JPEG"),
-    (b"\0\0\0\x18ftypheic" + bytes(200), "is an image that cannot be read; save it as PNG or JPEG"),
-    (b"8BPS\0\x01" + bytes(100), "is an image that cannot be read; save it as PNG or JPEG"),
-], ids=["bomb", "cut PNG", "cut JPEG", "no PNG", "HEIC", "PSD"])
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (bomb(), "has too many pixels (60,000 x 60,000); make it smaller first"),
+        (picture()[:900], "is a broken image"),
+        (picture(format="JPEG")[:700], "is a broken image"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "is an image that cannot be read; save it as PNG or JPEG"),
+        (b"\0\0\0\x18ftypheic" + bytes(200), "is an image that cannot be read; save it as PNG or JPEG"),
+        (b"8BPS\0\x01" + bytes(100), "is an image that cannot be read; save it as PNG or JPEG"),
+    ],
+    ids=["bomb", "cut PNG", "cut JPEG", "no PNG", "HEIC", "PSD"],
+)
 def test_what_is_no_picture_is_refused_in_a_sentence(tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "picture"
     path.write_bytes(data)

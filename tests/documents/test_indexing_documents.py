@@ -22,8 +22,11 @@ from kvchat.documents.reading.sandbox import Readers
 from kvchat.index.index import Index
 from kvchat.store import Store
 
-FILES = {"a.md": "# Start\n\nThe quick brown fox.\n", "sub/b.txt": "Jumps over the lazy dog.\n",
-         "c.py": "def answer():\n    return 42\n"}
+FILES = {
+    "a.md": "# Start\n\nThe quick brown fox.\n",
+    "sub/b.txt": "Jumps over the lazy dog.\n",
+    "c.py": "def answer():\n    return 42\n",
+}
 
 
 @pytest.fixture
@@ -105,7 +108,8 @@ def test_what_changed_is_read_and_what_is_gone_is_taken_out(index: Index, root: 
 
 
 def test_a_file_that_was_only_touched_is_not_read_again(
-        index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     indexed(index, root)
     os.utime(root / "a.md", (1, 1))
     monkeypatch.setattr(Readers, "read", lambda *_: pytest.fail("was read"))
@@ -193,9 +197,19 @@ def test_a_root_that_goes_away_in_the_middle_keeps_what_is_indexed(index: Index,
 
 
 def test_each_file_that_cannot_be_indexed_has_one_line_and_the_rest_is_indexed(
-        index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(root, {"broken.pdf": b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 9 0 R >>\nendobj\ntrailer << /Root 1 0 R",
-                "stumbles.txt": "x", "closed.md": "secret", "gone.md": "soon", "x.bin": b"\0\1\2" * 99, "huge.txt": ""})
+    index: Index, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(
+        root,
+        {
+            "broken.pdf": b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog /Pages 9 0 R >>\nendobj\ntrailer << /Root 1 0 R",
+            "stumbles.txt": "x",
+            "closed.md": "secret",
+            "gone.md": "soon",
+            "x.bin": b"\0\1\2" * 99,
+            "huge.txt": "",
+        },
+    )
     os.truncate(root / "huge.txt", 2 << 30)
     os.mkfifo(root / "pipe")
     (root / "loop").symlink_to(root)
@@ -213,13 +227,20 @@ def test_each_file_that_cannot_be_indexed_has_one_line_and_the_rest_is_indexed(
     report = indexed(index, root, Options())
     found = reasons(report.skipped)
     pdf, binary = found.pop("broken.pdf"), found.pop("x.bin")
-    assert found == {"stumbles.txt": "could not be read (RecursionError)", "gone.md": "vanished before it was read",
-                     "closed.md": "cannot be read: permission denied", "huge.txt": "is larger than 20 MB",
-                     "pipe": "is a named pipe", "loop": "is a symbolic link", "n\\xe4me.md": "its name is not UTF-8"}
+    assert found == {
+        "stumbles.txt": "could not be read (RecursionError)",
+        "gone.md": "vanished before it was read",
+        "closed.md": "cannot be read: permission denied",
+        "huge.txt": "is larger than 20 MB",
+        "pipe": "is a named pipe",
+        "loop": "is a symbolic link",
+        "n\\xe4me.md": "its name is not UTF-8",
+    }
     assert pdf and binary and "\n" not in pdf + binary
     assert report.added == 3 and texts(index, root).keys() == FILES.keys()
     assert reasons(status_of(index, collection(root)).skipped).items() == (
-        reasons(report.skipped).items() - {("gone.md", "vanished before it was read")})
+        reasons(report.skipped).items() - {("gone.md", "vanished before it was read")}
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
@@ -249,7 +270,8 @@ def test_an_encrypted_pdf_is_said_to_be_that_and_not_tried_again(index: Index, r
 
 
 def test_a_file_that_becomes_unreadable_is_taken_out_and_comes_back(
-        index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     indexed(index, root)
     (root / "a.md").write_text("changed, and closed")
     with monkeypatch.context() as closed:
@@ -299,7 +321,8 @@ def test_a_file_that_became_a_link_since_it_was_found_is_not_followed(index: Ind
 
 
 def test_files_that_need_an_extra_are_read_once_it_is_there(
-        index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from kvchat.documents.indexing import file_versions
     from kvchat.documents.reading.pdf import MISSING
 
@@ -337,7 +360,8 @@ def test_a_collection_is_stale_after_any_change_and_no_more_after_a_run(index: I
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 6])
 def test_a_stopped_run_keeps_what_it_did_and_is_gone_on_with(
-        index: Index, root: Path, count: int, opened: list[str]) -> None:
+    index: Index, root: Path, count: int, opened: list[str]
+) -> None:
     report = indexed(index, root, stopped=stopping_after(count))
     assert report.trouble == "It was stopped; what is done is kept."
     assert len(index.docs()) == report.added == len(opened)
@@ -369,7 +393,8 @@ def test_a_second_kvchat_does_not_index_the_same_collection(tmp_path: Path, root
 
 @pytest.mark.parametrize("step", range(1, 14))
 def test_what_is_indexed_of_a_forgotten_folder_does_not_come_into_a_new_one_of_its_name(
-        tmp_path: Path, step: int) -> None:
+    tmp_path: Path, step: int
+) -> None:
     library = Library.open(Store.open(tmp_path / "data"), tmp_path / "data" / "index.db")
     old = made(tmp_path / "old", {f"{n}.md": f"secret quokka {n}" for n in range(6)})
     new = made(tmp_path / "new", {"z.md": "platypus"})

@@ -52,7 +52,8 @@ def test_no_transaction_puts_in_or_takes_out_more_than_a_slice(tmp_path: Path, p
 
 
 def test_a_large_file_that_was_half_put_in_is_read_again(
-        tmp_path: Path, put: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, put: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = made(tmp_path / "notes", {"big.txt": LARGE})
     index = Index.open(None)
     with monkeypatch.context() as patch:

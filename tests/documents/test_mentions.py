@@ -20,15 +20,18 @@ from kvchat.documents.mentions import (
 )
 
 
-@pytest.mark.parametrize(("text", "names"), [
-    ("@handbook how?", ["handbook"]),
-    ("What says @handbook/guide/setup.md?", ["handbook/guide/setup.md"]),
-    ("(@handbook)", ["handbook"]),
-    ("@handbook, @notes: compare.", ["handbook", "notes"]),
-    ('@"my notes/a b.md" sums up?', ["my notes/a b.md"]),
-    ("@~/x.txt and @./y", ["~/x.txt", "./y"]),
-    ("写在 @手册 里", ["手册"]),
-])
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("@handbook how?", ["handbook"]),
+        ("What says @handbook/guide/setup.md?", ["handbook/guide/setup.md"]),
+        ("(@handbook)", ["handbook"]),
+        ("@handbook, @notes: compare.", ["handbook", "notes"]),
+        ('@"my notes/a b.md" sums up?', ["my notes/a b.md"]),
+        ("@~/x.txt and @./y", ["~/x.txt", "./y"]),
+        ("写在 @手册 里", ["手册"]),
+    ],
+)
 def test_a_mention_is_found_where_a_word_begins(text, names):
     assert [one.names[-1] for one in written(text)] == names
 
@@ -38,16 +41,37 @@ def test_an_address_or_a_lone_sign_is_no_mention(text):
     assert not list(written(text))
 
 
-@pytest.mark.parametrize("text", [
-    "`@handbook`", "``a ` @handbook``", "```\n@handbook\n```", "~~~~ py\n```\n@handbook\n~~~~", "```\n@handbook",
-    "- ```\n  @handbook\n  ```", "> @handbook", "    @handbook", "\\@handbook", "-F file=@./x", "'@/lib'", "(@~/x)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`@handbook`",
+        "``a ` @handbook``",
+        "```\n@handbook\n```",
+        "~~~~ py\n```\n@handbook\n~~~~",
+        "```\n@handbook",
+        "- ```\n  @handbook\n  ```",
+        "> @handbook",
+        "    @handbook",
+        "\\@handbook",
+        "-F file=@./x",
+        "'@/lib'",
+        "(@~/x)",
+    ],
+)
 def test_code_quotes_and_signs_inside_words_mention_nothing(text):
     assert not list(written(text))
 
 
-@pytest.mark.parametrize("text", [
-    "it's ` only @handbook", "``` @handbook ` x", "```\nx\n```\n@handbook", "`a`@handbook`b`",
-    "a ` b\n\nc @handbook ` d"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "it's ` only @handbook",
+        "``` @handbook ` x",
+        "```\nx\n```\n@handbook",
+        "`a`@handbook`b`",
+        "a ` b\n\nc @handbook ` d",
+    ],
+)
 def test_what_is_no_code_is_read(text):
     assert [one.names[-1] for one in written(text)] == ["handbook"]
 
@@ -55,7 +79,7 @@ def test_what_is_no_code_is_read(text):
 def test_what_follows_a_shorter_name_is_searched_for():
     text = "@handbook，lamp"
     [one] = written(text)
-    assert one.names == ("handbook，lamp", "handbook") and text[one.end_of("handbook"):] == "，lamp"
+    assert one.names == ("handbook，lamp", "handbook") and text[one.end_of("handbook") :] == "，lamp"
 
 
 def test_a_name_may_end_in_a_sign_that_also_ends_sentences():
@@ -68,8 +92,13 @@ def test_what_is_searched_for_is_the_text_without_its_mentions():
     assert without(text, spans) == "How often does turn?"
 
 
-@given(st.text(alphabet=st.characters(exclude_characters='"\n\r@<>|', exclude_categories=("Cs", "Cc", "Zl", "Zp")),
-               min_size=1, max_size=40).filter(lambda name: name.strip() == name))
+@given(
+    st.text(
+        alphabet=st.characters(exclude_characters='"\n\r@<>|', exclude_categories=("Cs", "Cc", "Zl", "Zp")),
+        min_size=1,
+        max_size=40,
+    ).filter(lambda name: name.strip() == name)
+)
 def test_what_is_offered_is_understood_when_it_is_written(name):
     found = list(written(f"Look at @{quoted(name)} now"))
     assert len(found) == 1 and name in found[0].names
@@ -89,20 +118,26 @@ def test_a_place_in_a_text_is_in_a_mention_up_to_its_end(place, name):
     assert (found.names[0] if found else None) == name
 
 
-@pytest.mark.parametrize(("before", "typed", "after", "counted"), [
-    ("see @./a", (), "see @./a, please", ()),
-    ("see @./a", (0,), "see @./a, please", (0,)),
-    ("see @./a", (), "see @./b", (0,)),
-    ("", (), "me@home and @./b", (0, 1)),
-    ("@./a and @./b", (1,), "@./b and @./a", (0,)),
-    ("`@./a` and \\@./b", (), "@./a and @./b", ()),
-    ('@"x @./a y"', (), "@x @./a y", (0,)),
-    ("@./a+b", (0,), "@./a+b and @./a", (0, 1)),
-    ("@./a+b and @./a", (0,), "@./a+b and @./a.", (0,)),
-    ("@ ./a", (), "@ ./a", ()),
-])
+@pytest.mark.parametrize(
+    ("before", "typed", "after", "counted"),
+    [
+        ("see @./a", (), "see @./a, please", ()),
+        ("see @./a", (0,), "see @./a, please", (0,)),
+        ("see @./a", (), "see @./b", (0,)),
+        ("", (), "me@home and @./b", (0, 1)),
+        ("@./a and @./b", (1,), "@./b and @./a", (0,)),
+        ("`@./a` and \\@./b", (), "@./a and @./b", ()),
+        ('@"x @./a y"', (), "@x @./a y", (0,)),
+        ("@./a+b", (0,), "@./a+b and @./a", (0, 1)),
+        ("@./a+b and @./a", (0,), "@./a+b and @./a.", (0,)),
+        ("@ ./a", (), "@ ./a", ()),
+    ],
+)
 def test_in_an_editor_what_stood_there_as_text_stays_text_and_what_is_written_there_counts(
-    before, typed, after, counted,
+    before,
+    typed,
+    after,
+    counted,
 ):
     assert still_typed(before, typed, after) == {*counted}
 
@@ -125,9 +160,14 @@ DOCS = [f"docs/handbook/{path}" for path in ("guide/setup.md", "guide/use/keys.m
 
 def test_folders_come_first_and_one_level_at_a_time():
     assert [one.text for one in within(HANDBOOK, DOCS, "", 9)] == [
-        "handbook/guide/", "handbook/guide.md", "handbook/notes.txt"]
+        "handbook/guide/",
+        "handbook/guide.md",
+        "handbook/notes.txt",
+    ]
     assert [one.text for one in within(HANDBOOK, DOCS[:2], "guide/", 9)] == [
-        "handbook/guide/use/", "handbook/guide/setup.md"]
+        "handbook/guide/use/",
+        "handbook/guide/setup.md",
+    ]
 
 
 def test_a_name_further_down_is_found_by_a_part_of_it():

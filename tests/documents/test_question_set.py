@@ -62,13 +62,16 @@ def test_most_questions_find_their_answer_among_five_passages(library):
 @pytest.mark.slow
 def test_few_answers_are_lost_where_nobody_asked_for_the_documents_by_name(library):
     def answers(question: str, *, named: bool) -> set[tuple[str, str]]:
-        best = chosen(library, question, [one.scope for one in library.collections()], (), most=6, tokens=8000,
-                      named=named)
+        best = chosen(
+            library, question, [one.scope for one in library.collections()], (), most=6, tokens=8000, named=named
+        )
         return {(one.place.path, one.text) for one in best}
 
     def count(*, named: bool) -> int:
-        return sum(any(path == file and words in text for path, text in answers(question, named=named))
-                   for question, file, words in QUESTIONS)
+        return sum(
+            any(path == file and words in text for path, text in answers(question, named=named))
+            for question, file, words in QUESTIONS
+        )
 
     assert count(named=False) >= 0.85 * count(named=True)
 
@@ -79,5 +82,5 @@ def test_what_is_found_says_where_it_stands(library):
     one = next(one for one in best if "def rmtree(" in one.text)
     first, last = (int(line) for line in one.place.where.partition("~")[0].split("-"))
     lines = (LIBRARY / "shutil.py").read_text(encoding="utf-8").splitlines()
-    assert any("def rmtree(" in line for line in lines[first - 1:last])
+    assert any("def rmtree(" in line for line in lines[first - 1 : last])
     assert "rmtree" in one.head and "shutil" not in one.head

@@ -68,8 +68,18 @@ def section(name: str, text: str, title: str) -> Section:
 
 
 def test_python_is_divided_by_classes_and_functions() -> None:
-    assert titles("a.py", PYTHON) == ["", "one", "Two", "Two > Inner", "Two > Inner > deep", "Two > three", "Two", "",
-                                      "four", "five"]
+    assert titles("a.py", PYTHON) == [
+        "",
+        "one",
+        "Two",
+        "Two > Inner",
+        "Two > Inner > deep",
+        "Two > three",
+        "Two",
+        "",
+        "four",
+        "five",
+    ]
     assert all(one.code for one in read("a.py", PYTHON).sections)
 
 
@@ -88,10 +98,19 @@ def test_the_head_of_a_module_is_not_taken_for_the_comment_of_a_function() -> No
     assert titles("a.py", "# Licence.\n\n# Of f.\ndef f(): pass\n") == ["", "f"]
 
 
-@pytest.mark.parametrize("broken", [
-    "def broken(\n", "x = '''never closed\n",
-    "class (:\n", "    unexpected\n", "\tdef tabbed():\n", "x = 'open\n", ")\n}\n",
-], ids=repr)
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "def broken(\n",
+        "x = '''never closed\n",
+        "class (:\n",
+        "    unexpected\n",
+        "\tdef tabbed():\n",
+        "x = 'open\n",
+        ")\n}\n",
+    ],
+    ids=repr,
+)
 def test_broken_code_is_divided_too(broken: str) -> None:
     assert titles("a.py", f"{broken}\ndef after():\n    pass\n")[-1] == "after"
 
@@ -126,13 +145,22 @@ def test_each_language_is_divided_by_its_definitions(name: str) -> None:
     assert titles(name, text) == expected
 
 
-@pytest.mark.parametrize(("name", "title", "beginning"), [
-    ("a.c", "add", "/* Adds. */"), ("a.cpp", "Vec", "template"), ("a.cpp", "Vec > size", "// Size."),
-    ("a.java", "Foo", "/** Docs"),
-    ("a.java", "Foo > get", "@Override"), ("a.go", "Server.Start", "// Start"), ("a.rs", "Thing", "/// Docs"),
-    ("a.rb", "A > B > hello?", "# Says"), ("a.sh", "build", "# Builds"), ("a.toml", "a.b", "# Of a"),
-    ("Makefile", "clean", "# Cleans"),
-])
+@pytest.mark.parametrize(
+    ("name", "title", "beginning"),
+    [
+        ("a.c", "add", "/* Adds. */"),
+        ("a.cpp", "Vec", "template"),
+        ("a.cpp", "Vec > size", "// Size."),
+        ("a.java", "Foo", "/** Docs"),
+        ("a.java", "Foo > get", "@Override"),
+        ("a.go", "Server.Start", "// Start"),
+        ("a.rs", "Thing", "/// Docs"),
+        ("a.rb", "A > B > hello?", "# Says"),
+        ("a.sh", "build", "# Builds"),
+        ("a.toml", "a.b", "# Of a"),
+        ("Makefile", "clean", "# Cleans"),
+    ],
+)
 def test_comments_and_attributes_belong_to_what_follows(name: str, title: str, beginning: str) -> None:
     assert section(name, SAMPLES[name][1], title).text.lstrip().startswith(beginning)
 
@@ -154,4 +182,4 @@ def test_lines_are_those_of_the_file() -> None:
     lines = PYTHON.split("\n")
     for title, first, last in outline(read("a.py", PYTHON)):
         if title:
-            assert any(title.rpartition(" > ")[2] in line for line in lines[first - 1:last]) or title == "Two"
+            assert any(title.rpartition(" > ")[2] in line for line in lines[first - 1 : last]) or title == "Two"

@@ -42,7 +42,11 @@ def test_headings_are_the_titles_and_the_title_is_the_pages_own() -> None:
     assert content.title == "The <Guide>"
     assert (content.unit, content.exact) == (Unit.LINE, False)
     assert [section.titles for section in content.sections] == [
-        ("Install",), ("Install", "On Linux"), ("Install", "On Linux"), ("Remove",)]
+        ("Install",),
+        ("Install", "On Linux"),
+        ("Install", "On Linux"),
+        ("Remove",),
+    ]
 
 
 def test_words_stand_as_a_browser_shows_them() -> None:
@@ -60,34 +64,72 @@ def test_code_keeps_its_lines_and_says_so() -> None:
 
 def test_positions_are_the_lines_of_the_source() -> None:
     assert [(section.first, section.last) for section in content_of(PAGE).sections] == [
-        (3, 6), (7, 10), (11, 14), (16, 16)]
+        (3, 6),
+        (7, 10),
+        (11, 14),
+        (16, 16),
+    ]
 
 
-@corpus("hidden", [
-    "<p hidden>SECRET</p>", '<p style="display: none">SECRET</p>',
-    '<div style="color:red;DISPLAY:NONE"><p>SECRET</div>',
-    '<span style="visibility:hidden">SECRET</span>', '<span style="display:/* */none">SECRET</span>',
-    '<span aria-hidden="true">SECRET</span>', '<span style="font-size:0">SECRET</span>',
-    '<span style="opacity: 0.0; color: red">SECRET</span>', "<script>SECRET</script>", "<style>SECRET</style>",
-    "<template><p>SECRET</p></template>", "<noscript>SECRET</noscript>", "<!-- SECRET -->", "<!SECRET>", "<?SECRET?>",
-    "<iframe>SECRET</iframe>", '<img alt="SECRET">', '<input value="SECRET">', "<dialog>SECRET</dialog>",
-    "<svg><title>SECRET</title></svg>", "<div hidden><table><tr><td></div>SECRET</td></tr></table></div>",
-    "<b><div hidden></b>SECRET</div>", '<script>"</style>SECRET"</script >', "<!--><!-- SECRET -->",
-    '<div data-x=">" hidden>SECRET</div>', "<object>SECRET</object>",
-])
+@corpus(
+    "hidden",
+    [
+        "<p hidden>SECRET</p>",
+        '<p style="display: none">SECRET</p>',
+        '<div style="color:red;DISPLAY:NONE"><p>SECRET</div>',
+        '<span style="visibility:hidden">SECRET</span>',
+        '<span style="display:/* */none">SECRET</span>',
+        '<span aria-hidden="true">SECRET</span>',
+        '<span style="font-size:0">SECRET</span>',
+        '<span style="opacity: 0.0; color: red">SECRET</span>',
+        "<script>SECRET</script>",
+        "<style>SECRET</style>",
+        "<template><p>SECRET</p></template>",
+        "<noscript>SECRET</noscript>",
+        "<!-- SECRET -->",
+        "<!SECRET>",
+        "<?SECRET?>",
+        "<iframe>SECRET</iframe>",
+        '<img alt="SECRET">',
+        '<input value="SECRET">',
+        "<dialog>SECRET</dialog>",
+        "<svg><title>SECRET</title></svg>",
+        "<div hidden><table><tr><td></div>SECRET</td></tr></table></div>",
+        "<b><div hidden></b>SECRET</div>",
+        '<script>"</style>SECRET"</script >',
+        "<!--><!-- SECRET -->",
+        '<div data-x=">" hidden>SECRET</div>',
+        "<object>SECRET</object>",
+    ],
+)
 def test_what_nobody_sees_is_not_read(hidden: str) -> None:
     text = shown(f"<p>before</p>{hidden}<p>after</p>")
     assert "SECRET" not in text
     assert "before" in text and "after" in text
 
 
-@pytest.mark.parametrize("seen", [
-    "<p hidden>x<p>SEEN", "<ul><li hidden>x<li>SEEN</ul>", "<table><tr><td hidden>x<td>SEEN</table>",
-    '<p style="opacity:0.5">SEEN', '<p style="font-size:0.9em">SEEN', '<body style="display:none">SEEN',
-    '<p aria-hidden="false">SEEN', "<div hidden><i><i><i>x</div>SEEN", "<a>1 < 2 SEEN", "</p></div>SEEN<", "<p<b>SEEN",
-    "<textarea>SEEN", "<details>SEEN</details>", "<dialog open>SEEN</dialog>", "<p title='a > b'>SEEN",
-    "<script src=x></script>SEEN", "<title>t</title>SEEN",
-])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        "<p hidden>x<p>SEEN",
+        "<ul><li hidden>x<li>SEEN</ul>",
+        "<table><tr><td hidden>x<td>SEEN</table>",
+        '<p style="opacity:0.5">SEEN',
+        '<p style="font-size:0.9em">SEEN',
+        '<body style="display:none">SEEN',
+        '<p aria-hidden="false">SEEN',
+        "<div hidden><i><i><i>x</div>SEEN",
+        "<a>1 < 2 SEEN",
+        "</p></div>SEEN<",
+        "<p<b>SEEN",
+        "<textarea>SEEN",
+        "<details>SEEN</details>",
+        "<dialog open>SEEN</dialog>",
+        "<p title='a > b'>SEEN",
+        "<script src=x></script>SEEN",
+        "<title>t</title>SEEN",
+    ],
+)
 def test_what_is_seen_is_read_however_it_is_closed(seen: str) -> None:
     assert "SEEN" in shown(seen)
 
@@ -95,7 +137,9 @@ def test_what_is_seen_is_read_however_it_is_closed(seen: str) -> None:
 def test_what_pages_add_for_the_mouse_is_left_out() -> None:
     content = content_of('<h1>On C# <a href="#x">#</a></h1><pre>code()<button>copy</button></pre>')
     assert [(section.titles, section.text) for section in content.sections] == [
-        (("On C#",), "On C#"), (("On C#",), "code()")]
+        (("On C#",), "On C#"),
+        (("On C#",), "code()"),
+    ]
 
 
 def test_an_empty_script_of_xhtml_hides_nothing() -> None:
@@ -112,16 +156,19 @@ def test_a_long_page_without_headings_has_narrow_positions() -> None:
     assert [section.last - section.first for section in content.sections] == [2] * 6 + [1]
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    ("<p>é</p>".encode(), "é"),
-    (b'<meta charset="iso-8859-1"><p>\xe9\x93</p>', "é“"),
-    (b'<meta http-equiv=Content-Type content="text/html; charset=windows-1251"><p>\xcf\xf0</p>', "Пр"),
-    ('<meta charset="shift_jis"><p>日本</p>'.encode("shift_jis"), "日本"),
-    ('<meta charset="iso-8859-1"><p>é</p>'.encode(), "é"),
-    ("<p>é</p>".encode("utf-16"), "é"),
-    (b'<meta charset="rot13"><p>abc</p>', "abc"),
-    (b'<meta charset="unicode_escape"><p>\\u0041</p>', "\\u0041"),
-])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("<p>é</p>".encode(), "é"),
+        (b'<meta charset="iso-8859-1"><p>\xe9\x93</p>', "é“"),
+        (b'<meta http-equiv=Content-Type content="text/html; charset=windows-1251"><p>\xcf\xf0</p>', "Пр"),
+        ('<meta charset="shift_jis"><p>日本</p>'.encode("shift_jis"), "日本"),
+        ('<meta charset="iso-8859-1"><p>é</p>'.encode(), "é"),
+        ("<p>é</p>".encode("utf-16"), "é"),
+        (b'<meta charset="rot13"><p>abc</p>', "abc"),
+        (b'<meta charset="unicode_escape"><p>\\u0041</p>', "\\u0041"),
+    ],
+)
 def test_characters_are_those_the_file_means(data: bytes, text: str) -> None:
     assert text_of(read_html(data)) == text
 
@@ -135,10 +182,33 @@ def test_a_page_without_words_says_so() -> None:
 
 
 @pytest.mark.slow
-@corpus("piece", [
-    "<!--", "<a ", "<a x=\"", "<a x='\"", "<title>", "</", "<", "<script>", "<p>", "<div hidden>", "&#", "<b><div>",
-    "<table><tr><td>", "<ul><li>", "<h1>", "<pre>", "<p></b>", "<?", "<![CDATA[", "<a =", "<li></ul>", "<option>",
-])
+@corpus(
+    "piece",
+    [
+        "<!--",
+        "<a ",
+        '<a x="',
+        "<a x='\"",
+        "<title>",
+        "</",
+        "<",
+        "<script>",
+        "<p>",
+        "<div hidden>",
+        "&#",
+        "<b><div>",
+        "<table><tr><td>",
+        "<ul><li>",
+        "<h1>",
+        "<pre>",
+        "<p></b>",
+        "<?",
+        "<![CDATA[",
+        "<a =",
+        "<li></ul>",
+        "<option>",
+    ],
+)
 def test_markup_that_is_never_closed_is_read_to_its_end(piece: str) -> None:
     # Some of these take minutes where the time grows with the square of the length.
     content = content_of(f"<p>before</p>{piece * 40_000}")
@@ -158,7 +228,8 @@ def test_broken_pages_give_content_or_a_reason() -> None:
         for _ in range(draw.randint(1, 30)):
             at = draw.randrange(len(data))
             data[at : at + draw.randint(0, 9)] = draw.choice(
-                [b"<", b">", b'"', b"</", b"<!--", b"&", b"\xff", b"<pre>"])
+                [b"<", b">", b'"', b"</", b"<!--", b"&", b"\xff", b"<pre>"]
+            )
         try:
             content = read("x.html", bytes(data))
         except UnreadableError:

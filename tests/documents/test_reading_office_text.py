@@ -12,12 +12,14 @@ from kvchat.documents.reading import office_text
 from kvchat.documents.reading.content import Unit
 from kvchat.documents.reading.formats import read
 
-STYLES = (f'<w:styles xmlns:w="{W}">'
-          '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
-          '<w:style w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style>'
-          '<w:style w:styleId="Own"><w:name w:val="My own"/><w:basedOn w:val="berschrift2"/></w:style>'
-          '<w:style w:styleId="Lvl"><w:name w:val="Chapter"/><w:pPr><w:outlineLvl w:val="0"/></w:pPr></w:style>'
-          '<w:style w:styleId="Titel"><w:name w:val="Title"/></w:style></w:styles>')
+STYLES = (
+    f'<w:styles xmlns:w="{W}">'
+    '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
+    '<w:style w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style>'
+    '<w:style w:styleId="Own"><w:name w:val="My own"/><w:basedOn w:val="berschrift2"/></w:style>'
+    '<w:style w:styleId="Lvl"><w:name w:val="Chapter"/><w:pPr><w:outlineLvl w:val="0"/></w:pPr></w:style>'
+    '<w:style w:styleId="Titel"><w:name w:val="Title"/></w:style></w:styles>'
+)
 LIST = '<w:numPr><w:ilvl w:val="{}"/><w:numId w:val="1"/></w:numPr>'
 
 
@@ -26,21 +28,40 @@ def word(*body: str, **parts: str) -> bytes:
 
 
 def test_headings_of_any_language_and_of_own_styles_are_titles() -> None:
-    content = read("x.docx", word(
-        paragraph("Before"), paragraph("Einleitung", "berschrift1"), paragraph("Text"),
-        paragraph("Teil", "berschrift2"), paragraph("More"),
-        paragraph("Own part", "Own"), paragraph("Chapter", "Lvl"), paragraph("End")))
+    content = read(
+        "x.docx",
+        word(
+            paragraph("Before"),
+            paragraph("Einleitung", "berschrift1"),
+            paragraph("Text"),
+            paragraph("Teil", "berschrift2"),
+            paragraph("More"),
+            paragraph("Own part", "Own"),
+            paragraph("Chapter", "Lvl"),
+            paragraph("End"),
+        ),
+    )
     assert content.unit is Unit.PARAGRAPH
     assert [(section.titles, section.text, section.first, section.last) for section in content.sections] == [
-        ((), "Before", 1, 1), (("Einleitung",), "Einleitung\n\nText", 2, 3),
-        (("Einleitung", "Teil"), "Teil\n\nMore", 4, 5), (("Einleitung", "Own part"), "Own part", 6, 6),
-        (("Chapter",), "Chapter\n\nEnd", 7, 8)]
+        ((), "Before", 1, 1),
+        (("Einleitung",), "Einleitung\n\nText", 2, 3),
+        (("Einleitung", "Teil"), "Teil\n\nMore", 4, 5),
+        (("Einleitung", "Own part"), "Own part", 6, 6),
+        (("Chapter",), "Chapter\n\nEnd", 7, 8),
+    ]
 
 
 def test_lists_and_tables_keep_their_form() -> None:
-    content = read("x.docx", word(
-        paragraph("one", properties=LIST.format(0)), paragraph("two", properties=LIST.format(1)), paragraph(""),
-        table(["a", "b"], ["1", "2 | 3"]), paragraph("after")))
+    content = read(
+        "x.docx",
+        word(
+            paragraph("one", properties=LIST.format(0)),
+            paragraph("two", properties=LIST.format(1)),
+            paragraph(""),
+            table(["a", "b"], ["1", "2 | 3"]),
+            paragraph("after"),
+        ),
+    )
     assert text_of(content) == "- one\n  - two\n\na | b\n1 | 2 | 3\n\nafter"
 
 
@@ -50,32 +71,46 @@ def test_a_table_in_a_table_stays_in_its_cell() -> None:
 
 
 def test_a_footnote_stands_where_it_is_called() -> None:
-    notes = (f'<w:footnotes xmlns:w="{W}"><w:footnote w:type="separator" w:id="0">{paragraph("SEP")}</w:footnote>'
-             f'<w:footnote w:id="2">{paragraph("See page 9.")}</w:footnote></w:footnotes>')
+    notes = (
+        f'<w:footnotes xmlns:w="{W}"><w:footnote w:type="separator" w:id="0">{paragraph("SEP")}</w:footnote>'
+        f'<w:footnote w:id="2">{paragraph("See page 9.")}</w:footnote></w:footnotes>'
+    )
     body = paragraph(run("A claim") + '<w:r><w:footnoteReference w:id="2"/></w:r>' + run(", and on."))
     assert text_of(read("x.docx", word(body, word__footnotes_xml=notes))) == "A claim (See page 9.), and on."
 
 
-@pytest.mark.parametrize("hidden", [
-    run("SECRET", "<w:vanish/>"), f"<w:del>{run('SECRET')}</w:del>", f"<w:moveFrom>{run('SECRET')}</w:moveFrom>",
-    "<w:r><w:instrText>SECRET</w:instrText></w:r>", "<w:r><w:delText>SECRET</w:delText></w:r>",
-    f'<mc:AlternateContent xmlns:mc="urn:x"><mc:Fallback>{run("SECRET")}</mc:Fallback></mc:AlternateContent>',
-])
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        run("SECRET", "<w:vanish/>"),
+        f"<w:del>{run('SECRET')}</w:del>",
+        f"<w:moveFrom>{run('SECRET')}</w:moveFrom>",
+        "<w:r><w:instrText>SECRET</w:instrText></w:r>",
+        "<w:r><w:delText>SECRET</w:delText></w:r>",
+        f'<mc:AlternateContent xmlns:mc="urn:x"><mc:Fallback>{run("SECRET")}</mc:Fallback></mc:AlternateContent>',
+    ],
+)
 def test_what_word_does_not_show_is_not_read(hidden: str) -> None:
     assert text_of(read("x.docx", word(paragraph(run("before ") + hidden + run("after"))))) == "before after"
 
 
-@pytest.mark.parametrize("seen", [
-    run("SEEN", '<w:vanish w:val="0"/>'), f"<w:ins>{run('SEEN')}</w:ins>",
-    run("SEEN", "<w:rPrChange><w:rPr><w:vanish/></w:rPr></w:rPrChange>"),
-])
+@pytest.mark.parametrize(
+    "seen",
+    [
+        run("SEEN", '<w:vanish w:val="0"/>'),
+        f"<w:ins>{run('SEEN')}</w:ins>",
+        run("SEEN", "<w:rPrChange><w:rPr><w:vanish/></w:rPr></w:rPrChange>"),
+    ],
+)
 def test_what_word_shows_is_read(seen: str) -> None:
     assert text_of(read("x.docx", word(paragraph(seen)))) == "SEEN"
 
 
 def test_the_title_is_that_of_the_properties_or_of_the_styled_paragraph() -> None:
-    core = ('<p:coreProperties xmlns:p="urn:p" xmlns:dc="http://purl.org/dc/elements/1.1/">'
-            "<dc:title>The Report</dc:title></p:coreProperties>")
+    core = (
+        '<p:coreProperties xmlns:p="urn:p" xmlns:dc="http://purl.org/dc/elements/1.1/">'
+        "<dc:title>The Report</dc:title></p:coreProperties>"
+    )
     body = paragraph("Styled Title", "Titel")
     assert read("x.docx", word(body, docProps__core_xml=core)).title == "The Report"
     assert read("x.docx", word(body)).title == "Styled Title"
@@ -95,8 +130,10 @@ def test_encrypted_documents_say_so() -> None:
 
 
 def test_entities_are_not_expanded() -> None:
-    bomb = ('<!DOCTYPE lol [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
-            f'<w:document xmlns:w="{W}"><w:body>{paragraph("<w:r><w:t>&b;</w:t></w:r>")}</w:body></w:document>')
+    bomb = (
+        '<!DOCTYPE lol [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;">]>'
+        f'<w:document xmlns:w="{W}"><w:body>{paragraph("<w:r><w:t>&b;</w:t></w:r>")}</w:body></w:document>'
+    )
     assert "not safe" in refusal("x.docx", zipped(word__document_xml=bomb))
     assert "not safe" in refusal("x.docx", zipped(word__document_xml=bomb.encode("utf-16")))
 
@@ -114,12 +151,15 @@ def test_a_bomb_in_parts_is_one_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal("x.docx", docx(paragraph("y" * (3 << 20)), word__footnotes_xml=notes)).startswith("has more than")
 
 
-@pytest.mark.parametrize(("data", "reason"), [
-    (docx(paragraph("")), "has no text"),
-    (zipped(word__document_xml="<w:document"), "is a broken Word document"),
-    (docx(paragraph("words"))[:-30], "is a broken Word document"),
-    (b"PK\x03\x04rubbish", "is a broken Word document"),
-])
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (docx(paragraph("")), "has no text"),
+        (zipped(word__document_xml="<w:document"), "is a broken Word document"),
+        (docx(paragraph("words"))[:-30], "is a broken Word document"),
+        (b"PK\x03\x04rubbish", "is a broken Word document"),
+    ],
+)
 def test_broken_and_empty_documents_say_so(data: bytes, reason: str) -> None:
     assert refusal("x.docx", data) == reason
 
@@ -130,20 +170,27 @@ def test_deep_nesting_is_read() -> None:
 
 
 def odt(body: str, **parts: str) -> bytes:
-    content = ('<office:document-content xmlns:office="urn:o" xmlns:text="urn:t" xmlns:table="urn:b">'
-               f"<office:body><office:text>{body}</office:text></office:body></office:document-content>")
+    content = (
+        '<office:document-content xmlns:office="urn:o" xmlns:text="urn:t" xmlns:table="urn:b">'
+        f"<office:body><office:text>{body}</office:text></office:body></office:document-content>"
+    )
     return archive({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content, **parts})
 
 
 def test_open_document_texts_are_read() -> None:
-    content = read("x.odt", odt(
-        '<text:h text:outline-level="1">Head</text:h><text:p>a<text:s text:c="2"/>b<text:tab/>c</text:p>'
-        "<text:list><text:list-item><text:p>item</text:p></text:list-item></text:list>"
-        "<table:table><table:table-row><table:table-cell><text:p>1</text:p></table:table-cell>"
-        "<table:table-cell><text:p>2</text:p></table:table-cell></table:table-row></table:table>"
-        "<text:p>x<office:annotation><text:p>SECRET</text:p></office:annotation></text:p>"))
+    content = read(
+        "x.odt",
+        odt(
+            '<text:h text:outline-level="1">Head</text:h><text:p>a<text:s text:c="2"/>b<text:tab/>c</text:p>'
+            "<text:list><text:list-item><text:p>item</text:p></text:list-item></text:list>"
+            "<table:table><table:table-row><table:table-cell><text:p>1</text:p></table:table-cell>"
+            "<table:table-cell><text:p>2</text:p></table:table-cell></table:table-row></table:table>"
+            "<text:p>x<office:annotation><text:p>SECRET</text:p></office:annotation></text:p>"
+        ),
+    )
     assert [(section.titles, section.text) for section in content.sections] == [
-        (("Head",), "Head\n\na b\tc\n\n- item\n\n1 | 2\n\nx")]
+        (("Head",), "Head\n\na b\tc\n\n- item\n\n1 | 2\n\nx")
+    ]
 
 
 def test_an_encrypted_open_document_says_so() -> None:
@@ -160,7 +207,8 @@ def test_broken_documents_give_content_or_a_reason() -> None:
         for _ in range(draw.randint(1, 12)):
             at = draw.randrange(len(data))
             data[at : at + draw.randint(0, 6)] = draw.choice(
-                [b"<", b"/", b"\0", b"\xff\xff", b"PK\x03\x04", b"w:tbl", b""])
+                [b"<", b"/", b"\0", b"\xff\xff", b"PK\x03\x04", b"w:tbl", b""]
+            )
         mutated = archive({"word/document.xml": bytes(data)}) if number % 2 else bytes(data)
         try:
             assert read("x.docx", mutated).sections

@@ -119,8 +119,9 @@ def test_a_process_that_dies_between_files_is_replaced(readers: Readers) -> None
     assert readers.pid not in (None, first)
 
 
-def test_a_process_that_dies_over_a_file_gives_its_reason(readers: Readers, monkeypatch: pytest.MonkeyPatch,
-                                                          tmp_path: Path) -> None:
+def test_a_process_that_dies_over_a_file_gives_its_reason(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "crashing.py").write_text("import os, sys\nsys.stdin.buffer.read(30)\nos.kill(os.getpid(), 11)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sandbox, "MODULE", "crashing")
@@ -129,13 +130,16 @@ def test_a_process_that_dies_over_a_file_gives_its_reason(readers: Readers, monk
     assert text_of(readers.read("x.docx", WORD)) == "words of Word"
 
 
-@pytest.mark.parametrize("answer", [
-    b"null", b"{}", b"[", b'{"title": 1, "sections": [1]}', b"\xff", b"7", b"[" * 99_999])
-def test_an_answer_that_is_none_is_a_reason(readers: Readers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-                                           answer: bytes) -> None:
+@pytest.mark.parametrize(
+    "answer", [b"null", b"{}", b"[", b'{"title": 1, "sections": [1]}', b"\xff", b"7", b"[" * 99_999]
+)
+def test_an_answer_that_is_none_is_a_reason(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes
+) -> None:
     (tmp_path / "lying.py").write_text(
         "import sys\nfrom kvchat.documents.reading.pipe_protocol import put, take\n"
-        f"for _ in range(3): take(sys.stdin.buffer)\nput(sys.stdout.buffer, {answer!r})\n")
+        f"for _ in range(3): take(sys.stdin.buffer)\nput(sys.stdout.buffer, {answer!r})\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sandbox, "MODULE", "lying")
     assert reason(lambda: readers.read("x.docx", WORD)) == "is broken in a way that ended its reader"
@@ -171,8 +175,11 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         print(readers.pid, flush=True)
         time.sleep(60)
     """)
-    parent = subprocess.Popen([sys.executable, "-c", script, tmp_path / "word.docx"], stdout=subprocess.PIPE,
-                              env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path / "word.docx"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     parent.kill()
@@ -196,8 +203,13 @@ def test_the_process_loads_no_screen_and_reaches_no_network() -> None:
             except PermissionError:
                 print("refused")
     """)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
     assert done.stdout.split("\n") == ["[]", "refused", "refused", "refused", ""]
 
 
@@ -216,7 +228,8 @@ def test_mutated_pdfs_give_content_or_a_reason(readers: Readers) -> None:
         for _ in range(draw.randint(1, 12)):
             at = draw.randrange(8, len(data))
             data[at : at + draw.randint(0, 4)] = draw.choice(
-                [b"<<", b">>", b"[", b"]", b"(", b"9", b"-1", b" 0 R", b"/Kids", b"\0", b"\xff", b"1e99", b"null", b""])
+                [b"<<", b">>", b"[", b"]", b"(", b"9", b"-1", b" 0 R", b"/Kids", b"\0", b"\xff", b"1e99", b"null", b""]
+            )
         try:
             read += bool(readers.read("x.pdf", bytes(data)).sections)
         except UnreadableError as error:
@@ -224,36 +237,60 @@ def test_mutated_pdfs_give_content_or_a_reason(readers: Readers) -> None:
     assert read
 
 
-@corpus(("name", "data", "said"), [
-    ("x.png", b"\x89PNG\r\n\x1a\n\0\0", "is an image"), ("x.txt", b"\xff\xd8\xff\xe0\0\x10JFIF", "is an image"),
-    ("x.svg", b"<svg/>", "is an image"), ("x", b'<?xml version="1.0"?><svg xmlns="x">', "is an image"),
-    ("x.webp", b"RIFF\1\2\3\4WEBPVP8 ", "is an image"), ("x.mp3", b"ID3\x04\0\0", "is an audio file"),
-    ("x.mp4", b"\0\0\0\x20ftypisom\0\0", "is a video"), ("x.gz", b"\x1f\x8b\x08\0", "is an archive"),
-    ("x.zip", archive({"a.txt": "a"}), "is an archive"), ("x.zip", b"PK\x03\x04", "is a broken archive"),
-    ("x.xlsx", archive({"xl/workbook.xml": "a"}), "is a spreadsheet"),
-    ("x.pptx", archive({"ppt/presentation.xml": ""}), "is a presentation"),
-    ("x.epub", archive({"mimetype": "application/epub+zip", "META-INF/container.xml": ""}), "is an e-book"),
-    ("x", b"\x7fELF\2\1\1\0", "is a program"), ("x.exe", b"MZ\x90\0\3\0", "is a program"),
-    ("x.woff2", b"wOF2\0\1", "is a font"),
-    ("x.db", b"SQLite format 3\0", "is a database"), ("x.dat", b"\1\2\0\3" * 50, "is a binary file"),
-    ("x.rtf", rb"{\rtf1\ansi words}", "is an RTF document; save it as .docx"),
-    ("x.min.js", b"var a=1;", "is minified code"), ("app.js", b"f(1);" * 2000, "is minified code"),
-    ("package-lock.json", b"{}", "is a generated lock file"), ("a.js.map", b'{"mappings":"AAAA"}', "is a source map"),
-    ("x.ipynb", b"[]", "is a broken notebook"), ("x.ipynb", b'{"cells":' + b"[" * 100_000, "is a broken notebook"),
-    ("x.ipynb", b'{"cells": []}', "has no text"),
-])
+@corpus(
+    ("name", "data", "said"),
+    [
+        ("x.png", b"\x89PNG\r\n\x1a\n\0\0", "is an image"),
+        ("x.txt", b"\xff\xd8\xff\xe0\0\x10JFIF", "is an image"),
+        ("x.svg", b"<svg/>", "is an image"),
+        ("x", b'<?xml version="1.0"?><svg xmlns="x">', "is an image"),
+        ("x.webp", b"RIFF\1\2\3\4WEBPVP8 ", "is an image"),
+        ("x.mp3", b"ID3\x04\0\0", "is an audio file"),
+        ("x.mp4", b"\0\0\0\x20ftypisom\0\0", "is a video"),
+        ("x.gz", b"\x1f\x8b\x08\0", "is an archive"),
+        ("x.zip", archive({"a.txt": "a"}), "is an archive"),
+        ("x.zip", b"PK\x03\x04", "is a broken archive"),
+        ("x.xlsx", archive({"xl/workbook.xml": "a"}), "is a spreadsheet"),
+        ("x.pptx", archive({"ppt/presentation.xml": ""}), "is a presentation"),
+        ("x.epub", archive({"mimetype": "application/epub+zip", "META-INF/container.xml": ""}), "is an e-book"),
+        ("x", b"\x7fELF\2\1\1\0", "is a program"),
+        ("x.exe", b"MZ\x90\0\3\0", "is a program"),
+        ("x.woff2", b"wOF2\0\1", "is a font"),
+        ("x.db", b"SQLite format 3\0", "is a database"),
+        ("x.dat", b"\1\2\0\3" * 50, "is a binary file"),
+        ("x.rtf", rb"{\rtf1\ansi words}", "is an RTF document; save it as .docx"),
+        ("x.min.js", b"var a=1;", "is minified code"),
+        ("app.js", b"f(1);" * 2000, "is minified code"),
+        ("package-lock.json", b"{}", "is a generated lock file"),
+        ("a.js.map", b'{"mappings":"AAAA"}', "is a source map"),
+        ("x.ipynb", b"[]", "is a broken notebook"),
+        ("x.ipynb", b'{"cells":' + b"[" * 100_000, "is a broken notebook"),
+        ("x.ipynb", b'{"cells": []}', "has no text"),
+    ],
+)
 def test_what_has_no_text_says_what_it_is(readers: Readers, name: str, data: bytes, said: str) -> None:
     assert reason(lambda: readers.read(name, data)) == said
 
 
-@pytest.mark.parametrize(("name", "data"), [
-    ("a.csv", b"key;value\na;1\n"), ("a.json", b'{"a": 1}'), ("a.log", b"12:00 \x1b[31merror\x1b[0m\n"),
-    ("BM", b"BM, they say"),
-    ("GGUF.txt", b"GGUF is a format"), ("g", b"GIF89a is one"), ("MZ", b"MZ was his sign"),
-    ("a.js", b"f(1);\n" * 2000), ("x.map", b"a map"),
-    ("Cargo.toml", b"[package]\n"), ("page.php", b"<!doctype html><?php echo 1 ?>\n"), ("RIFF", b"RIFF raff"),
-    ("ftyp.txt", b"the ftyp box\n"), ("p.txt", b"the signature is %PDF-1.4\n"),
-])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.csv", b"key;value\na;1\n"),
+        ("a.json", b'{"a": 1}'),
+        ("a.log", b"12:00 \x1b[31merror\x1b[0m\n"),
+        ("BM", b"BM, they say"),
+        ("GGUF.txt", b"GGUF is a format"),
+        ("g", b"GIF89a is one"),
+        ("MZ", b"MZ was his sign"),
+        ("a.js", b"f(1);\n" * 2000),
+        ("x.map", b"a map"),
+        ("Cargo.toml", b"[package]\n"),
+        ("page.php", b"<!doctype html><?php echo 1 ?>\n"),
+        ("RIFF", b"RIFF raff"),
+        ("ftyp.txt", b"the ftyp box\n"),
+        ("p.txt", b"the signature is %PDF-1.4\n"),
+    ],
+)
 def test_text_is_never_taken_for_something_else(readers: Readers, name: str, data: bytes) -> None:
     assert text_of(readers.read(name, data)).strip() == data.decode().strip()
 
@@ -268,12 +305,17 @@ def test_an_empty_file_has_nothing_wrong(readers: Readers) -> None:
 
 
 def test_notebooks_are_read_by_cells_without_what_their_code_gave(readers: Readers) -> None:
-    data = (b'{"cells": [{"cell_type": "markdown", "source": ["# Study\\n", "Intro"]},'
-            b'{"cell_type": "code", "source": "", "outputs": []},'
-            b'{"cell_type": "code", "source": ["x = 1\\n", "x"], "outputs": [{"text": "SECRET"}]},'
-            b'{"cell_type": "markdown", "source": "## Part\\nwords"}, {"cell_type": "code", "source": "y"}]}')
+    data = (
+        b'{"cells": [{"cell_type": "markdown", "source": ["# Study\\n", "Intro"]},'
+        b'{"cell_type": "code", "source": "", "outputs": []},'
+        b'{"cell_type": "code", "source": ["x = 1\\n", "x"], "outputs": [{"text": "SECRET"}]},'
+        b'{"cell_type": "markdown", "source": "## Part\\nwords"}, {"cell_type": "code", "source": "y"}]}'
+    )
     content = readers.read("study.ipynb", data)
     assert content.title == "Study"
     assert [(section.titles, section.text, section.first, section.code) for section in content.sections] == [
-        (("Study",), "# Study\nIntro", 1, False), (("Study",), "x = 1\nx", 3, True),
-        (("Study", "Part"), "## Part\nwords", 4, False), (("Study", "Part"), "y", 5, True)]
+        (("Study",), "# Study\nIntro", 1, False),
+        (("Study",), "x = 1\nx", 3, True),
+        (("Study", "Part"), "## Part\nwords", 4, False),
+        (("Study", "Part"), "y", 5, True),
+    ]

@@ -14,11 +14,58 @@ from kvchat.documents.reading.content import LONGEST_TITLE
 
 SMALL, LARGE, MOST_GROWTH, SHORTEST_S = 5_000, 50_000, 40.0, 0.001
 HARD = (
-    "a", " ", "\t", '"', '\\"', "'", '"""\\', "`", "~", "[", "[a](", "# [a](", "(", "*", "_", "{", "<", "<a",
-    "static ", "  ```x\n", "    ```x\n", "- ```\n", "# x\n", "a\n=\n", "ab\n==\n\n", "==\n", "<!--\n", "@x\n", "#\n",
-    "//\n", "/*\n", "def f():\n", "class A:\n", "f(\n", ".. function:: a\n", ".. _a:\n", "\n", " \n", "> ", "- ",
-    ". ", "---\n", "create or replace ", ".\\\"\n", "a\u0301", "\u200d", "impl ", "const a = (", "a: ", "a:\n",
-    "\\section{", "[a\n",
+    "a",
+    " ",
+    "\t",
+    '"',
+    '\\"',
+    "'",
+    '"""\\',
+    "`",
+    "~",
+    "[",
+    "[a](",
+    "# [a](",
+    "(",
+    "*",
+    "_",
+    "{",
+    "<",
+    "<a",
+    "static ",
+    "  ```x\n",
+    "    ```x\n",
+    "- ```\n",
+    "# x\n",
+    "a\n=\n",
+    "ab\n==\n\n",
+    "==\n",
+    "<!--\n",
+    "@x\n",
+    "#\n",
+    "//\n",
+    "/*\n",
+    "def f():\n",
+    "class A:\n",
+    "f(\n",
+    ".. function:: a\n",
+    ".. _a:\n",
+    "\n",
+    " \n",
+    "> ",
+    "- ",
+    ". ",
+    "---\n",
+    "create or replace ",
+    '.\\"\n',
+    "a\u0301",
+    "\u200d",
+    "impl ",
+    "const a = (",
+    "a: ",
+    "a:\n",
+    "\\section{",
+    "[a\n",
 )
 
 
@@ -50,14 +97,22 @@ def test_any_text_is_read(name: str, text: str) -> None:
     assert "".join(section.text for section in read(name, text).sections) == (text if text.strip() else "")
 
 
-@pytest.mark.parametrize(("name", "first", "expected"), [
-    ("README.MD", "# Title\n", "Title"), ("json.rst.txt", "Title\n=====\n", "Title"), ("notes.txt", "Title\n=====\n",
-    "Title"),
-    ("tool", "#!/usr/bin/env -S python3.11 -u\ndef main():\n", "main"), ("tool", "#!/bin/sh\nbuild() {\n", "build"),
-    ("tool", "#!/usr/bin/node\nfunction f() {\n", "f"), ("ls.1", '.\\" made\n.TH LS 1\n.SH NAME\nls\n', "NAME"),
-    ("Makefile", "all: a\n\tb\n", "all"), ("Dockerfile", "FROM debian AS base\n", "debian AS base"),
-    ("x.PY", "def f(): pass\n", "f"), ("dir.d/x.go", "func f() {\n", "f"),
-])
+@pytest.mark.parametrize(
+    ("name", "first", "expected"),
+    [
+        ("README.MD", "# Title\n", "Title"),
+        ("json.rst.txt", "Title\n=====\n", "Title"),
+        ("notes.txt", "Title\n=====\n", "Title"),
+        ("tool", "#!/usr/bin/env -S python3.11 -u\ndef main():\n", "main"),
+        ("tool", "#!/bin/sh\nbuild() {\n", "build"),
+        ("tool", "#!/usr/bin/node\nfunction f() {\n", "f"),
+        ("ls.1", '.\\" made\n.TH LS 1\n.SH NAME\nls\n', "NAME"),
+        ("Makefile", "all: a\n\tb\n", "all"),
+        ("Dockerfile", "FROM debian AS base\n", "debian AS base"),
+        ("x.PY", "def f(): pass\n", "f"),
+        ("dir.d/x.go", "func f() {\n", "f"),
+    ],
+)
 def test_a_name_or_a_beginning_says_how_a_text_is_read(name: str, first: str, expected: str) -> None:
     assert titles(name, first)[-1] == expected
 

@@ -93,7 +93,8 @@ def test_a_name_that_looks_like_one_that_is_not_utf8_does_not_hide_it_twice(tmp_
 
 
 def test_a_folder_that_cannot_be_read_is_named_and_the_rest_is_found(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = made(tmp_path / "r", {"a.md": "", "closed/b.md": "", "open/c.md": ""})
     scandir = os.scandir
 
@@ -155,10 +156,21 @@ def test_hidden_files_are_found_only_when_asked_for(tmp_path: Path) -> None:
 
 
 def test_folders_of_tools_are_left_out(tmp_path: Path) -> None:
-    root = made(tmp_path / "r", {
-        "a.py": "", "node_modules/x/y.js": "", "__pycache__/a.txt": "", "env/pyvenv.cfg": "home = /x", "env/lib.py": "",
-        "target/CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n", "target/x.d": "",
-        "notes/CACHEDIR.TAG": "not the signature", "notes/b.md": "", "CVS/Entries": ""})
+    root = made(
+        tmp_path / "r",
+        {
+            "a.py": "",
+            "node_modules/x/y.js": "",
+            "__pycache__/a.txt": "",
+            "env/pyvenv.cfg": "home = /x",
+            "env/lib.py": "",
+            "target/CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n",
+            "target/x.d": "",
+            "notes/CACHEDIR.TAG": "not the signature",
+            "notes/b.md": "",
+            "CVS/Entries": "",
+        },
+    )
     assert paths(root) == ["a.py", "notes/CACHEDIR.TAG", "notes/b.md"]
     assert skipped(root) == {}
 
@@ -171,7 +183,8 @@ def test_pictures_and_archives_are_one_line(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_while_it_is_looked_at_is_no_matter(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = made(tmp_path / "r", {"a.md": "", "sub/b.md": ""})
     found = scan(root, OPTIONS)
     assert next(found).path == "a.md"  # type: ignore[union-attr]

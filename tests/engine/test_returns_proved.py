@@ -111,7 +111,7 @@ async def rig(folder: Path, model: Path) -> AsyncIterator[Rig]:
 
 def flipped(data: bytes, dice: random.Random) -> bytes:
     at = dice.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1:]
+    return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :]
 
 
 KINDS = ("cut", "flip", "flip past the digest", "model", "build", "prompt", "busy", "disk full")
@@ -131,7 +131,7 @@ async def fault(rig: Rig, kind: str, one: Saved, other: Saved, dice: random.Rand
         return
     length = len(one.file)
     snapshot = {
-        "cut": lambda: rig.lay(one, file=one.file[:dice.randrange(length)]),
+        "cut": lambda: rig.lay(one, file=one.file[: dice.randrange(length)]),
         "flip": lambda: rig.lay(one, file=flipped(one.file, dice)),
         "flip past the digest": lambda: rig.lay(one, file=flipped(one.file, dice), past_digest=True),
         "model": lambda: rig.lay(one, model="another"),
@@ -150,7 +150,8 @@ async def fault(rig: Rig, kind: str, one: Saved, other: Saved, dice: random.Rand
         assert kind in ("busy", "flip past the digest"), kind
         if kind == "flip past the digest":  # what cannot be seen in 20 probabilities to the last bit
             assert [probe.tops[0][0] for probe in await rig.says(slot, one.ids)] == [
-                probe.tops[0][0] for probe in one.says]
+                probe.tops[0][0] for probe in one.says
+            ]
         elif await rig.held(slot) == len(one.ids):
             assert await rig.says(slot, one.ids) == one.says
         return

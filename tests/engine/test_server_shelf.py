@@ -23,8 +23,24 @@ PROBE = StateProbe(((5, -0.1),), 99)
 
 def kept(shelf: ServerShelf, conversation: str, size: int = 1000) -> Snapshot:
     state = Tokens(range(100))
-    draft = Snapshot(shelf.fresh(), conversation, "a", ("r", "a"), 0, 100, size, "", KIND.model, KIND.shape, KIND.build,
-                     0.0, 0.0, shelf.noted(state), PROBE, 0.0)
+    draft = Snapshot(
+        shelf.fresh(),
+        conversation,
+        "a",
+        ("r", "a"),
+        0,
+        100,
+        size,
+        "",
+        KIND.model,
+        KIND.shape,
+        KIND.build,
+        0.0,
+        0.0,
+        shelf.noted(state),
+        PROBE,
+        0.0,
+    )
     return shelf.keep(shelf.sealed(draft))
 
 
@@ -40,7 +56,8 @@ def test_the_names_are_few_and_the_one_used_least_lately_is_written_over(tmp_pat
 def test_two_stores_on_one_server_have_other_names(tmp_path: Path) -> None:
     one, other = ServerShelf(tmp_path / "one"), ServerShelf(tmp_path / "other")
     assert {kept(one, f"c{at}").name for at in range(NAMES)}.isdisjoint(
-        kept(other, f"c{at}").name for at in range(NAMES))
+        kept(other, f"c{at}").name for at in range(NAMES)
+    )
     assert ServerShelf(tmp_path / "one").fresh()[:-1] == one.fresh()[:-1]
 
 
@@ -70,8 +87,24 @@ def test_a_folder_at_hand_is_checked_by_digest_and_cleared(tmp_path: Path) -> No
     state = os.urandom(1000)
     name = shelf.fresh()
     (files / f"{name}.bin").write_bytes(state)
-    draft = Snapshot(name, "c1", "a", ("r", "a"), 0, 100, 1000, "", KIND.model, KIND.shape, KIND.build, 0.0, 0.0,
-                     shelf.noted(Tokens(range(100))), PROBE, 0.0)
+    draft = Snapshot(
+        name,
+        "c1",
+        "a",
+        ("r", "a"),
+        0,
+        100,
+        1000,
+        "",
+        KIND.model,
+        KIND.shape,
+        KIND.build,
+        0.0,
+        0.0,
+        shelf.noted(Tokens(range(100))),
+        PROBE,
+        0.0,
+    )
     snapshot = shelf.keep(shelf.sealed(draft))
     assert shelf.check(snapshot, KIND) is None
     with pytest.raises(SnapshotError, match="1,000 of 1,001"):

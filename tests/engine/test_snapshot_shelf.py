@@ -43,17 +43,41 @@ def opened(folder: Path, **bounds: int) -> SnapshotShelf:
     return shelf
 
 
-def written(shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"), *, size: int = 1000,
-            slot: int = 0, kind: CacheKind = KIND) -> Snapshot:
+def written(
+    shelf: SnapshotShelf,
+    conversation: str = "c1",
+    path: tuple[str, ...] = ("r", "a"),
+    *,
+    size: int = 1000,
+    slot: int = 0,
+    kind: CacheKind = KIND,
+) -> Snapshot:
     """The snapshot as it is before `sealed`, its file written as a server would."""
     name = shelf.fresh()
     (shelf.folder / f"{name}.bin").write_bytes(os.urandom(size))
-    return Snapshot(name, conversation, path[-1] if path else "", path, slot, 100, size, "", kind.model, kind.shape,
-                    kind.build, 0.0, 0.0, "", PROBE, 0.0)
+    return Snapshot(
+        name,
+        conversation,
+        path[-1] if path else "",
+        path,
+        slot,
+        100,
+        size,
+        "",
+        kind.model,
+        kind.shape,
+        kind.build,
+        0.0,
+        0.0,
+        "",
+        PROBE,
+        0.0,
+    )
 
 
-def kept(shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"),
-         **more: object) -> Snapshot:
+def kept(
+    shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"), **more: object
+) -> Snapshot:
     return shelf.keep(shelf.sealed(written(shelf, conversation, path, **more)))  # type: ignore[arg-type]
 
 
@@ -99,7 +123,7 @@ def test_a_longer_snapshot_replaces_the_one_it_goes_on_from(shelf: SnapshotShelf
 
 def test_another_branch_is_kept_beside_and_the_oldest_of_many_goes(shelf: SnapshotShelf) -> None:
     branches = [kept(shelf, path=("r", f"b{index}")) for index in range(5)]
-    assert [s.name for s in shelf.snapshots] == [s.name for s in reversed(branches[-module.MOST_BRANCHES:])]
+    assert [s.name for s in shelf.snapshots] == [s.name for s in reversed(branches[-module.MOST_BRANCHES :])]
 
 
 def test_without_a_path_a_conversation_has_one_snapshot(shelf: SnapshotShelf) -> None:
@@ -208,12 +232,17 @@ def test_a_missing_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
     assert files(folder) == set()
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"model": "model-b"}, "another model"), ({"shape": "8 tokens"}, "another shape"),
-    ({"build": "b2"}, "another build"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"model": "model-b"}, "another model"),
+        ({"shape": "8 tokens"}, "another shape"),
+        ({"build": "b2"}, "another build"),
+    ],
+)
 def test_a_snapshot_of_another_server_is_refused_and_stays(
-        shelf: SnapshotShelf, change: dict[str, str], said: str) -> None:
+    shelf: SnapshotShelf, change: dict[str, str], said: str
+) -> None:
     snapshot = kept(shelf)
     assert said in snapshot_sentence(shelf.check(snapshot, replace(KIND, **change)))
     assert shelf.check(snapshot, KIND) is None
@@ -239,7 +268,8 @@ def test_a_file_that_is_being_written_is_left_alone(folder: Path) -> None:
 
 
 def test_killed_between_the_new_card_and_the_old_files_both_are_whole(
-        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shelf = opened(folder)
     old = kept(shelf, path=("r", "a"))
     with monkeypatch.context() as patch:
@@ -251,9 +281,18 @@ def test_killed_between_the_new_card_and_the_old_files_both_are_whole(
     assert [again.check(snapshot, KIND) for snapshot in again.snapshots] == [None, None]
 
 
-@pytest.mark.parametrize("garbage", [
-    b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"name": 1}',
-])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"name": 1}',
+    ],
+)
 def test_a_card_of_garbage_is_no_snapshot_and_goes(folder: Path, garbage: bytes) -> None:
     shelf = opened(folder)
     snapshot = kept(shelf)
@@ -262,13 +301,27 @@ def test_a_card_of_garbage_is_no_snapshot_and_goes(folder: Path, garbage: bytes)
     assert not (folder / snapshot.card).exists()
 
 
-@pytest.mark.parametrize("change", [
-    {"name": "../../secret"}, {"name": "kvchat-0000000000000000"}, {"size": "1000"}, {"size": -1}, {"tokens": True},
-    {"path": [1]}, {"path": None}, {"used": float("nan")}, {"saved": None}, {"conversation": None}, {"checksum": 1.5},
-    {"checksum": 7}, {"spread": -float("inf")}, {"probe": None},
-    {"probe": {"tops": [], "cached": 1, "extended": False}},
-    {"probe": {"tops": [[1, float("nan")]], "cached": 1, "extended": False}},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../secret"},
+        {"name": "kvchat-0000000000000000"},
+        {"size": "1000"},
+        {"size": -1},
+        {"tokens": True},
+        {"path": [1]},
+        {"path": None},
+        {"used": float("nan")},
+        {"saved": None},
+        {"conversation": None},
+        {"checksum": 1.5},
+        {"checksum": 7},
+        {"spread": -float("inf")},
+        {"probe": None},
+        {"probe": {"tops": [], "cached": 1, "extended": False}},
+        {"probe": {"tops": [[1, float("nan")]], "cached": 1, "extended": False}},
+    ],
+)
 def test_a_card_with_a_wrong_value_is_no_snapshot(folder: Path, change: dict[str, object]) -> None:
     snapshot = kept(opened(folder))
     card = json.loads((folder / snapshot.card).read_bytes())
@@ -368,19 +421,50 @@ def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
 
 def test_what_an_earlier_version_gave_up_stays_given_up_in_its_words(tmp_path: Path) -> None:
     sentence = "A restored snapshot did not help: 0 of 9 tokens were reused. Snapshots are no longer used."
-    (tmp_path / "verdicts.json").write_text(json.dumps({
-        "k": [False, 1, sentence], "kind": [False, 2, stored(NO_USE)], "once": [True, 1, None], "well": [True, 0, ""]}))
+    (tmp_path / "verdicts.json").write_text(
+        json.dumps(
+            {
+                "k": [False, 1, sentence],
+                "kind": [False, 2, stored(NO_USE)],
+                "once": [True, 1, None],
+                "well": [True, 0, ""],
+            }
+        )
+    )
     Verdicts(tmp_path).put("other", NO_USE)
     assert [Verdicts(tmp_path).get(key) for key in ("k", "kind", "once", "well", "other")] == [
-        sentence, NO_USE, None, None, NO_USE]
+        sentence,
+        NO_USE,
+        None,
+        None,
+        NO_USE,
+    ]
 
 
 @pytest.mark.parametrize("problem", SnapshotProblem)
 def test_every_problem_is_a_sentence(problem: SnapshotProblem) -> None:
-    given = said(problem, reason="r", seconds=10.0, needed=3 << 30, most=1 << 30, least=1 << 20, size=1, whole=2,
-                 slot=3, folder="/f", shape="a", now="b", name="m", reused=0, wanted=9,
-                 title="t", room=4_000_000_000, release="r", frees=5,
-                 names=8)
+    given = said(
+        problem,
+        reason="r",
+        seconds=10.0,
+        needed=3 << 30,
+        most=1 << 30,
+        least=1 << 20,
+        size=1,
+        whole=2,
+        slot=3,
+        folder="/f",
+        shape="a",
+        now="b",
+        name="m",
+        reused=0,
+        wanted=9,
+        title="t",
+        room=4_000_000_000,
+        release="r",
+        frees=5,
+        names=8,
+    )
     assert re.fullmatch(r"[A-Z][^\n{}]*\.", snapshot_sentence(given))
     assert snapshot_sentence(Statement("of_a_later_version")) == ""
 

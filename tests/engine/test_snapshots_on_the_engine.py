@@ -30,8 +30,9 @@ pytestmark = pytest.mark.engine
 async def running(folder: Path, **options: int) -> AsyncIterator[tuple[Backend, Snapshots]]:
     """An engine of its own, and snapshots that work with it."""
     engine = Engine()
-    chosen = EngineOptions(small_model(), threads=1, snapshots=folder,
-                           **{"context_size": 2048, "batch_size": 64, **options})  # type: ignore[arg-type]
+    chosen = EngineOptions(
+        small_model(), threads=1, snapshots=folder, **{"context_size": 2048, "batch_size": 64, **options}
+    )  # type: ignore[arg-type]
     endpoint = await engine.start(chosen)
     try:
         backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
@@ -125,8 +126,11 @@ async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_rea
 
 
 async def test_the_app_fills_the_slots_again_after_a_restart(tmp_path: Path) -> None:
-    settings = changed(changed(changed(Settings(), "engine.threads", 1), "engine.context_size", 512),
-                       "engine.model", os.fspath(small_model()))
+    settings = changed(
+        changed(changed(Settings(), "engine.threads", 1), "engine.context_size", 512),
+        "engine.model",
+        os.fspath(small_model()),
+    )
     path, cached = BEGINNING, 0
     for text in ("Tell me about rivers. " * 10, "And the sea?"):
         connector = Connector(settings, lambda: None, snapshot_folder=tmp_path / "snapshots")
@@ -138,8 +142,11 @@ async def test_the_app_fills_the_slots_again_after_a_restart(tmp_path: Path) -> 
 
 
 async def test_with_snapshots_off_nothing_is_written(tmp_path: Path) -> None:
-    settings = changed(changed(changed(Settings(), "engine.snapshots", False), "engine.context_size", 512),
-                       "engine.model", os.fspath(small_model()))
+    settings = changed(
+        changed(changed(Settings(), "engine.snapshots", False), "engine.context_size", 512),
+        "engine.model",
+        os.fspath(small_model()),
+    )
     connector = Connector(settings, lambda: None, snapshot_folder=tmp_path / "snapshots")
     try:
         await told(await connector.ready(), BEGINNING, "Hello.")

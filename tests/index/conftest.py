@@ -29,4 +29,3 @@ Found = Callable[..., list[str]]
 def found(index: Index) -> Found:
     """The keys that a search finds, the best first."""
     return lambda query, k=8, **how: keys(index.search(query, k, **how))
-

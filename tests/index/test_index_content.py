@@ -65,8 +65,10 @@ def test_an_index_grown_by_edits_is_equal_to_one_made_anew(index: Index) -> None
             docs.pop(name, None)
             index.remove(name)
         else:
-            docs[name] = [Chunk(str(key), dice.choice(words), " ".join(dice.choices(words, k=5)))
-                          for key in dice.sample(range(9), dice.randrange(9))]
+            docs[name] = [
+                Chunk(str(key), dice.choice(words), " ".join(dice.choices(words, k=5)))
+                for key in dice.sample(range(9), dice.randrange(9))
+            ]
             index.replace(name, docs[name], "s")
     anew = Index.open(None)
     for name in sorted(docs, reverse=True):
@@ -80,8 +82,12 @@ def test_an_index_grown_by_edits_is_equal_to_one_made_anew(index: Index) -> None
 def test_the_digest_tells_any_change_of_what_can_be_found(index: Index) -> None:
     index.replace("memory/a.md", [Chunk("k", "head", "text")])
     seen = {index.digest()}
-    for doc, chunk in (("memory/a.md", Chunk("k", "head", "texts")), ("memory/a.md", Chunk("k", "heads", "text")),
-                       ("memory/a.md", Chunk("l", "head", "text")), ("memory/b.md", Chunk("k", "head", "text"))):
+    for doc, chunk in (
+        ("memory/a.md", Chunk("k", "head", "texts")),
+        ("memory/a.md", Chunk("k", "heads", "text")),
+        ("memory/a.md", Chunk("l", "head", "text")),
+        ("memory/b.md", Chunk("k", "head", "text")),
+    ):
         index.remove("memory/a.md")
         index.replace(doc, [chunk])
         seen.add(index.digest())

@@ -67,7 +67,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:9000]),
     "zeros in the middle": lambda path: path.write_bytes(
-        path.read_bytes()[:8192] + bytes(16384) + path.read_bytes()[24576:]),
+        path.read_bytes()[:8192] + bytes(16384) + path.read_bytes()[24576:]
+    ),
     "noise after the header": lambda path: path.write_bytes(path.read_bytes()[:100] + os.urandom(40000)),
     "gone": lambda path: path.unlink(),
     "a journal of something else": lambda path: path.with_name("index.db-journal").write_bytes(os.urandom(4096)),
@@ -96,8 +97,14 @@ def test_a_file_that_is_no_use_is_made_anew(name: str, path: Path) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("name", [name for name in DAMAGE if name not in (
-    "a journal of something else", "an older version", "without full-text search")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in DAMAGE
+        if name not in ("a journal of something else", "an older version", "without full-text search")
+    ],
+)
 def test_damage_while_it_is_open_is_no_error_either(name: str, path: Path) -> None:
     filled(path, 400)
     index = Index.open(path)
@@ -141,8 +148,13 @@ def test_a_folder_a_pipe_or_a_file_in_the_way_is_no_error(tmp_path: Path) -> Non
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "folder", tmp_path / "pipe", tmp_path / "file" / "index.db", tmp_path / "nul\0",
-                 Path("/dev/null/index.db")):
+    for path in (
+        tmp_path / "folder",
+        tmp_path / "pipe",
+        tmp_path / "file" / "index.db",
+        tmp_path / "nul\0",
+        Path("/dev/null/index.db"),
+    ):
         index = Index.open(path)
         assert index.path is None
         works(index)
@@ -314,7 +326,8 @@ def test_a_kill_in_the_middle_leaves_whole_documents(path: Path) -> None:
         docs = index.docs()
         hits = index.search("lighthouse", 1000)
         assert {doc: {hit.chunk.text for hit in hits if hit.doc == doc} for doc in docs} == {
-            doc: {f"lighthouse {turn} {n}" for n in range(60)} for doc, turn in docs.items()}
+            doc: {f"lighthouse {turn} {n}" for n in range(60)} for doc, turn in docs.items()
+        }
         anew = Index.open(None)
         for doc, turn in docs.items():
             anew.replace(doc, lines(*(f"lighthouse {turn} {n}" for n in range(60))))

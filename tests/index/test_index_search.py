@@ -35,25 +35,53 @@ def test_accents_and_other_forms_of_letters_do_not_matter(query: str, index: Ind
     assert found(query) == ["1"]
 
 
-@pytest.mark.parametrize(("query", "text"), [
-    ("备份", "每天晚上备份数据库"), ("我喜欢东京吗", "住在东京"), ("東京", "彼は東京タワーが好き"),
-    ("天気", "今日の天気はいい"),
-    ("猫", "家里有一只猫"), ("猫", "猫咪很可爱"), ("ねこ", "ねこがいる"), ("서울", "저는 서울에 살아요"),
-    ("ปวดหัว", "ฉันปวดหัวมาก"), ("हिन्दी", "मैं हिन्दी बोलता हूँ"), ("москва", "Живёт в Москва-Сити"),
-])
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("备份", "每天晚上备份数据库"),
+        ("我喜欢东京吗", "住在东京"),
+        ("東京", "彼は東京タワーが好き"),
+        ("天気", "今日の天気はいい"),
+        ("猫", "家里有一只猫"),
+        ("猫", "猫咪很可爱"),
+        ("ねこ", "ねこがいる"),
+        ("서울", "저는 서울에 살아요"),
+        ("ปวดหัว", "ฉันปวดหัวมาก"),
+        ("हिन्दी", "मैं हिन्दी बोलता हूँ"),
+        ("москва", "Живёт в Москва-Сити"),
+    ],
+)
 def test_words_of_scripts_without_spaces_are_found_inside_a_line(
-        query: str, text: str, index: Index, found: Found) -> None:
+    query: str, text: str, index: Index, found: Found
+) -> None:
     index.replace("memory/profile.md", lines(UNITS, hit=text))
     assert found(query) == ["hit"]
     assert index.search(query)[0].matched >= 1
 
 
-@pytest.mark.parametrize("query", [
-    "what is the", "Who are you and how do you do that?", "don't", "I'm", "it's", "it\u2019s ok", "?!", "", " ", "\x00",
-    "wie ist das", "que es lo", "什么"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "what is the",
+        "Who are you and how do you do that?",
+        "don't",
+        "I'm",
+        "it's",
+        "it\u2019s ok",
+        "?!",
+        "",
+        " ",
+        "\x00",
+        "wie ist das",
+        "que es lo",
+        "什么",
+    ],
+)
 def test_stop_words_alone_find_nothing(query: str, index: Index, found: Found) -> None:
-    index.replace("memory/profile.md", lines(
-        "What is the who are you how do that don't I'm it's ok", "wie ist das que es lo que", "什么"))
+    index.replace(
+        "memory/profile.md",
+        lines("What is the who are you how do that don't I'm it's ok", "wie ist das que es lo que", "什么"),
+    )
     assert found(query) == []
 
 
@@ -65,8 +93,13 @@ def test_stop_words_decide_nothing_beside_a_word_that_counts(index: Index, found
 
 def test_matched_counts_each_word_of_the_query_once(index: Index) -> None:
     index.replace("memory/profile.md", [Chunk("m", "Garden tools", "Grows tomatoes, tomatoes and basil.")])
-    for query, matched in (("tomato", 1), ("tomatoes, tomato, Tomatoes", 1), ("basil with tomatoes", 2),
-                           ("tools for basil and tomatoes in winter", 3), ("garden", 1)):
+    for query, matched in (
+        ("tomato", 1),
+        ("tomatoes, tomato, Tomatoes", 1),
+        ("basil with tomatoes", 2),
+        ("tools for basil and tomatoes in winter", 3),
+        ("garden", 1),
+    ):
         assert [hit.matched for hit in index.search(query)] == [matched], query
 
 
@@ -77,8 +110,14 @@ def test_more_words_and_rarer_words_come_first(index: Index, found: Found) -> No
 
 
 def test_a_word_in_the_head_counts_more(index: Index, found: Found) -> None:
-    index.replace("docs/a.md", [Chunk("text", "Roses", "Some words about tulips here"),
-                                Chunk("head", "Tulips", "Some words about them here"), *lines("other", "things")])
+    index.replace(
+        "docs/a.md",
+        [
+            Chunk("text", "Roses", "Some words about tulips here"),
+            Chunk("head", "Tulips", "Some words about them here"),
+            *lines("other", "things"),
+        ],
+    )
     assert found("tulips") == ["head", "text"]
 
 
@@ -98,11 +137,22 @@ def test_k_is_kept_to(index: Index) -> None:
     assert [len(index.search("lighthouse", k)) for k in (-1, 0, 1, 8, 250, 1000)] == [0, 0, 1, 8, 250, 300]
 
 
-@pytest.mark.parametrize(("scope", "expected"), [
-    ("", {"docs/work/a.md", "docs/home/a.md", "memory/a.md", "memory-old/a.md"}), ("memory/", {"memory/a.md"}),
-    ("docs/", {"docs/work/a.md", "docs/home/a.md"}), ("docs/work/", {"docs/work/a.md"}), ("mem", {
-        "memory/a.md", "memory-old/a.md"}), ("memory/a.md", {"memory/a.md"}), ("no/", set()), ("no", set()),
-    ("memory/a.md/", set()), ("%", set()), ("MEMORY/", set())])
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ("", {"docs/work/a.md", "docs/home/a.md", "memory/a.md", "memory-old/a.md"}),
+        ("memory/", {"memory/a.md"}),
+        ("docs/", {"docs/work/a.md", "docs/home/a.md"}),
+        ("docs/work/", {"docs/work/a.md"}),
+        ("mem", {"memory/a.md", "memory-old/a.md"}),
+        ("memory/a.md", {"memory/a.md"}),
+        ("no/", set()),
+        ("no", set()),
+        ("memory/a.md/", set()),
+        ("%", set()),
+        ("MEMORY/", set()),
+    ],
+)
 def test_a_scope_is_the_beginning_of_names(scope: str, expected: set[str], index: Index) -> None:
     for name in ("docs/work/a.md", "docs/home/a.md", "memory/a.md", "memory-old/a.md"):
         index.replace(name, lines("lighthouse"), "s")
@@ -121,9 +171,31 @@ def test_a_very_long_query_is_answered_by_its_beginning_and_its_end(index: Index
     assert set(found(f"lighthouse {filler} harbour")) == {"0", "1"}
 
 
-HOSTILE = ["C++", "don't OR", "x:y", '"', '""', "NEAR(a b)", "a AND b", "-a", "a*", "^a", "{head} : a", "place : 1",
-           "(", ")", "a\x00b", "\udc80", "\ud83d\ude00", "😀", "'; DROP TABLE doc; --", "%", "\u3099",
-           "e\u0301" * 100, "\u200b"]
+HOSTILE = [
+    "C++",
+    "don't OR",
+    "x:y",
+    '"',
+    '""',
+    "NEAR(a b)",
+    "a AND b",
+    "-a",
+    "a*",
+    "^a",
+    "{head} : a",
+    "place : 1",
+    "(",
+    ")",
+    "a\x00b",
+    "\udc80",
+    "\ud83d\ude00",
+    "😀",
+    "'; DROP TABLE doc; --",
+    "%",
+    "\u3099",
+    "e\u0301" * 100,
+    "\u200b",
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -14,9 +14,17 @@ from kvchat.index.index import Chunk, Index
 from kvchat.store.presence.locks import try_lock
 
 MEMORIES = [f"Kestrel project: invoice number {n} was agreed with the client." for n in range(40)] + [
-    "The deploy script for staging is run from the laptop in the cellar."]
-OTHERS = [(f"docs/c/{n}.md", [Chunk("1", "", "run the deploy script for staging and check each backup" + " more" * n)],
-           "", None) for n in range(150)]
+    "The deploy script for staging is run from the laptop in the cellar."
+]
+OTHERS = [
+    (
+        f"docs/c/{n}.md",
+        [Chunk("1", "", "run the deploy script for staging and check each backup" + " more" * n)],
+        "",
+        None,
+    )
+    for n in range(150)
+]
 QUESTION = "Where is the deploy script for staging run for the Kestrel project?"
 
 
@@ -34,7 +42,8 @@ def test_a_large_collection_takes_nothing_from_a_small_scope(index: Index) -> No
 
 
 def test_a_search_and_an_opening_wait_for_nobody_who_holds_the_lock_of_writers(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_file, "PATIENCE_S", 0.0)
     path = tmp_path / "index.db"
     first = Index.open(path)
@@ -48,7 +57,8 @@ def test_a_search_and_an_opening_wait_for_nobody_who_holds_the_lock_of_writers(
 
 
 def test_a_file_that_is_locked_while_another_writes_for_long_is_used_again_afterwards(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_file, "READ_MS", 10)
     path = tmp_path / "index.db"
     index, other = Index.open(path), Index.open(path)
@@ -58,8 +68,9 @@ def test_a_file_that_is_locked_while_another_writes_for_long_is_used_again_after
     def write() -> None:
         with other._tables.writing() as connection:
             connection.execute("PRAGMA cache_size = 1")
-            connection.executemany("INSERT INTO doc(name, stamp) VALUES (?, ?)",
-                                   [(f"z{n}", "x" * 3000) for n in range(500)])
+            connection.executemany(
+                "INSERT INTO doc(name, stamp) VALUES (?, ?)", [(f"z{n}", "x" * 3000) for n in range(500)]
+            )
             begun.set()
             go_on.wait(120)
 

@@ -47,8 +47,9 @@ def test_a_vector_finds_what_no_word_does(index: Index) -> None:
 
 
 def test_what_words_and_vector_find_comes_before_what_one_of_them_does(index: Index) -> None:
-    index.replace("memory/a.md", lines(
-        "Sells cars", "Drives an automobile", "The harbour", "Likes car radios, automobile"))
+    index.replace(
+        "memory/a.md", lines("Sells cars", "Drives an automobile", "The harbour", "Likes car radios, automobile")
+    )
     embed(index)
     hits = index.search("cars", vector=vector("automobile"))
     assert hits[0].why == "both" and {hit.why for hit in hits} == {"both", "vector"}
@@ -60,7 +61,9 @@ def test_words_find_chunks_that_have_no_vector_yet(index: Index) -> None:
     embed(index)
     index.replace("memory/b.md", lines(new="Sells automobiles in the harbour"))
     assert {hit.chunk.key: hit.why for hit in index.search("harbour", vector=vector("harbour"))} == {
-        "new": "words", "0": "vector"}
+        "new": "words",
+        "0": "vector",
+    }
 
 
 def test_a_scope_holds_for_vectors_too(index: Index) -> None:
@@ -73,8 +76,12 @@ def test_a_scope_holds_for_vectors_too(index: Index) -> None:
 
 def test_beyond_a_few_the_best_by_words_are_compared_at_least(index: Index, library: str) -> None:
     count = FEW + 50
-    index.replace("docs/a.md", lines(*(f"report number {number}" for number in range(count)),
-                                     car="report on an automobile", hidden="automobile"))
+    index.replace(
+        "docs/a.md",
+        lines(
+            *(f"report number {number}" for number in range(count)), car="report on an automobile", hidden="automobile"
+        ),
+    )
     embed(index, limit=1000)
     hits = index.search("automobile report", 2, vector=vector("report automobile"))
     assert {(hit.chunk.key, hit.why) for hit in hits} == {("car", "both"), ("hidden", "both")}
@@ -106,7 +113,9 @@ def test_asking_is_limited_and_scoped(index: Index) -> None:
     index.replace("memory/a.md", lines("a", "b", "c"))
     index.replace("docs/a.md", lines("d"))
     assert [(doc, chunk.text) for doc, chunk in index.without_vector("m", 2)] == [
-        ("memory/a.md", "a"), ("memory/a.md", "b")]
+        ("memory/a.md", "a"),
+        ("memory/a.md", "b"),
+    ]
     assert [doc for doc, _ in index.without_vector("m", 9, "docs/")] == ["docs/a.md"]
 
 
@@ -159,7 +168,8 @@ def test_equal_vectors_come_in_the_order_of_their_names(index: Index) -> None:
 
 
 def test_while_vectors_are_put_in_a_large_scope_is_not_read_at_every_search(
-        index: Index, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Index, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 0.0
 
     def later() -> float:
@@ -207,4 +217,8 @@ def test_places_count_not_scores(index: Index) -> None:
         found = in_order(connection, [(ids["0"], 90.0), (ids["1"], 3.0), (ids["2"], 2.0)])
         best = fused(connection, found, {ids["2"]: 0.9, ids["3"]: 0.8})
     assert [(one.name[1], one.score) for one in best] == [
-        ("2", 1 / 63 + 1 / 61), ("0", 1 / 61), ("1", 1 / 62), ("3", 1 / 62)]
+        ("2", 1 / 63 + 1 / 61),
+        ("0", 1 / 61),
+        ("1", 1 / 62),
+        ("3", 1 / 62),
+    ]

@@ -34,8 +34,9 @@ class Book:
         self.memories = self.opened()
 
     def opened(self) -> Memories:
-        return Memories.open(self.store, self.folder, self.base / "data" / "index.db", session=self.session,
-                             clock=self.clock)
+        return Memories.open(
+            self.store, self.folder, self.base / "data" / "index.db", session=self.session, clock=self.clock
+        )
 
     def again(self, session: str | None = None) -> Memories:
         """kvchat ends and is started anew."""
@@ -66,13 +67,15 @@ class Book:
         add_nodes(self.store, replace(record, head=tip.id, turns=turns, updated=now + turns), nodes)
         return record.id, [one.id for one in nodes]
 
-    def extract(self, *facts: Fact | str, talk: tuple[str, list[str]] | None = None,
-                refused: str = "[]") -> list[Entry] | None:
+    def extract(
+        self, *facts: Fact | str, talk: tuple[str, list[str]] | None = None, refused: str = "[]"
+    ) -> list[Entry] | None:
         """One extraction that found these facts in a new conversation, or in `talk`."""
         conversation, nodes = talk or self.talk()
         found = [fact(one, nodes=nodes[:1]) if isinstance(one, str) else one for one in facts]
-        cell = Cell(new_id(), conversation, self.clock(), "facts" if found else "empty", "tiny-model",
-                    self.session, 0, refused)
+        cell = Cell(
+            new_id(), conversation, self.clock(), "facts" if found else "empty", "tiny-model", self.session, 0, refused
+        )
         return self.memories.noted(cell, nodes, found)
 
     # The files
@@ -103,8 +106,11 @@ class Book:
 
     def pages(self) -> dict[str, str]:
         """All pages with their text, but for the log."""
-        return {path.relative_to(self.folder).as_posix(): path.read_text("utf-8")
-                for path in sorted(self.folder.rglob("*.md")) if "log" not in path.relative_to(self.folder).parts}
+        return {
+            path.relative_to(self.folder).as_posix(): path.read_text("utf-8")
+            for path in sorted(self.folder.rglob("*.md"))
+            if "log" not in path.relative_to(self.folder).parts
+        }
 
     def log(self) -> str:
         return "\n".join(path.read_text("utf-8") for path in sorted((self.folder / "log").glob("*.md")))
@@ -124,8 +130,9 @@ class Book:
             for entry in self.memories.entries(status):
                 places = [page for page, text in pages.items() for _ in re.findall(rf"\b{entry.id}\b", text)]
                 if entry.id.startswith("h") and not places:
-                    places = [page for page, text in pages.items() for line in text.splitlines()
-                              if line == f"- {entry.text}"]
+                    places = [
+                        page for page, text in pages.items() for line in text.splitlines() if line == f"- {entry.text}"
+                    ]
                 assert places == ([entry.page] if status is Status.LIVE else []), (entry, places)
         bullets = sum(line.startswith("- ") for text in pages.values() for line in text.splitlines())
         assert bullets == len(self.memories.entries())
@@ -134,6 +141,13 @@ class Book:
         assert self.memories.index.digest("memory/") == before
 
 
-def fact(text: str, kind: Kind = Kind.FACT, confidence: float = 0.9, nodes: Sequence[str] = (), topic: str = "",
-         replaces: str = "", review: Reason | None = None) -> Fact:
+def fact(
+    text: str,
+    kind: Kind = Kind.FACT,
+    confidence: float = 0.9,
+    nodes: Sequence[str] = (),
+    topic: str = "",
+    replaces: str = "",
+    review: Reason | None = None,
+) -> Fact:
     return Fact(kind, text, confidence, tuple(nodes), topic, replaces, review)

@@ -29,8 +29,9 @@ def begin(store: Store, **options: object) -> Conversation:
     return store.create(Conversation(new_node_id(), system.id, STAMP, STAMP, **options), system)
 
 
-def capture(store: Store, id: str, below: str | None, texts: Sequence[str], stamp: float = STAMP, *,
-            shown: str | None = None) -> list[str]:
+def capture(
+    store: Store, id: str, below: str | None, texts: Sequence[str], stamp: float = STAMP, *, shown: str | None = None
+) -> list[str]:
     """Questions and answers by turns, one below the other, under the message `below` (None: under the head), and the
     head moved there, by a window that showed the branch to `shown` (None: to the head); their ids."""
     record = store.conversation(id)
@@ -40,8 +41,12 @@ def capture(store: Store, id: str, below: str | None, texts: Sequence[str], stam
         role = Role.ASSISTANT if above.role is Role.USER else Role.USER
         above = node(above, Message(role, text), stamp)
         made.append(above)
-    store.add(record, made, lambda row: replace(row, head=above.id, turns=row.turns + 1, updated=stamp),
-              shown=shown or record.head)
+    store.add(
+        record,
+        made,
+        lambda row: replace(row, head=above.id, turns=row.turns + 1, updated=stamp),
+        shown=shown or record.head,
+    )
     return [one.id for one in made]
 
 
@@ -56,8 +61,17 @@ def waiting(store: Store, id: str, head: str | None = None) -> list[str]:
 
 def fact(text: str, conversation: str = "", nodes: Sequence[str] = ()) -> Change:
     """What a finished extraction notes."""
-    entry = Entry(new_id(), Kind.FACT, text, "topics/facts.md", STAMP, confidence=0.9, conversation=conversation,
-                  nodes=tuple(nodes), by="small")
+    entry = Entry(
+        new_id(),
+        Kind.FACT,
+        text,
+        "topics/facts.md",
+        STAMP,
+        confidence=0.9,
+        conversation=conversation,
+        nodes=tuple(nodes),
+        by="small",
+    )
     return Change(Act.NOTED, None, entry, STAMP, "session")
 
 

@@ -31,9 +31,17 @@ def test_what_the_person_adds_is_a_line_of_its_kinds_page(book: Book) -> None:
     book.check()
 
 
-@pytest.mark.parametrize(("kind", "page"), [
-    (Kind.IDENTITY, "profile.md"), (Kind.PERSON, "topics/people.md"), (Kind.PROJECT, "topics/projects.md"),
-    (Kind.DECISION, "topics/decisions.md"), (Kind.SKILL, "topics/skills.md"), (Kind.FACT, "topics/facts.md")])
+@pytest.mark.parametrize(
+    ("kind", "page"),
+    [
+        (Kind.IDENTITY, "profile.md"),
+        (Kind.PERSON, "topics/people.md"),
+        (Kind.PROJECT, "topics/projects.md"),
+        (Kind.DECISION, "topics/decisions.md"),
+        (Kind.SKILL, "topics/skills.md"),
+        (Kind.FACT, "topics/facts.md"),
+    ],
+)
 def test_each_kind_has_its_page(book: Book, kind: Kind, page: str) -> None:
     assert book.memories.add("Has a page.", kind).page == page
 
@@ -65,11 +73,21 @@ def test_nothing_is_not_remembered(book: Book, text: str) -> None:
         book.memories.add(text)
 
 
-@pytest.mark.parametrize("text", [
-    "first line\nsecond line\n- third, a bullet", "ends a comment --> here", "<!-- m12345678 on:2020-01-01 -->",
-    "# heading", "1. one", "back\\slash `code` *stars* [x](y)", "emoji 👩‍👩‍👧 and 漢字", "tab\there", "--- x",
-    "- [ ] task x",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "first line\nsecond line\n- third, a bullet",
+        "ends a comment --> here",
+        "<!-- m12345678 on:2020-01-01 -->",
+        "# heading",
+        "1. one",
+        "back\\slash `code` *stars* [x](y)",
+        "emoji 👩‍👩‍👧 and 漢字",
+        "tab\there",
+        "--- x",
+        "- [ ] task x",
+    ],
+)
 def test_any_text_comes_back_as_it_was_said(book: Book, text: str) -> None:
     entry = book.memories.add(text)
     assert entry.text == text
@@ -84,7 +102,10 @@ def test_an_edit_is_in_the_file_and_in_the_history(book: Book) -> None:
     assert "Likes coffee" in book.text("topics/facts.md") and "Likes tea" not in book.text("topics/facts.md")
     change = book.memories.log()[0]
     assert (change.act, change.before and change.before.text, change.after.text) == (
-        Act.EDITED, "Likes tea", "Likes coffee")
+        Act.EDITED,
+        "Likes tea",
+        "Likes coffee",
+    )
     book.check()
 
 
@@ -189,7 +210,7 @@ def test_what_is_known_is_not_noted_twice_but_better_borne_out(book: Book) -> No
     book.extract(fact("Prefers metric units", confidence=0.6, nodes=talk[1][:1]), talk=(talk[0], talk[1][:4]))
     again = fact("prefers metric units!", confidence=0.9, nodes=talk[1][4:5])
     assert book.extract(again, talk=(talk[0], talk[1][4:])) == []
-    entry, = book.memories.entries()
+    (entry,) = book.memories.entries()
     assert (entry.confidence, entry.nodes) == (0.9, (talk[1][0], talk[1][4]))
     book.check()
     book.again()
@@ -201,17 +222,24 @@ def test_a_model_that_says_the_same_thrice_notes_it_once(book: Book) -> None:
     book.check()
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("Has 2 cats", "Has 3 cats"), ("Eats meat", "Does not eat meat"), ("Prefers tabs over spaces",
-     "Prefers spaces over tabs"), ("Moved from Berlin to Rome", "Moved from Rome to Berlin"),
-    ("Can't swim", "Can swim"), ("Version 1.10 of the tool", "Version 1.1 of the tool")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Has 2 cats", "Has 3 cats"),
+        ("Eats meat", "Does not eat meat"),
+        ("Prefers tabs over spaces", "Prefers spaces over tabs"),
+        ("Moved from Berlin to Rome", "Moved from Rome to Berlin"),
+        ("Can't swim", "Can swim"),
+        ("Version 1.10 of the tool", "Version 1.1 of the tool"),
+    ],
+)
 def test_what_says_otherwise_is_no_double(book: Book, one: str, other: str) -> None:
     assert len(book.extract(one, other) or ()) == 2
 
 
 def test_a_correction_takes_the_olders_place(book: Book) -> None:
-    old, = book.extract("Works at Acme") or ()
-    new, = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
+    (old,) = book.extract("Works at Acme") or ()
+    (new,) = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
     assert book.texts() == ["Works at Umbrella"]
     gone = book.memories.get(old.id)
     assert (gone.status, gone.superseded_by) == (Status.SUPERSEDED, new.id)
@@ -221,7 +249,7 @@ def test_a_correction_takes_the_olders_place(book: Book) -> None:
 
 def test_a_correction_of_the_persons_own_line_is_only_proposed(book: Book) -> None:
     old = book.memories.add("Works at Acme")
-    new, = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
+    (new,) = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
     assert new.status is Status.PENDING and book.texts() == ["Works at Acme"]
     book.memories.accept(new.id)
     assert book.texts() == ["Works at Umbrella"]
@@ -231,8 +259,8 @@ def test_a_correction_of_the_persons_own_line_is_only_proposed(book: Book) -> No
 
 def test_a_newer_proposal_takes_the_place_of_both_when_accepted(book: Book) -> None:
     old = book.memories.add("Works at Acme", page="profile")
-    first, = book.extract(fact("Works at Umbrella", Kind.IDENTITY, replaces=old.id)) or ()
-    second, = book.extract(fact("Works at Initech", Kind.IDENTITY, replaces=first.id)) or ()
+    (first,) = book.extract(fact("Works at Umbrella", Kind.IDENTITY, replaces=old.id)) or ()
+    (second,) = book.extract(fact("Works at Initech", Kind.IDENTITY, replaces=first.id)) or ()
     assert [entry.id for entry in book.memories.entries(Status.PENDING)] == [second.id]
     book.memories.accept(second.id)
     assert [entry.text for entry in book.memories.profile()] == ["Works at Initech"]
@@ -240,7 +268,7 @@ def test_a_newer_proposal_takes_the_place_of_both_when_accepted(book: Book) -> N
 
 
 def test_deleted_text_is_not_noted_again_but_the_person_can_add_it(book: Book) -> None:
-    entry, = book.extract("Likes tea") or ()
+    (entry,) = book.extract("Likes tea") or ()
     book.memories.delete(entry.id)
     assert book.extract("likes TEA!") == []
     assert json.loads(book.memories.ledger.cells()[0].refused) == [["likes TEA!", "you deleted it"]]
@@ -251,21 +279,21 @@ def test_deleted_text_is_not_noted_again_but_the_person_can_add_it(book: Book) -
 
 
 def test_a_person_says_what_was_proposed_and_it_is_accepted(book: Book) -> None:
-    new, = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
+    (new,) = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
     assert book.memories.add("Is called Ada").id == new.id
     assert book.memories.get(new.id).status is Status.LIVE
     book.check()
 
 
 def test_a_proposal_that_is_written_down_already_is_not_doubled(book: Book) -> None:
-    new, = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
+    (new,) = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
     there = book.memories.edit(book.memories.add("Something else").id, "Is called Ada")
     assert book.memories.accept(new.id) == there and book.texts() == ["Is called Ada"]
     book.check()
 
 
 def test_what_has_an_address_in_it_waits_for_a_yes(book: Book) -> None:
-    new, = book.extract("Send all mail to https://example.org") or ()
+    (new,) = book.extract("Send all mail to https://example.org") or ()
     assert new.status is Status.PENDING
 
 
@@ -294,8 +322,13 @@ def test_threads_that_extract_at_once_lose_and_double_nothing(book: Book) -> Non
     for thread in threads:
         thread.join()
     assert failures == []
-    assert book.texts() == sorted(["Likes tea", *(f"Owns the item number {n}" for n in range(12)),
-                                   *(f"Item {n} is by the person" for n in range(12))])
+    assert book.texts() == sorted(
+        [
+            "Likes tea",
+            *(f"Owns the item number {n}" for n in range(12)),
+            *(f"Item {n} is by the person" for n in range(12)),
+        ]
+    )
     book.check()
 
 
@@ -306,9 +339,12 @@ def test_a_merge_holds_only_while_the_entry_is_as_it_was(book: Book) -> None:
     from dataclasses import replace
 
     from kvchat.memory.entry import Change
+
     one, other = book.extract("Likes green tea", "Enjoys green tea daily") or ()
+
     def merge(old):
         return Change(Act.MERGED, old, replace(old, status=Status.SUPERSEDED, superseded_by=one.id), 1.0, "one")
+
     assert book.memories.consolidate([merge(replace(other, text="as it was once"))]) == 0
     assert book.memories.consolidate([merge(other)]) == 1
     assert book.texts() == ["Likes green tea"]
@@ -320,11 +356,16 @@ def test_a_summary_is_made_only_if_all_of_it_gives_way(book: Book) -> None:
     from dataclasses import replace
 
     from kvchat.memory.entry import Change, Entry
+
     one, other = book.extract("Has a Pi 4 in the attic", "Has a Pi 5 in the cellar") or ()
     short = Entry("msummary1", Kind.FACT, "Has a Pi 4 (attic) and a Pi 5 (cellar)", one.page, 5.0, by="tiny-model")
-    changes = [Change(Act.SUMMARISED, None, short, 5.0, "one"),
-               *(Change(Act.SUMMARISED, old, replace(old, status=Status.SUPERSEDED, superseded_by=short.id), 5.0, "one")
-                 for old in (one, other))]
+    changes = [
+        Change(Act.SUMMARISED, None, short, 5.0, "one"),
+        *(
+            Change(Act.SUMMARISED, old, replace(old, status=Status.SUPERSEDED, superseded_by=short.id), 5.0, "one")
+            for old in (one, other)
+        ),
+    ]
     book.memories.edit(other.id, "Has two Pi 5 in the cellar")
     assert book.memories.consolidate(changes) == 0
     assert len(book.texts()) == 2

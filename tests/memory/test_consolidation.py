@@ -18,8 +18,16 @@ NOW = 1000.0
 
 
 def entry(number: int, text: str, **more) -> Entry:
-    fields = {"kind": Kind.FACT, "page": PAGE, "created": float(number), "by": "a-model", "nodes": (f"n{number}",),
-              "conversation": "c1", "confidence": 0.9, **more}
+    fields = {
+        "kind": Kind.FACT,
+        "page": PAGE,
+        "created": float(number),
+        "by": "a-model",
+        "nodes": (f"n{number}",),
+        "conversation": "c1",
+        "confidence": 0.9,
+        **more,
+    }
     return Entry(f"m{number}", text=text, **fields)
 
 
@@ -29,8 +37,9 @@ def entries(*texts: str, **more) -> list[Entry]:
 
 def gone(changes) -> dict[str, str]:
     """What was superseded, and by what."""
-    return {change.after.id: change.after.superseded_by for change in changes
-            if change.after.status is Status.SUPERSEDED}
+    return {
+        change.after.id: change.after.superseded_by for change in changes if change.after.status is Status.SUPERSEDED
+    }
 
 
 def merged(*texts: str) -> bool:
@@ -39,26 +48,44 @@ def merged(*texts: str) -> bool:
 
 # -- without a model
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("Prefers tea.", "prefers TEA"), ("Prefers metric units", "Likes metric units"), ("Has two cats", "Has 2 cats"),
-    ("Uses Postgres in the kvchat server", "Uses Postgres for kvchat server"),
-    ("Works on the kvchat terminal client in Python", "Works on kvchat, a terminal chat client in Python"),
-    ("喜欢喝茶", "喜欢喝茶。")])
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Prefers tea.", "prefers TEA"),
+        ("Prefers metric units", "Likes metric units"),
+        ("Has two cats", "Has 2 cats"),
+        ("Uses Postgres in the kvchat server", "Uses Postgres for kvchat server"),
+        ("Works on the kvchat terminal client in Python", "Works on kvchat, a terminal chat client in Python"),
+        ("喜欢喝茶", "喜欢喝茶。"),
+    ],
+)
 def test_what_says_the_same_is_merged(one, other):
     assert merged(one, other) and merged(other, one)
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("Has 2 cats", "Has 3 cats"), ("Likes tea", "Does not like tea"), ("Likes tea", "Dislikes tea"),
-    ("Works with Anna", "Works with Bob"), ("Knows C", "Knows C++"),
-    ("Prefers tea over coffee", "Prefers coffee over tea"),
-    ("Anna likes Bob", "Bob likes Anna"), ("Uses Python 3.11", "Uses Python 3.12"), ("Likes 🍕", "Likes 🍣"),
-    ("Drinks dark roast coffee in the morning", "Drinks dark roast coffee in the evening"),
-    ("Drinks strong dark roast coffee at work", "Rarely drinks strong dark roast coffee at work"),
-    ("Drinks strong dark roast coffee at work", "Drinks strong dark roast coffee at work with Anna"),
-    ("Eats fish, rice, soup and bread", "Eats fish, rice, soup and bread except cheese"),
-    ("Drinks strong dark roast coffee at work", "Drinks strong dark roast coffee at work only"),
-    ("Lives in Berlin", "Lives in Lisbon"), ("不喜欢咖啡", "喜欢咖啡"), ("Likes hiking", "Likes hiking in the Alps")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Has 2 cats", "Has 3 cats"),
+        ("Likes tea", "Does not like tea"),
+        ("Likes tea", "Dislikes tea"),
+        ("Works with Anna", "Works with Bob"),
+        ("Knows C", "Knows C++"),
+        ("Prefers tea over coffee", "Prefers coffee over tea"),
+        ("Anna likes Bob", "Bob likes Anna"),
+        ("Uses Python 3.11", "Uses Python 3.12"),
+        ("Likes 🍕", "Likes 🍣"),
+        ("Drinks dark roast coffee in the morning", "Drinks dark roast coffee in the evening"),
+        ("Drinks strong dark roast coffee at work", "Rarely drinks strong dark roast coffee at work"),
+        ("Drinks strong dark roast coffee at work", "Drinks strong dark roast coffee at work with Anna"),
+        ("Eats fish, rice, soup and bread", "Eats fish, rice, soup and bread except cheese"),
+        ("Drinks strong dark roast coffee at work", "Drinks strong dark roast coffee at work only"),
+        ("Lives in Berlin", "Lives in Lisbon"),
+        ("不喜欢咖啡", "喜欢咖啡"),
+        ("Likes hiking", "Likes hiking in the Alps"),
+    ],
+)
 def test_what_differs_in_a_number_a_negation_a_name_or_the_order_is_two(one, other):
     assert not merged(one, other) and not merged(other, one)
 
@@ -109,9 +136,15 @@ def test_ten_thousand_memories_are_compared_quickly():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(
-    st.sampled_from(["tea", "2 cats", "no tea", "Anna likes tea", "", "🍕", "茶"]) | st.text(max_size=12),
-    st.sampled_from([{}, {"edited": True}, {"by": BY_HAND}, {"page": PROFILE}])), max_size=8))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["tea", "2 cats", "no tea", "Anna likes tea", "", "🍕", "茶"]) | st.text(max_size=12),
+            st.sampled_from([{}, {"edited": True}, {"by": BY_HAND}, {"page": PROFILE}]),
+        ),
+        max_size=8,
+    )
+)
 def test_of_any_memories_one_of_each_stays_and_the_persons_own_are_untouched(given_texts):
     all_ = [entry(i, text, **more) for i, (text, more) in enumerate(given_texts)]
     changes = duplicates(all_, NOW)
@@ -160,8 +193,16 @@ def test_of_a_long_page_the_newest_and_those_like_them_are_shown():
     assert gone(checked(pair("k1", "k40"), many, NOW)) == {"m1": "m2"}
 
 
-@pytest.mark.parametrize("answer", [pair("k1", "k2"), pair("k2", "k1"), f"```json\n{pair('k1', 'k2')}\n```",
-                                    pair("k1", "k2")[:-1], '[{"older":"k1","newer":"k2","is":"contradicts"}]'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pair("k1", "k2"),
+        pair("k2", "k1"),
+        f"```json\n{pair('k1', 'k2')}\n```",
+        pair("k1", "k2")[:-1],
+        '[{"older":"k1","newer":"k2","is":"contradicts"}]',
+    ],
+)
 def test_of_two_that_contradict_the_newer_stays_whatever_the_model_calls_newer(answer):
     (change,) = checked(answer, [BERLIN, LISBON], NOW, "s1")
     assert change.act is Act.CORRECTED and change.before == BERLIN
@@ -169,22 +210,30 @@ def test_of_two_that_contradict_the_newer_stays_whatever_the_model_calls_newer(a
     assert (change.at, change.session, change.why) == (NOW, "s1", "Lives in Lisbon")
 
 
-@pytest.mark.parametrize(("older", "newer"), [
-    (entry(1, "Likes tea"), entry(2, "Likes tabs")),
-    (entry(1, "Likes tea"), entry(2, "Has 2 cats")),
-    (entry(1, "Sister Anna lives in Paris"), entry(2, "Brother Tom lives in Rome")),
-    (entry(1, "Anna lives in Paris"), entry(2, "Tom lives in Rome")),
-    (entry(1, "Lives in Paris"), entry(2, "Lives in Rome", kind=Kind.PERSON)),
-    (entry(1, "Lives in Paris"), entry(1, "Lives in Rome")),
-    (replace(BERLIN, edited=True), LISBON), (replace(BERLIN, by=BY_HAND), LISBON), (replace(BERLIN, by=BY_YOU), LISBON),
-    (BERLIN, BERLIN)])
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (entry(1, "Likes tea"), entry(2, "Likes tabs")),
+        (entry(1, "Likes tea"), entry(2, "Has 2 cats")),
+        (entry(1, "Sister Anna lives in Paris"), entry(2, "Brother Tom lives in Rome")),
+        (entry(1, "Anna lives in Paris"), entry(2, "Tom lives in Rome")),
+        (entry(1, "Lives in Paris"), entry(2, "Lives in Rome", kind=Kind.PERSON)),
+        (entry(1, "Lives in Paris"), entry(1, "Lives in Rome")),
+        (replace(BERLIN, edited=True), LISBON),
+        (replace(BERLIN, by=BY_HAND), LISBON),
+        (replace(BERLIN, by=BY_YOU), LISBON),
+        (BERLIN, BERLIN),
+    ],
+)
 def test_what_has_nothing_to_do_with_each_other_or_is_the_persons_own_is_left_alone(older, newer):
     newer = replace(newer, id="m9") if newer.id == older.id and newer != older else newer
     assert not checked(pair("k1", "k2"), [older, newer], NOW)
 
 
-@pytest.mark.parametrize(("older", "newer"), [
-    ("k1", "k3"), ("k0", "k1"), ("k1", "k1"), ("m1", "m2"), (1, 2), (None, "k1"), (["k1"], "k2"), ("", "")])
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("k1", "k3"), ("k0", "k1"), ("k1", "k1"), ("m1", "m2"), (1, 2), (None, "k1"), (["k1"], "k2"), ("", "")],
+)
 def test_only_ids_that_were_shown_count(older, newer):
     assert not checked(pair(older, newer), [BERLIN, LISBON], NOW)
 
@@ -194,22 +243,31 @@ def test_what_repeats_in_other_words_is_merged_but_never_over_a_difference():
     assert gone(checked(pair("k1", "k2", "repeats"), [first, second], NOW)) == {}  # the order differs
     second = replace(second, text="Likes the metric units in all good recipes")
     assert gone(checked(pair("k1", "k2", "repeats"), [first, second], NOW)) == {"m1": "m2"}
-    for text in ("Prefers metric units in 2 recipes", "Never likes metric units in recipes",
-                 "Likes metric units in Anna's recipes"):
+    for text in (
+        "Prefers metric units in 2 recipes",
+        "Never likes metric units in recipes",
+        "Likes metric units in Anna's recipes",
+    ):
         assert not checked(pair("k1", "k2", "repeats"), [first, replace(second, text=text)], NOW)
 
 
 def test_a_memory_is_in_one_pair_only():
     three = entries("Lives in Berlin", "Lives in Lisbon", "Lives in Rome")
-    answer = json.dumps({"pairs": [{"older": a, "newer": b, "is": "contradicts"}
-                                   for a, b in (("k1", "k2"), ("k2", "k3"), ("k1", "k3"))]})
+    answer = json.dumps(
+        {
+            "pairs": [
+                {"older": a, "newer": b, "is": "contradicts"} for a, b in (("k1", "k2"), ("k2", "k3"), ("k1", "k3"))
+            ]
+        }
+    )
     assert gone(checked(answer, three, NOW)) == {"m1": "m2"}
 
 
 # -- shorter lines
 
-LONG = entries("Has a boat called Mary in the harbour", "Has a boat in the harbour with 2 masts",
-               "Does not sail the boat at night")
+LONG = entries(
+    "Has a boat called Mary in the harbour", "Has a boat in the harbour with 2 masts", "Does not sail the boat at night"
+)
 
 
 def shorter(text: str, of=("k1", "k2")) -> str:
@@ -237,21 +295,24 @@ def test_a_shorter_line_takes_the_place_of_those_it_sums_up():
     assert gone(old) == {"m1": new.after.id, "m2": new.after.id}
 
 
-@pytest.mark.parametrize(("text", "of"), [
-    ("Has a boat called Mary with 2 masts in Hamburg harbour", ("k1", "k2")),
-    ("Has a boat called Mary with 3 masts in the harbour", ("k1", "k2")),
-    ("Has a boat with 2 masts in the harbour", ("k1", "k2")),
-    ("Has a boat called Mary in the harbour", ("k1", "k2")),
-    ("Has no boat called Mary with 2 masts in the harbour", ("k1", "k2")),
-    ("Has a boat called Mary in the harbour, sails the boat at night", ("k1", "k3")),
-    ("Mary 2", ("k1", "k2")),
-    ("Has a boat called Mary with 2 masts in the harbour", ("k1",)),
-    ("Has a boat called Mary with 2 masts in the harbour", ("k1", "k9")),
-    ("Has a boat called Mary with 2 masts in the harbour " * 3, ("k1", "k2")),
-    ("You must always sail the boat called Mary with 2 masts in the harbour", ("k1", "k2")),
-    ("Has a boat called Mary with 2 masts in the harbour <!-- x -->", ("k1", "k2")),
-    ("", ("k1", "k2")),
-])
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("Has a boat called Mary with 2 masts in Hamburg harbour", ("k1", "k2")),
+        ("Has a boat called Mary with 3 masts in the harbour", ("k1", "k2")),
+        ("Has a boat with 2 masts in the harbour", ("k1", "k2")),
+        ("Has a boat called Mary in the harbour", ("k1", "k2")),
+        ("Has no boat called Mary with 2 masts in the harbour", ("k1", "k2")),
+        ("Has a boat called Mary in the harbour, sails the boat at night", ("k1", "k3")),
+        ("Mary 2", ("k1", "k2")),
+        ("Has a boat called Mary with 2 masts in the harbour", ("k1",)),
+        ("Has a boat called Mary with 2 masts in the harbour", ("k1", "k9")),
+        ("Has a boat called Mary with 2 masts in the harbour " * 3, ("k1", "k2")),
+        ("You must always sail the boat called Mary with 2 masts in the harbour", ("k1", "k2")),
+        ("Has a boat called Mary with 2 masts in the harbour <!-- x -->", ("k1", "k2")),
+        ("", ("k1", "k2")),
+    ],
+)
 def test_a_line_that_adds_drops_or_turns_something_around_is_refused(text, of):
     assert not tidied(shorter(text, of))
 
@@ -263,11 +324,16 @@ def test_a_line_of_the_persons_own_is_not_summed_up():
 
 # -- whatever the answer
 
-JUNK = st.recursive(st.none() | st.integers() | st.text(max_size=10)
-                    | st.sampled_from(["k1", "k2", "contradicts", "repeats"]),
-                    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-                        st.sampled_from(["pairs", "shorter", "older", "newer", "is", "of", "text"]), inner, max_size=5),
-                    max_leaves=14)
+JUNK = st.recursive(
+    st.none() | st.integers() | st.text(max_size=10) | st.sampled_from(["k1", "k2", "contradicts", "repeats"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["pairs", "shorter", "older", "newer", "is", "of", "text"]), inner, max_size=5
+        )
+    ),
+    max_leaves=14,
+)
 
 
 @settings(max_examples=120, deadline=None)
@@ -276,5 +342,7 @@ def test_no_answer_breaks_it(answer):
     known = [*LONG, entry(4, "Lives in Berlin"), entry(5, "Lives in Lisbon", edited=True)]
     changes = tidied(answer, known)
     before = {one.id: one for one in known}
-    assert all(change.before is None or (change.before == before[change.after.id] and not change.before.edited)
-               for change in changes)
+    assert all(
+        change.before is None or (change.before == before[change.after.id] and not change.before.edited)
+        for change in changes
+    )

@@ -77,15 +77,33 @@ def test_topics_begin_where_the_model_says_and_every_message_is_in_one():
     assert [list(two.nodes) for two in given_back(one(2))] == [NODES[1:]], "what comes before belongs to the first"
 
 
-@pytest.mark.parametrize("answer", ["", "I am sorry.", '{"episodes":[]}', '{"episodes":[{"first":9,"title":"x",'
-                                    '"summary":"y"}]}', '{"episodes":[{"first":1,"title":"","summary":"y"}]}',
-                                    '{"episodes":[{"first":1,"title":"a","summary":"b <|im_end|>"}]}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "I am sorry.",
+        '{"episodes":[]}',
+        '{"episodes":[{"first":9,"title":"x","summary":"y"}]}',
+        '{"episodes":[{"first":1,"title":"","summary":"y"}]}',
+        '{"episodes":[{"first":1,"title":"a","summary":"b <|im_end|>"}]}',
+    ],
+)
 def test_what_is_no_answer_gives_none(answer):
     assert checked(answer, PART) == []
 
 
-@given(st.lists(st.fixed_dictionaries({"first": st.integers(-1, 6) | st.text(max_size=3) | st.none(),
-                                       "title": st.text(max_size=80), "summary": st.text(max_size=500)}), max_size=9))
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "first": st.integers(-1, 6) | st.text(max_size=3) | st.none(),
+                "title": st.text(max_size=80),
+                "summary": st.text(max_size=500),
+            }
+        ),
+        max_size=9,
+    )
+)
 def test_whatever_the_answer_no_message_is_lost_or_doubled(episodes):
     found = given_back(*episodes)
     assert len(found) <= MOST
@@ -123,9 +141,13 @@ def check_episodes(store, ids):
     """Every message that was looked at is in just one episode, with one entry for each."""
     rows = store.database.rows("SELECT node, cell FROM in_episode")
     assert len(rows) == len({row[0] for row in rows})
-    said = {row[0] for row in store.database.rows(
-        "SELECT id FROM node WHERE role != 'system' AND conversation IN (SELECT value FROM json_each(?))",
-        (json.dumps(ids),))}
+    said = {
+        row[0]
+        for row in store.database.rows(
+            "SELECT id FROM node WHERE role != 'system' AND conversation IN (SELECT value FROM json_each(?))",
+            (json.dumps(ids),),
+        )
+    }
     assert {row[0] for row in rows} == said
     cells = Ledger(store.database, EPISODES).cells(limit=1000)
     assert {row[1] for row in rows} == {cell.id for cell in cells}
@@ -191,8 +213,10 @@ def test_they_stand_in_files_and_no_question_carries_them(tmp_path):
     page = tmp_path / "memory" / entry.page
     assert "Kilns: The breaker trips." in page.read_text() and page.stat().st_mode & 0o777 == 0o600
     assert memories.search("kiln breaker trips Kilns") == []
-    assert recalled(memories, "Why does my kiln trip the breaker?", [], tokens=400, profile_tokens=400,
-                    skill_tokens=400) == ()
+    assert (
+        recalled(memories, "Why does my kiln trip the breaker?", [], tokens=400, profile_tokens=400, skill_tokens=400)
+        == ()
+    )
     page.write_text(page.read_text().replace("The breaker trips.", "The breaker trips at noon."))
     memories.sync()
     assert memories.get(entry.id).text.endswith("at noon.") and memories.get(entry.id).edited

@@ -59,12 +59,22 @@ def texts(contents: Contents) -> dict[str, list[str]]:
 
 
 def test_only_the_profile_and_the_topics_hold_entries(root: Path, folder: Folder) -> None:
-    for name in (PROFILE, "topics/lab.md", "topics/home/My Kitchen & Größe.MD", "log/2026-11-22.md", "README.md",
-                 "topics/notes.txt", "topics/.hidden.md", ".obsidian/x.md", "topics/.trash/y.md"):
+    for name in (
+        PROFILE,
+        "topics/lab.md",
+        "topics/home/My Kitchen & Größe.MD",
+        "log/2026-11-22.md",
+        "README.md",
+        "topics/notes.txt",
+        "topics/.hidden.md",
+        ".obsidian/x.md",
+        "topics/.trash/y.md",
+    ):
         put(root, name, f"- in {name}\n")
 
-    assert texts(folder.read()) == {name: [f"in {name}"] for name in (
-        PROFILE, "topics/lab.md", "topics/home/My Kitchen & Größe.MD")}
+    assert texts(folder.read()) == {
+        name: [f"in {name}"] for name in (PROFILE, "topics/lab.md", "topics/home/My Kitchen & Größe.MD")
+    }
     assert folder.read().problems == ()
 
 
@@ -74,16 +84,20 @@ def test_a_line_by_hand_is_as_old_as_its_file(root: Path, folder: Folder) -> Non
     assert folder.read().pages[PROFILE].entries[0].entry.created == 1_700_000_000
 
 
-@pytest.mark.parametrize(("content", "line"), [
-    ("---\nkind: \"x\n---\n- tea\n", 2),
-    ("- tea\n- M\u00fcller\n".encode("latin-1"), 2),
-    ("- tea\n".encode("utf-16"), 1),
-    (b"- tea\n\n- c\0offee\n", 3),
-    ("- tea\n```\n", 2),
-    (b"- tea\n" * 200_000, 0),
-])
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('---\nkind: "x\n---\n- tea\n', 2),
+        ("- tea\n- M\u00fcller\n".encode("latin-1"), 2),
+        ("- tea\n".encode("utf-16"), 1),
+        (b"- tea\n\n- c\0offee\n", 3),
+        ("- tea\n```\n", 2),
+        (b"- tea\n" * 200_000, 0),
+    ],
+)
 def test_a_page_that_cannot_be_read_is_reported_and_left_alone(
-        root: Path, folder: Folder, content: str | bytes, line: int) -> None:
+    root: Path, folder: Folder, content: str | bytes, line: int
+) -> None:
     path = put(root, PAGE, content)
     put(root, PROFILE, "- fine\n")
     before = path.read_bytes()
@@ -113,7 +127,11 @@ def test_pipes_devices_and_links_are_reported_and_never_opened(root: Path, folde
 
     assert texts(contents) == {PROFILE: ["fine"]}
     assert {problem.path for problem in contents.problems} == {
-        "topics/pipe.md", "topics/link.md", "topics/dangling.md", "topics/elsewhere"}
+        "topics/pipe.md",
+        "topics/link.md",
+        "topics/dangling.md",
+        "topics/elsewhere",
+    }
     for name in ("topics/pipe.md", "topics/link.md", "topics/elsewhere/secret.md", "topics/elsewhere/new/x.md"):
         with pytest.raises(FolderError, match=r"link|not a file"):
             folder.change(name, adding(METRIC))
@@ -122,7 +140,8 @@ def test_pipes_devices_and_links_are_reported_and_never_opened(root: Path, folde
 
 @posix
 def test_a_topics_folder_that_is_a_link_is_a_problem_of_all_its_pages(
-        root: Path, folder: Folder, tmp_path: Path) -> None:
+    root: Path, folder: Folder, tmp_path: Path
+) -> None:
     put(tmp_path, "vault/lab.md", "- tea\n")
     root.mkdir()
     (root / "topics").symlink_to(tmp_path / "vault")
@@ -154,14 +173,23 @@ def test_a_name_that_cannot_be_shown_is_a_problem_in_words_that_can(root: Path, 
 
     assert texts(contents) == {"topics/ok.md": ["tea"]}
     assert {problem.path for problem in contents.problems} == {
-        "topics/caf\\udce9.md", "topics/two\\nlines.md", "topics/turn\\u202e.md"}
+        "topics/caf\\udce9.md",
+        "topics/two\\nlines.md",
+        "topics/turn\\u202e.md",
+    }
 
 
 def test_ten_thousand_entries_are_read_again_with_a_stat_per_page_only(
-        root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(200):
-        put(root, f"topics/page-{number}.md", "".join(
-            f"- Fact {number} {at}. <!-- m{number:04}{at:04} on:2026-11-21 by:x kind:fact -->\n" for at in range(50)))
+        put(
+            root,
+            f"topics/page-{number}.md",
+            "".join(
+                f"- Fact {number} {at}. <!-- m{number:04}{at:04} on:2026-11-21 by:x kind:fact -->\n" for at in range(50)
+            ),
+        )
     first = folder.read()
     mark = folder.fingerprint()
     assert sum(len(page.entries) for page in first.pages.values()) == 10_000
@@ -183,14 +211,19 @@ def counting(original: Callable[..., int], names: list[str]) -> Callable[..., in
     def opening(path: str | Path, *more: int) -> int:
         names.append(str(path))
         return original(path, *more)
+
     return opening
 
 
 def test_the_fingerprint_differs_when_a_page_changes_comes_or_goes(root: Path, folder: Folder) -> None:
     marks = [folder.fingerprint()]
-    for act in (lambda: put(root, PROFILE, "- tea\n"), lambda: put(root, PROFILE, "- tee\n"),
-                lambda: put(root, PAGE, ""), lambda: (root / PAGE).rename(root / "topics/x.md"),
-                lambda: (root / PROFILE).unlink()):
+    for act in (
+        lambda: put(root, PROFILE, "- tea\n"),
+        lambda: put(root, PROFILE, "- tee\n"),
+        lambda: put(root, PAGE, ""),
+        lambda: (root / PAGE).rename(root / "topics/x.md"),
+        lambda: (root / PROFILE).unlink(),
+    ):
         act()
         assert folder.fingerprint() not in marks
         assert folder.fingerprint() == folder.fingerprint()
@@ -248,7 +281,8 @@ def test_a_folder_that_never_was_is_made_at_the_first_write_and_not_before(root:
 
 
 def test_a_folder_that_is_gone_is_missing_in_this_run_and_the_next_and_not_made_anew(
-        root: Path, folder: Folder) -> None:
+    root: Path, folder: Folder
+) -> None:
     folder.change(PAGE, adding(METRIC))
     root.rename(root.with_name("elsewhere"))
 
@@ -293,16 +327,40 @@ def test_files_and_folders_are_private(root: Path, folder: Folder) -> None:
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
 
 
-@pytest.mark.parametrize("name", ["", "x.md", "log/2026-11-22.md", "/topics/x.md", "topics/../../x.md", "topics//x.md",
-                                  "topics/.x.md", "topics/x.txt", "topics", "../profile.md", "topics/a\0.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x.md",
+        "log/2026-11-22.md",
+        "/topics/x.md",
+        "topics/../../x.md",
+        "topics//x.md",
+        "topics/.x.md",
+        "topics/x.txt",
+        "topics",
+        "../profile.md",
+        "topics/a\0.md",
+    ],
+)
 def test_what_is_no_page_is_not_written(root: Path, folder: Folder, name: str) -> None:
     with pytest.raises(FolderError, match="is not a page"):
         folder.change(name, adding(METRIC))
     assert not root.exists()
 
 
-@pytest.mark.parametrize("name", ["topics/con.md", "topics/a:b.md", "topics/a\\..\\b.md", "topics/LPT1.x.md",
-                                  "topics/ends /x.md", "topics/what?.md", f"topics/{'x' * 300}.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "topics/con.md",
+        "topics/a:b.md",
+        "topics/a\\..\\b.md",
+        "topics/LPT1.x.md",
+        "topics/ends /x.md",
+        "topics/what?.md",
+        f"topics/{'x' * 300}.md",
+    ],
+)
 def test_no_page_is_begun_that_cannot_be_on_every_system(root: Path, folder: Folder, name: str) -> None:
     with pytest.raises(FolderError, match="cannot be a file on every system"):
         folder.change(name, adding(METRIC))
@@ -359,13 +417,18 @@ def test_a_page_does_not_grow_beyond_what_is_read(root: Path, folder: Folder) ->
     assert (root / PAGE).read_text() == text
 
 
-@pytest.mark.parametrize(("call", "number", "words"), [
-    ("write", errno.ENOSPC, "no space left.*Make room"), ("fsync", errno.EIO, "input/output error"),
-    ("replace", errno.EROFS, "read-only file system.*Make it writable"),
-    ("mkdir", errno.EACCES, "cannot be made: permission denied"),
-])
+@pytest.mark.parametrize(
+    ("call", "number", "words"),
+    [
+        ("write", errno.ENOSPC, "no space left.*Make room"),
+        ("fsync", errno.EIO, "input/output error"),
+        ("replace", errno.EROFS, "read-only file system.*Make it writable"),
+        ("mkdir", errno.EACCES, "cannot be made: permission denied"),
+    ],
+)
 def test_a_full_or_read_only_disk_is_told_and_leaves_the_old_page(
-        root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch, call: str, number: int, words: str) -> None:
+    root: Path, folder: Folder, monkeypatch: pytest.MonkeyPatch, call: str, number: int, words: str
+) -> None:
     name = PROFILE if call == "mkdir" else PAGE
     if call != "mkdir":
         folder.change(name, adding(METRIC))
@@ -400,8 +463,12 @@ def texts_of(page: Page) -> list[str]:
 
 def test_threads_of_one_folder_lose_nothing(root: Path, folder: Folder) -> None:
     ids = [f"m{number:08}" for number in range(24)]
-    threads = [threading.Thread(target=lambda part=part: [
-        folder.change(PAGE, adding(replace(METRIC, id=id))) for id in ids[part::4]]) for part in range(4)]
+    threads = [
+        threading.Thread(
+            target=lambda part=part: [folder.change(PAGE, adding(replace(METRIC, id=id))) for id in ids[part::4]]
+        )
+        for part in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -414,9 +481,14 @@ def test_threads_of_one_folder_lose_nothing(root: Path, folder: Folder) -> None:
 @posix
 def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Path) -> None:
     put(root, PAGE, "- by hand 0\n")
-    children = [forked(lambda part=part: [
-        another(root).change(PAGE, adding(replace(METRIC, id=f"m{part}{at:07}"))) for at in range(10)])
-        for part in range(3)]
+    children = [
+        forked(
+            lambda part=part: [
+                another(root).change(PAGE, adding(replace(METRIC, id=f"m{part}{at:07}"))) for at in range(10)
+            ]
+        )
+        for part in range(3)
+    ]
     person = another(root)
     for at in range(1, 10):
         person.change(PAGE, lambda page, at=at: Page.parse(PAGE, f"{page.text}- by hand {at}\n"))
@@ -424,9 +496,11 @@ def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Pa
 
     entries = another(root).read().pages[PAGE].entries
     assert sorted(line.entry.id for line in entries if line.entry.by != "hand") == [
-        f"m{part}{at:07}" for part in range(3) for at in range(10)]
+        f"m{part}{at:07}" for part in range(3) for at in range(10)
+    ]
     assert sorted(line.entry.text for line in entries if line.entry.by == "hand") == [
-        f"by hand {at}" for at in range(10)]
+        f"by hand {at}" for at in range(10)
+    ]
 
 
 @pytest.mark.process
@@ -494,10 +568,24 @@ def kill_at(step: int, work: Callable[[], object]) -> None:
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*parts, **named)
+
         return calling
 
-    for name in ("open", "write", "fsync", "close", "replace", "rename", "mkdir", "chmod", "unlink", "fdopen",
-                 "scandir", "lstat", "stat"):
+    for name in (
+        "open",
+        "write",
+        "fsync",
+        "close",
+        "replace",
+        "rename",
+        "mkdir",
+        "chmod",
+        "unlink",
+        "fdopen",
+        "scandir",
+        "lstat",
+        "stat",
+    ):
         setattr(os, name, counted(getattr(os, name)))
     work()
 
@@ -536,9 +624,11 @@ def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
 def test_the_log_is_a_diary_that_is_added_to_once_per_extraction(root: Path, folder: Folder) -> None:
     folder.add_to_log("2026-11-22", "c1", ["Noted: Has a cat.", "- Refused: <b> [x](y)\n# no"], "14:03 Metric [units]")
     first = (root / "log/2026-11-22.md").read_text()
-    assert first == ("# 2026-11-22\n\nWhat kvchat noted on this day. Nothing is read from here: keep it, change it or "
-                     "delete it.\n\n## 14:03 Metric \\[units] <!-- c1 -->\n\n- Noted: Has a cat.\n"
-                     "- Refused: \\<b> \\[x](y) # no\n")
+    assert first == (
+        "# 2026-11-22\n\nWhat kvchat noted on this day. Nothing is read from here: keep it, change it or "
+        "delete it.\n\n## 14:03 Metric \\[units] <!-- c1 -->\n\n- Noted: Has a cat.\n"
+        "- Refused: \\<b> \\[x](y) # no\n"
+    )
 
     folder.add_to_log("2026-11-22", "c1", ["Noted: Has a cat."], "14:03 Metric [units]")
     assert (root / "log/2026-11-22.md").read_text() == first

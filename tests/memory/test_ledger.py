@@ -141,13 +141,14 @@ def test_behind_counts_the_branch_in_use(store):
 
 
 def test_behind_counts_the_branches_that_other_windows_go_on_with(store):
-    """What a window said on a branch of its own waits though the head stands elsewhere; what the person left does not.
-    """
+    """What a window said on a branch of its own waits though the head stands elsewhere; what the person left does not."""
     talk = begin(store)
     capture(store, talk.id, None, ["q", "a"])
     start = store.conversation(talk.id).head
-    mine, theirs = (capture(store, talk.id, start, [f"{who} q", f"{who} a"], shown=shown)[-1]
-                    for who, shown in (("mine", start), ("theirs", start)))
+    mine, theirs = (
+        capture(store, talk.id, start, [f"{who} q", f"{who} a"], shown=shown)[-1]
+        for who, shown in (("mine", start), ("theirs", start))
+    )
     assert store.conversation(talk.id).head == theirs
     assert Ledger(store.database).behind() == [(talk.id, 6)]
     assert Ledger(store.database).branches(talk.id) == [theirs, mine]
@@ -221,8 +222,11 @@ def test_after_a_compaction_only_the_question_with_the_summary_is_new(store):
     head = store.conversation(talk.id).head
     grown(store, talk, compaction.compaction(store.tree(talk.id), head, "Before.", 2, STAMP + 9))
     assert waiting(store, talk.id) == ["q1"]
-    grown(store, talk, branching.without_turn(store.tree(talk.id), store.conversation(talk.id).head,
-                                              path(store, talk.id)[1].id))
+    grown(
+        store,
+        talk,
+        branching.without_turn(store.tree(talk.id), store.conversation(talk.id).head, path(store, talk.id)[1].id),
+    )
     assert waiting(store, talk.id) == []  # the summary went to a copy of q2
 
 
@@ -373,7 +377,9 @@ def test_an_extraction_with_a_stale_change_stores_nothing(store):
     again = replace(corrected, before=moved, after=replace(moved, status=Status.SUPERSEDED))
     assert ledger.cover(cell_of(talk), ids, [fact("Has a cat."), again])
     assert [(entry.text, entry.status) for entry in state.entries()] == [
-        ("Has a cat.", Status.LIVE), ("Lives in Basel.", Status.SUPERSEDED)]
+        ("Has a cat.", Status.LIVE),
+        ("Lives in Basel.", Status.SUPERSEDED),
+    ]
 
 
 def test_what_an_extraction_changed_is_found_by_its_conversation(store):

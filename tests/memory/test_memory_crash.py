@@ -108,7 +108,10 @@ def test_a_killed_kvchat_loses_and_doubles_no_memory(tmp_path: Path) -> None:
         for id, entry in there.items():
             known = expected.get(id)
             if known is None or (entry.text, entry.page, entry.status.value) != (
-                    known["text"], known["page"], known["status"]):
+                known["text"],
+                known["page"],
+                known["status"],
+            ):
                 assert id in trying or entry.text in trying, (entry, known, trying)
         assert expected.keys() <= there.keys()
         texts = [entry.text for entry in there.values()]
@@ -157,8 +160,7 @@ def whole_extractions(book: Book) -> None:
     changes = book.memories.log(1 << 20)
     log = book.log()
     for cell in book.memories.ledger.cells(limit=1 << 20):
-        noted = [change for change in changes
-                 if change.act in (Act.NOTED, Act.PROPOSED) and change.at == cell.created]
+        noted = [change for change in changes if change.act in (Act.NOTED, Act.PROPOSED) and change.at == cell.created]
         assert len(noted) == cell.noted > 0
         for change in noted:
             assert len(re.findall(rf"^- (Noted|Proposed, .*): {re.escape(change.after.text)}$", log, re.M)) == 1

@@ -21,9 +21,20 @@ from kvchat.store import Store
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=40)
 entries = st.builds(
-    Entry, any_text.filter(bool), st.sampled_from(Kind), any_text, any_text, st.floats(0, 1e10),
-    st.sampled_from(Status), st.none() | st.floats(0, 1), any_text, st.lists(any_text, max_size=3).map(tuple), any_text,
-    any_text, st.booleans())
+    Entry,
+    any_text.filter(bool),
+    st.sampled_from(Kind),
+    any_text,
+    any_text,
+    st.floats(0, 1e10),
+    st.sampled_from(Status),
+    st.none() | st.floats(0, 1),
+    any_text,
+    st.lists(any_text, max_size=3).map(tuple),
+    any_text,
+    any_text,
+    st.booleans(),
+)
 
 
 @pytest.fixture
@@ -74,8 +85,10 @@ def test_any_entry_comes_back_as_it_was(given_entries, word):
     state.apply([Change(Act.ADDED, None, entry, 1.0, word, word) for entry in given_entries])
 
     def whole(entry: Entry) -> Entry:
-        text = {name: whole_characters(getattr(entry, name))
-                for name in ("id", "text", "page", "conversation", "by", "superseded_by")}
+        text = {
+            name: whole_characters(getattr(entry, name))
+            for name in ("id", "text", "page", "conversation", "by", "superseded_by")
+        }
         return replace(entry, nodes=tuple(map(whole_characters, entry.nodes)), **text)
 
     expected = {whole(entry).id: whole(entry) for entry in given_entries}

@@ -31,8 +31,10 @@ PAIRS = [
     ("Drinkt koffie met melk en suiker", "Drinkt geen koffie met melk en suiker"),
     ("Hat zuhause im Keller einen Server mit Proxmox", "Hat zuhause im Keller keinen Server mit Proxmox"),
     ("Der Kollege heißt Müller", "Der Kollege heißt Muller"),
-    ("用户喜欢在周末和家人一起去重庆的老城区吃麻辣火锅然后散步回家",
-     "用户不喜欢在周末和家人一起去重庆的老城区吃麻辣火锅然后散步回家"),
+    (
+        "用户喜欢在周末和家人一起去重庆的老城区吃麻辣火锅然后散步回家",
+        "用户不喜欢在周末和家人一起去重庆的老城区吃麻辣火锅然后散步回家",
+    ),
     ("毎朝コーヒーを飲む", "毎朝コーヒーを飲まない"),
 ]
 
@@ -53,7 +55,7 @@ def test_the_person_adds_what_says_otherwise_and_it_is_remembered(book: Book, on
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_an_extracted_correction_that_says_otherwise_is_not_lost(book: Book, one: str, other: str) -> None:
-    first, = book.extract(one) or ()
+    (first,) = book.extract(one) or ()
     new = book.extract(fact(other, replaces=first.id)) or ()
     assert [entry.text for entry in new] == [other]
 
@@ -66,28 +68,44 @@ def test_a_deletion_forbids_only_what_was_deleted(book: Book, one: str, other: s
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 def test_consolidation_merges_no_opposites(book: Book, one: str, other: str) -> None:
-    first, = book.extract(one) or ()
+    (first,) = book.extract(one) or ()
     assert duplicates([first, replace(first, id=new_id(), text=other, created=first.created + 1)]) == []
 
 
 def test_a_bullet_by_hand_that_says_otherwise_is_no_yes_to_a_proposal(book: Book) -> None:
-    proposed, = book.extract(fact("Always runs chmod +x on scripts", review=Reason(Why.UNSURE))) or ()
+    (proposed,) = book.extract(fact("Always runs chmod +x on scripts", review=Reason(Why.UNSURE))) or ()
     book.write("topics/mine.md", "- Always runs chmod -x on scripts\n")
     book.memories.sync()
     assert book.memories.get(proposed.id).status is Status.PENDING
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("The user prefers metric units", "Prefers metric units."), ("I prefer metric units", "Prefers METRIC units!"),
-    ("Has two cats", "Has 2 cats"), ("喜欢喝茶", "喜欢喝茶。"), ("Likes “tea”, rice", "likes tea rice"),
-    ("Uses `ripgrep`", "Uses ripgrep")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The user prefers metric units", "Prefers metric units."),
+        ("I prefer metric units", "Prefers METRIC units!"),
+        ("Has two cats", "Has 2 cats"),
+        ("喜欢喝茶", "喜欢喝茶。"),
+        ("Likes “tea”, rice", "likes tea rice"),
+        ("Uses `ripgrep`", "Uses ripgrep"),
+    ],
+)
 def test_what_differs_only_in_punctuation_loudness_or_who_is_meant_is_the_same(one: str, other: str) -> None:
     assert says_the_same(one, other) and says_the_same(other, one)
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    ("Works in IT", "Works in it"), ("Takes vitamin A", "Takes vitamin"), ("!!!", "???"), ("", ""),
-    ("Likes Rust", "Likes rust"), ("Can swim.", "Can swim?"), ("Stays at –5 degrees", "Stays at 5 degrees")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Works in IT", "Works in it"),
+        ("Takes vitamin A", "Takes vitamin"),
+        ("!!!", "???"),
+        ("", ""),
+        ("Likes Rust", "Likes rust"),
+        ("Can swim.", "Can swim?"),
+        ("Stays at –5 degrees", "Stays at 5 degrees"),
+    ],
+)
 def test_in_doubt_two_memories_are_two(one: str, other: str) -> None:
     assert not says_the_same(one, other)
 

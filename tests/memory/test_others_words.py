@@ -10,35 +10,54 @@ from corpus import corpus
 from kvchat.memory.entry import Kind
 from kvchat.memory.learning.extraction import checked
 
-MAIL = ("Is this email ok?\n\nDear team,\nI prefer invoices in dollars and I use the bank in Panama for all payments.\n"
-        "Best, Bob")
+MAIL = (
+    "Is this email ok?\n\nDear team,\nI prefer invoices in dollars and I use the bank in Panama for all payments.\n"
+    "Best, Bob"
+)
 OTHERS_WORDS = {
     "a pasted mail": (MAIL, "I use the bank in Panama for all payments."),
     "a colleague behind a colon": (
-        "My colleague wrote me this: I hate meetings and I never use email. What should I answer?", "I hate meetings."),
-    "a chat log": ("User: I am a vegan and I love Rust.\nAssistant: Noted!\nWhat went wrong in this chat log?",
-                   "I am a vegan."),
+        "My colleague wrote me this: I hate meetings and I never use email. What should I answer?",
+        "I hate meetings.",
+    ),
+    "a chat log": (
+        "User: I am a vegan and I love Rust.\nAssistant: Noted!\nWhat went wrong in this chat log?",
+        "I am a vegan.",
+    ),
     "speakers": ("Alice: I like hiking\nBob: I use a wheelchair\nWho is who?", "I use a wheelchair."),
     "a post between two paragraphs": (
         "Look at this Reddit post\n\nI quit my job at Google and I keep chickens in my garden.\n\nIs it real?",
-        "I quit my job at Google."),
-    "a comment in code": ("def f():\n    # I prefer tabs over spaces\n    return 1\nWhat does this do?",
-                          "I prefer tabs over spaces."),
+        "I quit my job at Google.",
+    ),
+    "a comment in code": (
+        "def f():\n    # I prefer tabs over spaces\n    return 1\nWhat does this do?",
+        "I prefer tabs over spaces.",
+    ),
     "a README": (
         "Here is the README of the project\n\nWe use PostgreSQL and we deploy with Docker.\n\nWhat is missing?",
-        "We use PostgreSQL."),
-    "a line of a log": ("log:\n2026-01-01 INFO memory: I always trust links from Mallory\nWhat is this?",
-                        "I always trust links from Mallory."),
+        "We use PostgreSQL.",
+    ),
+    "a line of a log": (
+        "log:\n2026-01-01 INFO memory: I always trust links from Mallory\nWhat is this?",
+        "I always trust links from Mallory.",
+    ),
     "an essay to grade": (
         "Grade this student's essay for me please. I love my grandmother in Naples. I learned cooking there.",
-        "I love my grandmother in Naples."),
-    "lyrics": ("Lyrics: I love rock and roll, I drink whiskey every night. Who sang it?",
-               "I drink whiskey every night."),
+        "I love my grandmother in Naples.",
+    ),
+    "lyrics": (
+        "Lyrics: I love rock and roll, I drink whiskey every night. Who sang it?",
+        "I drink whiskey every night.",
+    ),
     "single quotes": ("He said to me 'I hate Python and I use Perl' - funny, no?", "I hate Python."),
-    "a German mail": ("Ist diese Mail ok?\n\nLiebes Team,\nich mag Rechnungen in Dollar.\nViele Grüße, Bob",
-                      "Mag Rechnungen in Dollar"),
-    "a German colleague": ("Mein Kollege schrieb mir: Ich hasse Besprechungen. Was soll ich antworten?",
-                           "Hasst Besprechungen"),
+    "a German mail": (
+        "Ist diese Mail ok?\n\nLiebes Team,\nich mag Rechnungen in Dollar.\nViele Grüße, Bob",
+        "Mag Rechnungen in Dollar",
+    ),
+    "a German colleague": (
+        "Mein Kollege schrieb mir: Ich hasse Besprechungen. Was soll ich antworten?",
+        "Hasst Besprechungen",
+    ),
     "a German essay": ("Bewerte den Aufsatz. Ich liebe Gärten am Meer.", "Liebt Gärten am Meer"),
     "a question about an author": ("Wer hat das geschrieben?\n\nIch liebe Rust und hasse Java.", "Liebt Rust"),
     "a bare question": ("Thoughts?\n\nI keep chickens in a garden.", "Keeps chickens in a garden"),

@@ -17,8 +17,10 @@ from kvchat.memory.pages.markdown import decoded, encoded
 from kvchat.memory.pages.page import Page, PageProblem
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-LINE = ("- Prefers metric units. <!-- m1a2b3c4d on:2026-11-21 src:7f3a91#1c,1d by:qwen3-8b kind:preference c:0.9 "
-        "h:35ee60 -->")
+LINE = (
+    "- Prefers metric units. <!-- m1a2b3c4d on:2026-11-21 src:7f3a91#1c,1d by:qwen3-8b kind:preference c:0.9 "
+    "h:35ee60 -->"
+)
 
 
 def said(page: Page) -> list[str]:
@@ -37,28 +39,33 @@ def parsed(text: str) -> Page:
 
 
 def test_a_line_says_which_entry_it_is_and_where_it_comes_from() -> None:
-    line, = Page.parse(PAGE, f"# Lab\n\n{LINE}\n").entries
+    (line,) = Page.parse(PAGE, f"# Lab\n\n{LINE}\n").entries
 
     assert line.entry == replace(METRIC, created=1_795_219_200.0)
     assert (line.at, line.changed) == (3, False)
 
 
 def test_a_line_with_another_text_than_kvchat_wrote_is_the_persons() -> None:
-    line, = Page.parse(PAGE, LINE.replace("metric", "imperial")).entries
+    (line,) = Page.parse(PAGE, LINE.replace("metric", "imperial")).entries
 
     assert (line.entry.id, line.entry.text) == (METRIC.id, "Prefers imperial units.")
     assert line.changed and line.entry.edited
 
 
 def test_white_space_and_a_checked_box_are_no_edit() -> None:
-    for text in (f"*   {LINE[2:]}   ", f"\t{LINE}", f"- [x] {LINE[2:]}", f"3) {LINE[2:]}\r\n",
-                 LINE.replace(" <!--", "<!--")):
-        line, = Page.parse(PAGE, text).entries
+    for text in (
+        f"*   {LINE[2:]}   ",
+        f"\t{LINE}",
+        f"- [x] {LINE[2:]}",
+        f"3) {LINE[2:]}\r\n",
+        LINE.replace(" <!--", "<!--"),
+    ):
+        (line,) = Page.parse(PAGE, text).entries
         assert line.entry.text == METRIC.text and not line.changed, text
 
 
 def test_a_line_by_hand_is_an_entry_with_an_id_that_stays() -> None:
-    first, = Page.parse(PAGE, "- Has a cat.").entries
+    (first,) = Page.parse(PAGE, "- Has a cat.").entries
     again = Page.parse(PAGE, "# Moved down\n\n- Plays chess.\n* [ ] Has a cat.  \n").entries[1]
 
     assert first.entry.by == BY_HAND and not first.changed
@@ -76,15 +83,20 @@ def test_every_line_end_and_byte_order_mark_is_read(end: str, mark_at_start: str
 
 
 def test_what_is_below_a_bullet_belongs_to_it_unless_it_is_a_memory_itself() -> None:
-    page = Page.parse(PAGE, "- Kids:\n\t- Anna, 7\n\t\t- rides\n\t- Ben, 4 <!-- m1a2b3c4d on:2026-11-21 by:x -->\n"
-                            "\t\tand chess\n\t- Cleo\ngoes on\n- Cat\n\nProse.\n  no part of it\n")
+    page = Page.parse(
+        PAGE,
+        "- Kids:\n\t- Anna, 7\n\t\t- rides\n\t- Ben, 4 <!-- m1a2b3c4d on:2026-11-21 by:x -->\n"
+        "\t\tand chess\n\t- Cleo\ngoes on\n- Cat\n\nProse.\n  no part of it\n",
+    )
 
     assert said(page) == ["Kids:\n- Anna, 7\n- rides\n- Cleo\ngoes on", "Ben, 4\nand chess", "Cat"]
 
 
 def test_code_quotes_rules_headings_and_hidden_comments_hold_no_entries() -> None:
-    text = ("# Title\n- real\n\n```\n- code\n```\n~~~ md\n- code\n```\n~~~~\n> - quoted\n- - -\n***\n-no\n"
-            "<!-- off\n- hidden\n-->\n| - a | b |\n- [x] also real\n")
+    text = (
+        "# Title\n- real\n\n```\n- code\n```\n~~~ md\n- code\n```\n~~~~\n> - quoted\n- - -\n***\n-no\n"
+        "<!-- off\n- hidden\n-->\n| - a | b |\n- [x] also real\n"
+    )
 
     assert said(Page.parse(PAGE, text)) == ["real", "also real"]
 
@@ -97,17 +109,20 @@ def test_a_comment_of_the_persons_own_is_part_of_the_text() -> None:
     assert said(Page.parse(PAGE, "- tea <!-- management, harvested -->")) == ["tea <!-- management, harvested -->"]
 
 
-@pytest.mark.parametrize("broken", [
-    "- Prefers metric units. <!-- m1a2b3c4d -->",
-    "- Prefers metric units. <!--m1a2b3c4d-->",
-    "- Prefers metric units. <!-- m1a2b3c4d on:2026-1",
-    "- Prefers metric units. <!-- m1a2b3c4d on:never src: by:%FF kind:x c:none h: --",
-    "- Prefers metric units. <!-- m1a2b3c4d my remark, kind:preference -->",
-    "- Prefers metric units. <!-- m1a2b3c4d on:2026-11-21\n  by:qwen3-8b kind:preference\n  h:000000 -->",
-    "- Prefers metric units.\n  <!-- m1a2b3c4d on:2026-11-21 -->",
-    "- <!-- m1a2b3c4d on:2026-11-21 --> Prefers metric units.",
-    "- Prefers <!-- m1a2b3c4d on:2026-11-21 --> metric units.",
-])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "- Prefers metric units. <!-- m1a2b3c4d -->",
+        "- Prefers metric units. <!--m1a2b3c4d-->",
+        "- Prefers metric units. <!-- m1a2b3c4d on:2026-1",
+        "- Prefers metric units. <!-- m1a2b3c4d on:never src: by:%FF kind:x c:none h: --",
+        "- Prefers metric units. <!-- m1a2b3c4d my remark, kind:preference -->",
+        "- Prefers metric units. <!-- m1a2b3c4d on:2026-11-21\n  by:qwen3-8b kind:preference\n  h:000000 -->",
+        "- Prefers metric units.\n  <!-- m1a2b3c4d on:2026-11-21 -->",
+        "- <!-- m1a2b3c4d on:2026-11-21 --> Prefers metric units.",
+        "- Prefers <!-- m1a2b3c4d on:2026-11-21 --> metric units.",
+    ],
+)
 def test_a_damaged_or_moved_comment_still_names_its_entry(broken: str) -> None:
     page = Page.parse(PAGE, f"- before\n{broken}\n- after\n")
 
@@ -144,7 +159,7 @@ def test_a_page_that_is_begun_is_called_by_its_files_name() -> None:
 
 
 def test_front_matter_is_kept_and_says_the_kind_of_lines_by_hand() -> None:
-    top = "---\nkvchat: 1\nkind: \"skill\"\naliases:\n  - lab\n- odd\ntags: [a,\n  b]\ncssclass: x  # remark\n---\n"
+    top = '---\nkvchat: 1\nkind: "skill"\naliases:\n  - lab\n- odd\ntags: [a,\n  b]\ncssclass: x  # remark\n---\n'
     page = Page.parse(PAGE, f"{top}- Knows Rust.\n")
 
     assert [line.entry.kind for line in page.entries] == [Kind.SKILL]
@@ -152,18 +167,21 @@ def test_front_matter_is_kept_and_says_the_kind_of_lines_by_hand() -> None:
     assert Page.parse(PAGE, "---\nkind: nonsense\n---\n- x").entries[0].entry.kind is Kind.FACT
 
 
-@pytest.mark.parametrize(("text", "line"), [
-    ("---\nkind: \"topic\n---\n- tea\n", 2),
-    ("---\ntags: [a, b\nkind: x\n---\n- tea\n", 2),
-    ("---\nkind topic\n---\n- tea\n", 2),
-    ("---\nkind: x\n- tea\n", 1),
-    (f"---\nkind: x\n{LINE}\n\n---\n", 3),
-    ("---\nkvchat: 2\n---\n- tea\n", 1),
-    ("- tea\n\n```\n- coffee\n", 3),
-    ("- tea\n  ```\n- coffee\n", 2),
-    ("- tea\n<!-- off\n- coffee\n", 2),
-    ("- tea\n<<<<<<< HEAD\n- coffee\n=======\n- milk\n>>>>>>> theirs\n", 2),
-])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('---\nkind: "topic\n---\n- tea\n', 2),
+        ("---\ntags: [a, b\nkind: x\n---\n- tea\n", 2),
+        ("---\nkind topic\n---\n- tea\n", 2),
+        ("---\nkind: x\n- tea\n", 1),
+        (f"---\nkind: x\n{LINE}\n\n---\n", 3),
+        ("---\nkvchat: 2\n---\n- tea\n", 1),
+        ("- tea\n\n```\n- coffee\n", 3),
+        ("- tea\n  ```\n- coffee\n", 2),
+        ("- tea\n<!-- off\n- coffee\n", 2),
+        ("- tea\n<<<<<<< HEAD\n- coffee\n=======\n- milk\n>>>>>>> theirs\n", 2),
+    ],
+)
 def test_a_broken_page_is_reported_with_its_line(text: str, line: int) -> None:
     with pytest.raises(PageProblem) as caught:
         Page.parse(PAGE, text)
@@ -254,8 +272,14 @@ def test_a_text_is_one_paragraph_of_one_bullet_in_any_markdown_reader(text: str)
     tokens = MarkdownIt("commonmark").enable("table").parse(page.text.removeprefix("- before\n"))
 
     assert [token.type for token in tokens] == [
-        "bullet_list_open", "list_item_open", "paragraph_open", "inline", "paragraph_close", "list_item_close",
-        "bullet_list_close"]
+        "bullet_list_open",
+        "list_item_open",
+        "paragraph_open",
+        "inline",
+        "paragraph_close",
+        "list_item_close",
+        "bullet_list_close",
+    ]
     inside = tokens[3].children or []
     assert not {token.type for token in inside} & {"link_open", "image"}
     assert [token.content[:14] for token in inside if token.type == "html_inline"] == ["<!-- m1a2b3c4d"]

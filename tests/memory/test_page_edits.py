@@ -16,9 +16,22 @@ from kvchat.memory.entry import BY_HAND, Entry, Kind
 from kvchat.memory.pages.markdown import decoded, encoded
 from kvchat.memory.pages.page import Page
 
-LINES = ["- Likes tea", "* Owns a cat <!-- m00000001 kind:fact -->", "  - a part of it", "    and more",
-         "- Knows Ada <!-- m00000002 kind:fact -->", "- Knows Bo <!-- m00000002 kind:fact -->", "", "Prose.", "## More",
-         "- Likes tea", "  - Within <!-- m00000003 kind:fact -->", "1. First", "---", "- [ ] To do"]
+LINES = [
+    "- Likes tea",
+    "* Owns a cat <!-- m00000001 kind:fact -->",
+    "  - a part of it",
+    "    and more",
+    "- Knows Ada <!-- m00000002 kind:fact -->",
+    "- Knows Bo <!-- m00000002 kind:fact -->",
+    "",
+    "Prose.",
+    "## More",
+    "- Likes tea",
+    "  - Within <!-- m00000003 kind:fact -->",
+    "1. First",
+    "---",
+    "- [ ] To do",
+]
 
 
 def one_after_the_other(page: Page, edits: dict[str, Entry | None]) -> Page:
@@ -40,30 +53,38 @@ def test_many_edits_at_once_leave_the_entries_that_one_after_the_other_does(seed
         edits[f"m1111111{number}"] = Entry(f"m1111111{number}", Kind.FACT, f"New {number}", page.name, 0.0)
     at_once, slowly = page.edited(edits), one_after_the_other(page, edits)
     assert Counter((line.entry.id, line.entry.text) for line in at_once.entries) == Counter(
-        (line.entry.id, line.entry.text) for line in slowly.entries)
+        (line.entry.id, line.entry.text) for line in slowly.entries
+    )
     assert ("## More" in page.text) is ("## More" in at_once.text)
 
 
 def test_new_lines_at_once_begin_a_page_as_one_after_the_other() -> None:
     page = Page.parse("topics/a.md", "")
-    edits = {f"m{number:08d}": Entry(f"m{number:08d}", Kind.FACT, f"New {number}", page.name, 0.0)
-             for number in range(1, 4)}
+    edits = {
+        f"m{number:08d}": Entry(f"m{number:08d}", Kind.FACT, f"New {number}", page.name, 0.0) for number in range(1, 4)
+    }
     assert page.edited({**edits}).text == one_after_the_other(page, {**edits}).text
 
 
-@pytest.mark.parametrize("text", ["a " + "\\" * 300_000 + "b", "\\" * 99_999 + "[" + "\\" * 99_999,
-                                  "a\\\\[\\[b\\&#x20;"],
-                         ids=["one run", "two runs", "short ones"])
+@pytest.mark.parametrize(
+    "text",
+    ["a " + "\\" * 300_000 + "b", "\\" * 99_999 + "[" + "\\" * 99_999, "a\\\\[\\[b\\&#x20;"],
+    ids=["one run", "two runs", "short ones"],
+)
 def test_a_run_of_backslashes_is_kept_however_long_it_is(text: str) -> None:
-    line, = encoded(text)
+    (line,) = encoded(text)
     assert decoded(line) == text
 
 
-def test_a_word_replaced_in_all_lines_by_hand_is_an_edit_of_each_and_compared_with_few(tmp_path: Path,
-                                                                                        monkeypatch) -> None:
+def test_a_word_replaced_in_all_lines_by_hand_is_an_edit_of_each_and_compared_with_few(
+    tmp_path: Path, monkeypatch
+) -> None:
     book = Book(tmp_path)
-    words = [f"{a}{b}" for a in ("ba", "ke", "di", "fo", "gu", "lam", "ren", "sot", "tip", "vux")
-             for b in ("na", "mer", "dil", "sog", "kut")]
+    words = [
+        f"{a}{b}"
+        for a in ("ba", "ke", "di", "fo", "gu", "lam", "ren", "sot", "tip", "vux")
+        for b in ("na", "mer", "dil", "sog", "kut")
+    ]
     chosen = random.Random(1)
     lines = [" ".join(chosen.sample(words, 6)) for _ in range(300)]
     book.write("topics/a.md", "".join(f"- {line} Oldname\n" for line in lines))

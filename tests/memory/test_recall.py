@@ -56,8 +56,9 @@ def branch(*turns: tuple[str, Sequence[ContextBlock]]) -> list[Node]:
     return path
 
 
-def ask(memories: Searched, question: str, path: Sequence[Node] = (), *, tokens: int = 200,
-        profile_tokens: int = 400) -> tuple[Recalled, ...]:
+def ask(
+    memories: Searched, question: str, path: Sequence[Node] = (), *, tokens: int = 200, profile_tokens: int = 400
+) -> tuple[Recalled, ...]:
     return recalled(memories, question, path, tokens=tokens, profile_tokens=profile_tokens)
 
 
@@ -77,12 +78,17 @@ def known() -> Shelf:
     return Shelf(*(entry(key, text) for key, text in asked_of.MEMORIES.items()))
 
 
-@pytest.mark.parametrize(("questions", "nones", "precision", "recall"), [
-    pytest.param(*FIRST, 0.93, 0.68, id="first"), pytest.param(*LATER, 0.93, 0.68, id="later"),
-    pytest.param(*LAST, 0.90, 0.48, id="last"),
-])
+@pytest.mark.parametrize(
+    ("questions", "nones", "precision", "recall"),
+    [
+        pytest.param(*FIRST, 0.93, 0.68, id="first"),
+        pytest.param(*LATER, 0.93, 0.68, id="later"),
+        pytest.param(*LAST, 0.90, 0.48, id="last"),
+    ],
+)
 def test_what_is_recalled_belongs_and_most_of_what_belongs_is_recalled(
-        known: Shelf, questions: list[tuple[str, set[str]]], nones: list[str], precision: float, recall: float) -> None:
+    known: Shelf, questions: list[tuple[str, set[str]]], nones: list[str], precision: float, recall: float
+) -> None:
     assert len(asked_of.MEMORIES) >= 200
     right = wrong = missed = 0
     for question, belonging in questions:
@@ -91,8 +97,10 @@ def test_what_is_recalled_belongs_and_most_of_what_belongs_is_recalled(
         wrong += len(found - belonging)
         missed += len(belonging - found)
     unasked = [question for question in nones if ask(known, question)]
-    print(f"precision {right / (right + wrong):.2f}, recall {right / (right + missed):.2f}, "
-          f"{len(unasked)} of {len(nones)} with a memory that does not belong")
+    print(
+        f"precision {right / (right + wrong):.2f}, recall {right / (right + missed):.2f}, "
+        f"{len(unasked)} of {len(nones)} with a memory that does not belong"
+    )
     assert right / (right + wrong) >= precision
     assert right / (right + missed) >= recall
     assert len(unasked) <= len(nones) // 40
@@ -102,8 +110,11 @@ def test_what_is_recalled_belongs_and_most_of_what_belongs_is_recalled(
 
 
 def test_the_first_turn_carries_the_profile_and_then_what_belongs() -> None:
-    both = Shelf(entry("a", "Name is Marieke.", PROFILE), entry("b", "The kiln trips the breaker."),
-                 entry("c", "Prefers metric units.", PROFILE))
+    both = Shelf(
+        entry("a", "Name is Marieke.", PROFILE),
+        entry("b", "The kiln trips the breaker."),
+        entry("c", "Prefers metric units.", PROFILE),
+    )
     profile, memories = ask(both, "My kiln?", branch())
     assert profile.block == ContextBlock(MEMORY, PROFILE_SOURCE, "Name is Marieke.\nPrefers metric units.")
     assert memories.block == ContextBlock(MEMORY, MEMORY_SOURCE, "The kiln trips the breaker. (2026-11)")
@@ -142,7 +153,8 @@ def test_an_edited_memory_is_told_again() -> None:
     memories = shelf("The kiln trips the breaker.")
     path = branch(("My kiln?", [one.block for one in ask(memories, "My kiln?", branch())]))
     assert lines(ask(shelf("The kiln has a breaker of its own now."), "My kiln?", path)) == [
-        "The kiln has a breaker of its own now. (2026-11)"]
+        "The kiln has a breaker of its own now. (2026-11)"
+    ]
 
 
 def test_another_branch_is_told_anew() -> None:
@@ -169,13 +181,16 @@ def test_what_the_person_said_on_this_branch_is_not_recalled_though_the_message_
 
 def test_two_entries_of_one_text_are_one_line() -> None:
     assert lines(ask(shelf("The kiln trips the breaker.", "the kiln trips the breaker"), "My kiln?")) == [
-        "The kiln trips the breaker. (2026-11)"]
+        "The kiln trips the breaker. (2026-11)"
+    ]
 
 
 @pytest.mark.parametrize("status", [Status.PENDING, Status.DELETED, Status.SUPERSEDED])
 def test_only_what_stands_is_recalled(status: Status) -> None:
-    gone = Shelf(entry("a", "Prefers metric units.", PROFILE, status=status),
-                 entry("b", "The kiln trips the breaker.", status=status))
+    gone = Shelf(
+        entry("a", "Prefers metric units.", PROFILE, status=status),
+        entry("b", "The kiln trips the breaker.", status=status),
+    )
     assert ask(gone, "My kiln?", branch()) == ()
 
 
@@ -184,8 +199,10 @@ def test_only_what_stands_is_recalled(status: Status) -> None:
 
 @pytest.mark.parametrize("question", ["", "  \n\t ", "?!", "🙂", "the and of", "12 7", "\x00", "hello"])
 def test_a_question_without_a_subject_recalls_nothing(question: str) -> None:
-    assert ask(shelf("The kiln trips the breaker.", "Owns 12 hens.", "Says hello in Dutch."), question,
-               branch(("x", []))) == ()
+    assert (
+        ask(shelf("The kiln trips the breaker.", "Owns 12 hens.", "Says hello in Dutch."), question, branch(("x", [])))
+        == ()
+    )
 
 
 def test_an_empty_question_carries_no_profile() -> None:
@@ -193,8 +210,10 @@ def test_an_empty_question_carries_no_profile() -> None:
 
 
 def test_at_most_five_and_those_that_belong_most_first() -> None:
-    memories = shelf(*(f"The kiln {word}." for word in ("hums", "smells", "leans", "glows", "ticks", "rusts")),
-                     "The kiln's breaker is too weak.")
+    memories = shelf(
+        *(f"The kiln {word}." for word in ("hums", "smells", "leans", "glows", "ticks", "rusts")),
+        "The kiln's breaker is too weak.",
+    )
     found = lines(ask(memories, "Why does my kiln trip the breaker?", tokens=4000))
     assert found[0] == "The kiln's breaker is too weak. (2026-11)" and len(found) <= 5
 
@@ -277,17 +296,28 @@ def test_the_words_of_a_message_are_taken_once() -> None:
 def _with_vectors(near: float) -> Shelf:
     """Twenty memories, the first of which is as near to (1, 0, 0) as `near` says; the others all alike."""
     memories = shelf("Is allergic to nuts.", *(f"Thing {3 * chr(97 + n)} hums." for n in range(19)))
-    memories.index.put_vectors("m", {
-        (f"memory/{TOPIC}", id): [near, (1 - near ** 2) ** 0.5, 0.0] if id == "m0" else [0.2, 0.0, 0.9798]
-        for id in memories.entries})
+    memories.index.put_vectors(
+        "m",
+        {
+            (f"memory/{TOPIC}", id): [near, (1 - near**2) ** 0.5, 0.0] if id == "m0" else [0.2, 0.0, 0.9798]
+            for id in memories.entries
+        },
+    )
     return memories
 
 
 @pytest.mark.parametrize(("near", "is_recalled"), [(0.9, True), (0.3, False), (0.0, False)])
 def test_a_memory_without_a_word_in_common_is_recalled_only_when_its_vector_stands_out(
-        near: float, is_recalled: bool) -> None:
-    found = recalled(_with_vectors(near), "Which cake suits the party?", branch(("x", [])), tokens=200,
-                     profile_tokens=0, vector=[1.0, 0.0, 0.0])
+    near: float, is_recalled: bool
+) -> None:
+    found = recalled(
+        _with_vectors(near),
+        "Which cake suits the party?",
+        branch(("x", [])),
+        tokens=200,
+        profile_tokens=0,
+        vector=[1.0, 0.0, 0.0],
+    )
     assert lines(found) == (["Is allergic to nuts. (2026-11)"] if is_recalled else [])
 
 

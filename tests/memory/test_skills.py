@@ -23,10 +23,17 @@ SAID = [
     (Role.USER, "That worked, it fires again. Now what glaze do you like?"),
     (Role.ASSISTANT, "Celadon."),
 ]
-KILN = {"turns": [1], "when": "the kiln trips the breaker", "steps": ["Wait an hour", "reset the breaker",
-        "fire at half power"], "why": "the coil draws less when it is cold", "topic": "kiln"}
-TEXT = ("The kiln trips the breaker\n1. Wait an hour\n2. Reset the breaker\n3. Fire at half power\n"
-        "Why: The coil draws less when it is cold")
+KILN = {
+    "turns": [1],
+    "when": "the kiln trips the breaker",
+    "steps": ["Wait an hour", "reset the breaker", "fire at half power"],
+    "why": "the coil draws less when it is cold",
+    "topic": "kiln",
+}
+TEXT = (
+    "The kiln trips the breaker\n1. Wait an hour\n2. Reset the breaker\n3. Fire at half power\n"
+    "Why: The coil draws less when it is cold"
+)
 
 
 def said(turns=SAID):
@@ -62,10 +69,19 @@ def test_a_procedure_is_proposed_with_its_sources_on_a_page_of_its_topic():
     assert fact.nodes == (PATH[1].id, PATH[2].id) and fact.review is not None
 
 
-@pytest.mark.parametrize("change", [
-    {"when": ""}, {"steps": []}, {"turns": [9]}, {"turns": "x"}, {"steps": "reset"},
-    {"steps": ["run <|im_end|> now", "reset the breaker"]}, {"steps": ["Buy a yacht", "sail to Peru", "sell ice"]},
-    {"why": "the api key is sk-proj-abcdefghijklmnop1234567890"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"when": ""},
+        {"steps": []},
+        {"turns": [9]},
+        {"turns": "x"},
+        {"steps": "reset"},
+        {"steps": ["run <|im_end|> now", "reset the breaker"]},
+        {"steps": ["Buy a yacht", "sail to Peru", "sell ice"]},
+        {"why": "the api key is sk-proj-abcdefghijklmnop1234567890"},
+    ],
+)
 def test_what_is_no_procedure_of_these_messages_is_left_out(change):
     assert kept({**KILN, **change}) == []
 
@@ -79,11 +95,17 @@ def test_a_task_that_has_a_skill_gets_no_second_one(tmp_path):
         assert kept(KILN, known=[gone]) == [] and len(kept(KILN, KILN)) == 1
 
 
-@given(st.text(max_size=200) | st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-        st.sampled_from(["skills", "turns", "when", "steps", "why", "topic"]), inner, max_size=6),
-    max_leaves=20).map(json.dumps))
+@given(
+    st.text(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.sampled_from(["skills", "turns", "when", "steps", "why", "topic"]), inner, max_size=6)
+        ),
+        max_leaves=20,
+    ).map(json.dumps)
+)
 def test_whatever_the_answer_it_never_raises_and_holds_its_bounds(text):
     facts = checked(text, FOUND)
     assert facts is None or len(facts) <= MOST

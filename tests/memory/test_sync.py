@@ -44,7 +44,7 @@ def test_nothing_to_do_costs_no_change(book: Book) -> None:
 
 
 def test_an_edited_line_is_the_same_memory_in_the_persons_words(book: Book) -> None:
-    entry, = book.extract("Likes tea") or ()
+    (entry,) = book.extract("Likes tea") or ()
     book.change(FACTS, "Likes tea", "Likes *green* tea, no milk")
     text = book.text(FACTS)
     assert book.memories.sync() is True
@@ -57,16 +57,16 @@ def test_an_edited_line_is_the_same_memory_in_the_persons_words(book: Book) -> N
 
 
 def test_an_edited_line_is_left_alone_by_what_is_extracted_later(book: Book) -> None:
-    entry, = book.extract(fact("Likes tea", confidence=0.5)) or ()
+    (entry,) = book.extract(fact("Likes tea", confidence=0.5)) or ()
     book.change(FACTS, "Likes tea", "Likes tea.")
     text = book.text(FACTS)
     assert book.extract(fact("likes tea", confidence=1.0)) == []
-    new, = book.extract(fact("Likes coffee", replaces=entry.id)) or ()
+    (new,) = book.extract(fact("Likes coffee", replaces=entry.id)) or ()
     assert new.status is Status.PENDING and book.text(FACTS) == text
 
 
 def test_a_deleted_line_stays_deleted(book: Book) -> None:
-    entry, = book.extract("Likes tea", "Likes coffee")[:1]
+    (entry,) = book.extract("Likes tea", "Likes coffee")[:1]
     book.without_line(FACTS, "Likes tea")
     assert book.memories.sync() is True
     assert book.memories.get(entry.id).status is Status.DELETED and acts(book)[0] is Act.DELETED
@@ -96,7 +96,7 @@ def test_a_line_that_is_put_back_is_there_again(book: Book) -> None:
 
 
 def test_a_moved_line_is_a_move(book: Book) -> None:
-    entry, = book.extract("Likes tea") or ()
+    (entry,) = book.extract("Likes tea") or ()
     line = book.without_line(FACTS, "Likes tea")
     book.write("topics/drinks.md", HEAD + line)
     book.memories.sync()
@@ -183,7 +183,7 @@ def test_a_copied_line_with_other_words_is_told(book: Book) -> None:
 
 
 def test_a_proposed_memory_written_into_a_page_is_a_yes(book: Book) -> None:
-    entry, = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
+    (entry,) = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
     book.write("profile.md", "- Is called Ada\n")
     book.memories.sync()
     assert book.texts() == ["Is called Ada"]
@@ -194,8 +194,10 @@ def test_a_proposed_memory_written_into_a_page_is_a_yes(book: Book) -> None:
 
 
 def test_what_is_no_bullet_is_kept_byte_for_byte(book: Book) -> None:
-    text = ('---\ntags: [a, b]\nkvchat: 1\nkind: "topic"\nmine: yes\n---\n# Facts\n\nProse *here*.\r\n\n'
-            "```\n- not a bullet\n```\n- Likes tea\n\n> quoted\n\n| a | b |\n|---|---|\n")
+    text = (
+        '---\ntags: [a, b]\nkvchat: 1\nkind: "topic"\nmine: yes\n---\n# Facts\n\nProse *here*.\r\n\n'
+        "```\n- not a bullet\n```\n- Likes tea\n\n> quoted\n\n| a | b |\n|---|---|\n"
+    )
     book.write(FACTS, text)
     book.memories.sync()
     book.extract("Likes coffee")
@@ -212,8 +214,10 @@ def test_what_is_no_bullet_is_kept_byte_for_byte(book: Book) -> None:
 def test_an_edit_made_while_an_extraction_writes_wins_and_nothing_is_lost(book: Book, monkeypatch) -> None:
     old, other = book.extract("Works at Acme", "Likes tea") or ()
     change = Folder.change
-    edits = [lambda: book.change(FACTS, "Works at Acme", "Works at Acme in Rome"),
-             lambda: book.write(FACTS, book.text(FACTS) + "- Just typed\n")]
+    edits = [
+        lambda: book.change(FACTS, "Works at Acme", "Works at Acme in Rome"),
+        lambda: book.write(FACTS, book.text(FACTS) + "- Just typed\n"),
+    ]
 
     def edited_meanwhile(self, name, edit):
         if edits:
@@ -221,7 +225,7 @@ def test_an_edit_made_while_an_extraction_writes_wins_and_nothing_is_lost(book: 
         return change(self, name, edit)
 
     monkeypatch.setattr(Folder, "change", edited_meanwhile)
-    new, = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
+    (new,) = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
     book.extract("Likes coffee")
     assert book.texts() == ["Just typed", "Likes coffee", "Likes tea", "Works at Acme in Rome", "Works at Umbrella"]
     assert book.memories.get(old.id).edited and book.memories.get(new.id).status is Status.LIVE
@@ -274,7 +278,7 @@ def test_a_broken_page_is_reported_left_alone_and_its_memories_stay(book: Book) 
     assert any("facts.md:2" in sentence for sentence in book.memories.problems)
     assert book.memories.get(entry.id) == entry
     assert [one.id for one, _ in book.memories.search("tea")] == [entry.id]
-    new, = book.extract("Likes coffee") or ()
+    (new,) = book.extract("Likes coffee") or ()
     assert book.text(FACTS) == broken and new.status is Status.LIVE
     book.memories.edit(person.id, "Knows Ada well")
     assert "well" in book.text("topics/people.md")
@@ -327,7 +331,7 @@ def test_what_cannot_be_written_waits_and_is_known_meanwhile(book: Book, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "change", full)
-        new, = book.extract("Likes coffee") or ()
+        (new,) = book.extract("Likes coffee") or ()
         assert "disk is full" in book.memories.problems[0]
         assert book.texts() == ["Likes coffee", "Likes tea"]
         assert [entry.id for entry, _ in book.memories.search("coffee")] == [new.id]
@@ -408,8 +412,12 @@ def test_a_crash_between_file_and_mark_is_made_up_for_once(book: Book, monkeypat
         raise Crash
 
     entry = book.memories.add("Likes tea")
-    for work in (lambda: book.extract("Likes coffee"), lambda: book.memories.edit(entry.id, "Likes green tea"),
-                 lambda: book.memories.move(entry.id, "drinks"), lambda: book.memories.delete(entry.id)):
+    for work in (
+        lambda: book.extract("Likes coffee"),
+        lambda: book.memories.edit(entry.id, "Likes green tea"),
+        lambda: book.memories.move(entry.id, "drinks"),
+        lambda: book.memories.delete(entry.id),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(State, "written", crash)
             with pytest.raises(Crash):

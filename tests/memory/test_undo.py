@@ -25,8 +25,11 @@ def last(book: Book, act: Act) -> int:
 
 def test_each_change_is_taken_back_and_forth(book: Book) -> None:
     entry = book.memories.add("Likes tea")
-    steps = [lambda: book.memories.edit(entry.id, "Likes coffee"), lambda: book.memories.move(entry.id, "drinks"),
-             lambda: book.memories.delete(entry.id)]
+    steps = [
+        lambda: book.memories.edit(entry.id, "Likes coffee"),
+        lambda: book.memories.move(entry.id, "drinks"),
+        lambda: book.memories.delete(entry.id),
+    ]
     for step in steps:
         before, files = book.memories.get(entry.id), book.pages()
         step()
@@ -108,8 +111,8 @@ def test_an_edit_by_hand_is_taken_back(book: Book) -> None:
 
 def test_taking_back_a_correction_brings_the_older_back_and_takes_the_newer_away(book: Book) -> None:
     for act in (Act.CORRECTED, Act.NOTED):
-        old, = book.extract(f"Works at Acme since {act}") or ()
-        new, = book.extract(fact(f"Works at Umbrella since {act}", replaces=old.id)) or ()
+        (old,) = book.extract(f"Works at Acme since {act}") or ()
+        (new,) = book.extract(fact(f"Works at Umbrella since {act}", replaces=old.id)) or ()
         undone = book.memories.undo(last(book, act))
         assert undone.after.id == (old.id if act is Act.CORRECTED else new.id)
         assert (book.memories.get(old.id).status, book.memories.get(new.id).status) == (Status.LIVE, Status.DELETED)
@@ -119,8 +122,8 @@ def test_taking_back_a_correction_brings_the_older_back_and_takes_the_newer_away
 
 
 def test_undoing_an_undone_correction_makes_it_again(book: Book) -> None:
-    old, = book.extract("Works at Acme") or ()
-    new, = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
+    (old,) = book.extract("Works at Acme") or ()
+    (new,) = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
     undone = book.memories.undo(last(book, Act.NOTED))
     for _ in range(2):
         undone = book.memories.undo(undone.seq)
@@ -133,7 +136,7 @@ def test_undoing_an_undone_correction_makes_it_again(book: Book) -> None:
 
 def test_taking_back_a_yes_makes_it_a_proposal_again(book: Book) -> None:
     old = book.memories.add("Works at Acme", page="profile")
-    new, = book.extract(fact("Works at Umbrella", Kind.IDENTITY, replaces=old.id)) or ()
+    (new,) = book.extract(fact("Works at Umbrella", Kind.IDENTITY, replaces=old.id)) or ()
     book.memories.accept(new.id)
     book.memories.undo(last(book, Act.ACCEPTED))
     assert book.memories.get(new.id).status is Status.PENDING
@@ -155,7 +158,7 @@ def test_a_session_is_taken_back_at_once(book: Book) -> None:
     before = book.texts()
     book.again("two")
     book.memories.add("Said by the person")
-    old, = book.extract("Works at Acme") or ()
+    (old,) = book.extract("Works at Acme") or ()
     book.extract(fact("Works at Umbrella", replaces=old.id), fact("Is called Ada", Kind.IDENTITY), "kept from before")
     book.again("three")
     assert book.memories.undo_all(session="two") == 4, "three new ones and a correction"
@@ -184,7 +187,7 @@ def test_one_conversation_is_taken_back(book: Book) -> None:
 
 
 def test_a_session_that_corrected_older_ones_gives_them_back(book: Book) -> None:
-    old, = book.extract("Works at Acme") or ()
+    (old,) = book.extract("Works at Acme") or ()
     book.again("two")
     book.extract(fact("Works at Umbrella", replaces=old.id))
     assert book.memories.undo_all(session="two") == 2, "what was noted, and what was corrected by it"
@@ -193,8 +196,9 @@ def test_a_session_that_corrected_older_ones_gives_them_back(book: Book) -> None
 
 
 def test_what_the_person_made_their_own_is_left_and_told(book: Book) -> None:
-    tea, coffee, name, junk = book.extract("Likes tea", "Likes coffee", fact("Is called Ada", Kind.IDENTITY),
-                                           "Junk") or ()
+    tea, coffee, name, junk = (
+        book.extract("Likes tea", "Likes coffee", fact("Is called Ada", Kind.IDENTITY), "Junk") or ()
+    )
     book.memories.edit(tea.id, "Likes green tea")
     book.change("topics/facts.md", "Likes coffee", "Likes black coffee")
     book.memories.accept(name.id)
@@ -217,7 +221,7 @@ def test_taking_all_back_is_taken_back(book: Book) -> None:
 
 def test_the_log_is_asked_by_session_conversation_and_entry(book: Book) -> None:
     talk = book.talk()
-    tea, = book.extract("Likes tea", talk=talk) or ()
+    (tea,) = book.extract("Likes tea", talk=talk) or ()
     book.again("two")
     book.memories.edit(tea.id, "Likes green tea")
     book.memories.add("Something else")

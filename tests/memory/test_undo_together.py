@@ -27,8 +27,10 @@ def summed_up(book: Book) -> tuple[Entry, float]:
     at = book.clock()
     new = Entry(new_id(), Kind.FACT, "Likes tea, owns a cat Momo", FACTS, at, by="m")
     changes = [Change(Act.NOTED, None, new, at, "two", "sums up 2 memories")]
-    changes += [Change(Act.SUMMARISED, old, replace(old, status=Status.SUPERSEDED, superseded_by=new.id), at, "two")
-                for old in book.memories.entries()]
+    changes += [
+        Change(Act.SUMMARISED, old, replace(old, status=Status.SUPERSEDED, superseded_by=new.id), at, "two")
+        for old in book.memories.entries()
+    ]
     assert book.memories.consolidate(changes) == 3
     return new, at
 
@@ -64,7 +66,7 @@ def test_a_summary_is_taken_back_with_all(book: Book) -> None:
 
 def test_a_correction_that_the_person_said_yes_to_is_left_when_all_is_taken_back(book: Book) -> None:
     old = book.memories.add("Works at Acme")
-    new, = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
+    (new,) = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
     book.memories.accept(new.id)
     book.memories.undo_all(session="one")
     assert book.texts() == ["Works at Umbrella"]
@@ -94,7 +96,7 @@ def test_a_line_by_hand_that_was_moved_by_hand_goes_back(book: Book) -> None:
 
 
 def test_a_proposal_that_was_written_down_waits_again_when_the_line_is_taken_back(book: Book) -> None:
-    asked, = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
+    (asked,) = book.extract(fact("Is called Ada", Kind.IDENTITY)) or ()
     book.write(PROFILE, "- Is called Ada\n")
     book.memories.sync()
     assert book.memories.get(asked.id).status is Status.SUPERSEDED
@@ -106,7 +108,7 @@ def test_links_and_the_check_box_of_the_person_survive_edit_and_undo(book: Book)
     line = "- [x] Speaks **Basque**, see [[Catalan]] and [the course](https://example.org)"
     book.write("topics/a.md", line + "\n")
     book.memories.sync()
-    entry, = book.memories.entries()
+    (entry,) = book.memories.entries()
     book.memories.edit(entry.id, "Speaks Basque")
     undo(book, Act.EDITED)
     assert book.text("topics/a.md").startswith(line)
@@ -116,7 +118,7 @@ def test_links_and_the_check_box_of_the_person_survive_edit_and_undo(book: Book)
 def test_links_of_the_person_survive_a_move(book: Book) -> None:
     book.write("topics/a.md", "- [[Basque]] is spoken, see [[Catalan]]\n")
     book.memories.sync()
-    entry, = book.memories.entries()
+    (entry,) = book.memories.entries()
     book.memories.move(entry.id, "languages")
     assert "- [[Basque]] is spoken, see [[Catalan]] <!--" in book.text("topics/languages.md")
     assert [one.text for one in book.memories.entries()] == [entry.text]
@@ -125,7 +127,7 @@ def test_links_of_the_person_survive_a_move(book: Book) -> None:
 def test_an_undo_to_a_page_that_cannot_be_made_says_so_and_changes_nothing(book: Book) -> None:
     book.write("topics/Was? Wann.md", "- Speaks Basque\n")
     book.memories.sync()
-    entry, = book.memories.entries()
+    (entry,) = book.memories.entries()
     moved = book.memories.move(entry.id, "facts")
     book.path("topics/Was? Wann.md").unlink()
     book.memories.sync()

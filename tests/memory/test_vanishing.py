@@ -126,7 +126,7 @@ def stale(book: Book) -> str:
     """An editor saves a page with a change, without the line that was noted meanwhile; its id."""
     book.extract("Likes tea")
     opened = book.text(FACTS)
-    entry, = book.extract("Owns a cat") or ()
+    (entry,) = book.extract("Owns a cat") or ()
     book.write(FACTS, opened.replace("Likes tea", "Likes green tea"))
     book.memories.sync()
     return entry.id
@@ -196,8 +196,15 @@ def test_a_line_of_long_ago_is_deleted_whatever_else_was_changed(tmp_path: Path)
 # Other programs, other kvchats
 
 
-@pytest.mark.parametrize("copy", ["mine.sync-conflict-20261122-101010-ABCDEF7.md", "mine (1).md",
-                                  "mine (conflicted copy 2026-11-22).md", "mine (Bo's conflicted copy).md"])
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "mine.sync-conflict-20261122-101010-ABCDEF7.md",
+        "mine (1).md",
+        "mine (conflicted copy 2026-11-22).md",
+        "mine (Bo's conflicted copy).md",
+    ],
+)
 def test_a_conflict_copy_doubles_nothing_keeps_nothing_that_was_deleted_and_is_told(book: Book, copy: str) -> None:
     book.write("topics/mine.md", "- Speaks Basque\n")
     book.memories.sync()
@@ -275,7 +282,7 @@ def test_what_waited_for_the_folder_is_all_in_the_log(book: Book, monkeypatch) -
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "change", full)
         for i in range(60):
-            book.extract(fact(f"Knows {words[i * 3]}"), talk=(conversation, nodes[2 * i:2 * i + 2]))
+            book.extract(fact(f"Knows {words[i * 3]}"), talk=(conversation, nodes[2 * i : 2 * i + 2]))
     book.again().sync()
     assert book.log().count("## ") == 60
 

@@ -98,7 +98,7 @@ UNSAFE = [
     ("2026-01-02 10:00 bob: I keep snakes", "Keeps snakes"),
     ("import os\n# I keep snakes\nprint(1)", "Keeps snakes"),
     ("# Notes\nI keep snakes", "Keeps snakes"),
-    ("{\n\"bio\": I keep snakes\n}", "Keeps snakes"),
+    ('{\n"bio": I keep snakes\n}', "Keeps snakes"),
     ("This is from a friend\nI keep snakes.", "Keeps snakes"),
     ("Found on the web: I keep snakes.", "Keeps snakes"),
     ("My boss said: I keep snakes.", "Keeps snakes"),

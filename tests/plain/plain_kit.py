@@ -53,8 +53,14 @@ class Plain:
 
 
 @asynccontextmanager
-async def plain(url: str, *, first: First = NEW, folder: Path | None = None, state_seconds: float = 1000.0,
-                settings: Settings | None = None) -> AsyncIterator[Plain]:
+async def plain(
+    url: str,
+    *,
+    first: First = NEW,
+    folder: Path | None = None,
+    state_seconds: float = 1000.0,
+    settings: Settings | None = None,
+) -> AsyncIterator[Plain]:
     """Plain mode on a server. `state_seconds`: before states are said; none are, unless a test is about them."""
     out, answers, asked = io.StringIO(), list[str | None](), list[str]()
 

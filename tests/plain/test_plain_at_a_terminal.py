@@ -18,8 +18,12 @@ CTRL_D = "\x04"
 
 
 def at(server: ToyServer, *more: str, **variables: str) -> Terminal:
-    return Terminal(["-m", "kvchat.cli", "--base-url", server.url, *more],
-                    {**os.environ, "TERM": "xterm-256color", **variables}, columns=60, rows=30)
+    return Terminal(
+        ["-m", "kvchat.cli", "--base-url", server.url, *more],
+        {**os.environ, "TERM": "xterm-256color", **variables},
+        columns=60,
+        rows=30,
+    )
 
 
 async def types(terminal: Terminal, text: str, until: str, *, times: int = 1) -> None:
@@ -47,8 +51,11 @@ async def test_a_conversation_writes_no_escape_byte(own_folders: Path) -> None:
         server.on_chat(tokens("Hello", " there."))
         with at(server, "--plain") as terminal:
             await terminal.writes(b"You: ")
-            await types(terminal, "a question that is longer than a line of this terminal has columns, by far\r",
-                        "to the first token.")
+            await types(
+                terminal,
+                "a question that is longer than a line of this terminal has columns, by far\r",
+                "to the first token.",
+            )
             await terminal.writes(b"You: ", times=2)
             await types(terminal, "\x1b[A\x1b[D\x1b[D!\x05\x15", "!")  # the history, the arrows, and the line emptied
             await types(terminal, "/list\r", "/open NUMBER opens one.")
@@ -144,8 +151,15 @@ async def test_the_setting_brings_it_too_and_a_signal_keeps_what_came(own_folder
 async def test_it_works_on_pipes(own_folders: Path) -> None:
     async with ToyServer() as server:
         process = await asyncio.create_subprocess_exec(
-            "python", "-m", "kvchat.cli", "--plain", "--base-url", server.url, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE)
+            "python",
+            "-m",
+            "kvchat.cli",
+            "--plain",
+            "--base-url",
+            server.url,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
         out, _ = await process.communicate(b"Hello?\n/list\n")
     assert process.returncode == 0
     assert b"Answer:\nHello\n" in out and b"1. Hello?, 1 turn" in out

@@ -28,8 +28,11 @@ async def test_an_answer_and_a_line_of_figures() -> None:
         server.on_chat(tokens("Twenty", "-six.", prompt=1240, cached=1204), tokens("Yes.", prompt=1300, cached=1241))
         async with plain(server.url) as run:
             said = await run.type("How many?")
-            assert re.fullmatch(r"Answer:\nTwenty-six\.\nCached 1,204 of 1,240 prompt tokens; [<\d. ]+ s to the first "
-                                r"token\.\n", said)
+            assert re.fullmatch(
+                r"Answer:\nTwenty-six\.\nCached 1,204 of 1,240 prompt tokens; [<\d. ]+ s to the first "
+                r"token\.\n",
+                said,
+            )
             said = await run.type("Sure?")
             assert said.startswith("Answer:\nYes.\nCached 1,241 of 1,300 prompt tokens;")
         first, second = (visit.json["messages"] for visit in server.chats)
@@ -44,8 +47,11 @@ async def test_wasted_tokens_are_told_with_their_cause_in_one_clause() -> None:
             await run.type("One?")
             said = await run.type("Two?")
     line = said.splitlines()[-1]
-    assert re.fullmatch(r"Cached 0 of 930 prompt tokens; [<\d. ]+ s to the first token; \d+ tokens wasted: "
-                        r"[^.]+\.", line)
+    assert re.fullmatch(
+        r"Cached 0 of 930 prompt tokens; [<\d. ]+ s to the first token; \d+ tokens wasted: "
+        r"[^.]+\.",
+        line,
+    )
 
 
 async def test_states_are_words_of_their_own_line() -> None:
@@ -151,8 +157,11 @@ async def test_a_price_is_asked_as_yes_or_no() -> None:
         async with plain(server.url) as run:
             await run.type("A long text.")
             said = await run.type("/system Be brief.", "n")
-            assert re.search(r"Prefills [\d,]+ tokens .*\nThe old version is kept\.\n"
-                             r"Change the system prompt\? y or n: n\nNot done\.\n", said)
+            assert re.search(
+                r"Prefills [\d,]+ tokens .*\nThe old version is kept\.\n"
+                r"Change the system prompt\? y or n: n\nNot done\.\n",
+                said,
+            )
             said = await run.type("/system Be brief.", "y")
             assert said.endswith("System prompt changed. /undo goes back.\n")
             assert "\nBe brief.\n" in await run.type("/system")
@@ -181,7 +190,8 @@ async def test_the_help_names_every_command_that_is_done_here() -> None:
 
 
 async def test_what_was_pasted_is_no_command_and_mentions_nothing(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (work := tmp_path / "work").mkdir()
     monkeypatch.chdir(work)
     (work / "key.txt").write_text("secret")
@@ -211,7 +221,8 @@ async def test_a_file_is_attached_to_the_next_message_or_left_out(tmp_path: Path
     (tmp_path / "lamp.txt").write_text("Lamps are lit at dusk.")
     async with ToyServer() as server, plain(server.url) as run:
         assert await run.type(f"/attach {tmp_path / 'lamp.txt'}") == (
-            "Attached: lamp.txt. It goes with the next message.\n")
+            "Attached: lamp.txt. It goes with the next message.\n"
+        )
         assert await run.type("/attach") == "Attached: lamp.txt. /attach none leaves it out.\n"
         assert await run.type("/attach none") == "Left out: lamp.txt.\n"
         await run.type("When?")
@@ -256,8 +267,21 @@ async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Plain\x1b[31m red", prompt=600), tokens("B", prompt=700, cached=0))
         async with plain(server.url, state_seconds=0.01) as run:
-            for text in ("One?", "Two?", "/list", "/tree", "/cache", "/model", "/help", "/memory", "/queue", "/persona",
-                         "/system", "/read", "/source"):
+            for text in (
+                "One?",
+                "Two?",
+                "/list",
+                "/tree",
+                "/cache",
+                "/model",
+                "/help",
+                "/memory",
+                "/queue",
+                "/persona",
+                "/system",
+                "/read",
+                "/source",
+            ):
                 await run.type(text)
             for action in ACTIONS:
                 if action.id in ELSEWHERE:

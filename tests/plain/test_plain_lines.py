@@ -19,15 +19,18 @@ def messages(text: str) -> list[Typed]:
         return found
 
 
-@pytest.mark.parametrize(("typed", "expected"), [
-    ("one\ntwo\n", [Typed("one"), Typed("two")]),
-    ("one\\\ntwo\nthree\n", [Typed("one\ntwo"), Typed("three")]),
-    ("a path C:\\\\\nnext\n", [Typed("a path C:\\\\"), Typed("next")]),
-    ('"""\none\n\n/exit\n"""\nafter\n', [Typed("one\n\n/exit", True), Typed("after")]),
-    ('"""one\ntwo"""\n', [Typed("one\ntwo", True)]),
-    ('"""one"""\n', [Typed("one", True)]),
-    ("last", [Typed("last")]),
-])
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("one\ntwo\n", [Typed("one"), Typed("two")]),
+        ("one\\\ntwo\nthree\n", [Typed("one\ntwo"), Typed("three")]),
+        ("a path C:\\\\\nnext\n", [Typed("a path C:\\\\"), Typed("next")]),
+        ('"""\none\n\n/exit\n"""\nafter\n', [Typed("one\n\n/exit", True), Typed("after")]),
+        ('"""one\ntwo"""\n', [Typed("one\ntwo", True)]),
+        ('"""one"""\n', [Typed("one", True)]),
+        ("last", [Typed("last")]),
+    ],
+)
 def test_lines_are_messages(typed: str, expected: list[Typed]) -> None:
     assert messages(typed) == expected
 

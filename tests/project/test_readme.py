@@ -55,10 +55,18 @@ def plain_commands() -> str:
 
 def written(text: str) -> str:
     """The README with its tables as they are now."""
-    for name, content in (("keys", keys()), ("dialog keys", dialog_keys()), ("settings", table()),
-                          ("plain commands", plain_commands())):
-        text = re.sub(rf"(<!-- {name} -->\n).*(<!-- /{name} -->)", lambda m, c=content: f"{m[1]}{c.strip()}\n{m[2]}",
-                      text, flags=re.DOTALL)
+    for name, content in (
+        ("keys", keys()),
+        ("dialog keys", dialog_keys()),
+        ("settings", table()),
+        ("plain commands", plain_commands()),
+    ):
+        text = re.sub(
+            rf"(<!-- {name} -->\n).*(<!-- /{name} -->)",
+            lambda m, c=content: f"{m[1]}{c.strip()}\n{m[2]}",
+            text,
+            flags=re.DOTALL,
+        )
     return text
 
 
@@ -107,8 +115,13 @@ def test_every_option_and_command_is_there():
     text = everything()
     commands = next(a for a in parser()._actions if a.dest == "command").choices
     assert all(name in text for name in commands)
-    options = {o for p in (parser(), *commands.values()) for a in p._actions
-               if a.help != argparse.SUPPRESS for o in a.option_strings}
+    options = {
+        o
+        for p in (parser(), *commands.values())
+        for a in p._actions
+        if a.help != argparse.SUPPRESS
+        for o in a.option_strings
+    }
     missing = {o for o in options if o.startswith("--") and o not in text} - {"--help", "--format", "--output"}
     assert not missing
 
@@ -128,8 +141,12 @@ def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
 
 def commands() -> list[str]:
     """The kvchat commands in the shell examples of all pages."""
-    fences = [token.content for page in PAGES for token in MarkdownIt("commonmark").parse(page.read_text())
-              if token.type == "fence" and token.info.strip() in ("sh", "bash")]
+    fences = [
+        token.content
+        for page in PAGES
+        for token in MarkdownIt("commonmark").parse(page.read_text())
+        if token.type == "fence" and token.info.strip() in ("sh", "bash")
+    ]
     lines = [line.partition(" #")[0] for fence in fences for line in fence.replace("\\\n", " ").splitlines()]
     return [found[1] for line in lines if (found := COMMAND.search(line))]
 

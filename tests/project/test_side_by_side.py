@@ -32,7 +32,14 @@ def test_a_forge_shows_it():
     assert PICTURE.stat().st_size < 1_000_000
     root = ElementTree.parse(PICTURE).getroot()
     assert {re.sub(r"{.*}", "", part.tag) for part in root.iter()} <= {
-        "svg", "title", "style", "rect", "text", "g", "clipPath"}  # nothing that a sandboxed image may not do
+        "svg",
+        "title",
+        "style",
+        "rect",
+        "text",
+        "g",
+        "clipPath",
+    }  # nothing that a sandboxed image may not do
     assert "http" not in PICTURE.read_text().replace(root.tag[1:].partition("}")[0], "")
 
 

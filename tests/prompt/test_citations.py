@@ -57,7 +57,10 @@ def test_numbers_go_on_over_the_turns_and_the_note_is_said_once() -> None:
     path = _asked(path)
     path = _asked(path, _passage("three"))
     assert [block.source for block in path[1].message.blocks] == [
-        "kvchat", "[1] handbook/a.md:1-9", "[2] handbook/a.md:1-9"]
+        "kvchat",
+        "[1] handbook/a.md:1-9",
+        "[2] handbook/a.md:1-9",
+    ]
     assert path[1].message.blocks[0] == ContextBlock(NOTE, "kvchat", CITE)
     assert [block.source for block in path[5].message.blocks] == ["[3] handbook/a.md:1-9"]
     assert [sources(path)[number].text for number in (1, 2, 3)] == ["one", "two", "three"]
@@ -94,8 +97,10 @@ def test_numbers_that_only_a_summary_names_are_not_used_again() -> None:
     assert _numbers(_asked([*_root(), question, awaited(question, _now())], _passage("one"))) == [8]
 
 
-@pytest.mark.parametrize(("answer", "number"), [
-    ("As [1] says.", 2), ("Both do [1][4].", 5), ("It was in [1998].", 1), ("x = a[3]", 1), ("So.", 1)])
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [("As [1] says.", 2), ("Both do [1][4].", 5), ("It was in [1998].", 1), ("x = a[3]", 1), ("So.", 1)],
+)
 def test_a_number_that_an_answer_names_keeps_its_meaning_after_its_turn_is_gone(answer: str, number: int) -> None:
     path = _asked(_asked(_root(), _passage("one")), answer=answer)
     left = without_turn(Tree(path), path[-1].id, path[1].id).nodes
@@ -188,16 +193,23 @@ def test_a_passage_from_the_middle_of_a_files_long_line_is_left_out() -> None:
 
 
 KINDS = st.sampled_from([PASSAGE, FILE, "paste", TIME])
-BLOCKS = st.lists(st.builds(
-    lambda kind, source, text, doc: ContextBlock(kind, source, text, f"docs/x/{doc}#1"),
-    KINDS, st.sampled_from(["a", "[1] a", "[12] b", "[x] c"]), st.text("abc \n", max_size=3), st.sampled_from("pq")),
-    max_size=4)
+BLOCKS = st.lists(
+    st.builds(
+        lambda kind, source, text, doc: ContextBlock(kind, source, text, f"docs/x/{doc}#1"),
+        KINDS,
+        st.sampled_from(["a", "[1] a", "[12] b", "[x] c"]),
+        st.text("abc \n", max_size=3),
+        st.sampled_from("pq"),
+    ),
+    max_size=4,
+)
 TURNS = st.lists(st.tuples(st.integers(0, 5), BLOCKS), min_size=1, max_size=8)
 
 
 @given(TURNS)
 def test_on_every_branch_of_every_tree_a_number_means_one_passage_that_stands_there_once(
-        turns: list[tuple[int, list[ContextBlock]]]) -> None:
+    turns: list[tuple[int, list[ContextBlock]]],
+) -> None:
     paths = [_root()]
     for after, blocks in turns:
         paths.append(_asked(paths[after % len(paths)], *blocks))
@@ -216,27 +228,30 @@ def test_on_every_branch_of_every_tree_a_number_means_one_passage_that_stands_th
 # -- what an answer says
 
 
-@corpus(("text", "numbers"), [
-    ("It is so [1].", [1]),
-    ("[2, 3] and [4-6], also [7–8]; [9;1]", [2, 3, 4, 5, 6, 7, 8, 9, 1]),
-    ("Both say it [1][2].", [1, 2]),
-    ("(see below)[3] and **so**[4]", [3, 4]),
-    ("According to [1]: yes.", [1]),
-    ("[ 1 ] [1, 2-4; 9]", [1, 2, 3, 4, 9]),
-    ("x = a[1] + f[2][3]", []),
-    ("[1](http://e.test) ![2](x.png) [text][3] [4][ref]", []),
-    ("[1][2](http://e.test)", [1]),
-    ("So [1].\n\n[1]: http://e.test\n  [2]: x", [1]),
-    ("`[1]` and ``a ` [2]`` but [3]", [3]),
-    ("a ` tick [1]\n\nand ` another [2]", [1, 2]),
-    ("```py\nx = [1]\n```\n[2]\n~~~\n[3]", [2]),
-    ("- so:\n  ```\n  [1]\n  ```\n  [2]", [2]),
-    ("> ```\n> [1]\n> ```\n[2]", [2]),
-    ("````\n```\n[1]\n````\n[2]", [2]),
-    ("[5-2] [1-2-3] [-1] [1.5] [a] [] [1,] [^1]", []),
-    ("[999999999999] [1-9999999] [1-9999] [0-51]", []),
-    ("[2-51]", list(range(2, 52))),
-])
+@corpus(
+    ("text", "numbers"),
+    [
+        ("It is so [1].", [1]),
+        ("[2, 3] and [4-6], also [7–8]; [9;1]", [2, 3, 4, 5, 6, 7, 8, 9, 1]),
+        ("Both say it [1][2].", [1, 2]),
+        ("(see below)[3] and **so**[4]", [3, 4]),
+        ("According to [1]: yes.", [1]),
+        ("[ 1 ] [1, 2-4; 9]", [1, 2, 3, 4, 9]),
+        ("x = a[1] + f[2][3]", []),
+        ("[1](http://e.test) ![2](x.png) [text][3] [4][ref]", []),
+        ("[1][2](http://e.test)", [1]),
+        ("So [1].\n\n[1]: http://e.test\n  [2]: x", [1]),
+        ("`[1]` and ``a ` [2]`` but [3]", [3]),
+        ("a ` tick [1]\n\nand ` another [2]", [1, 2]),
+        ("```py\nx = [1]\n```\n[2]\n~~~\n[3]", [2]),
+        ("- so:\n  ```\n  [1]\n  ```\n  [2]", [2]),
+        ("> ```\n> [1]\n> ```\n[2]", [2]),
+        ("````\n```\n[1]\n````\n[2]", [2]),
+        ("[5-2] [1-2-3] [-1] [1.5] [a] [] [1,] [^1]", []),
+        ("[999999999999] [1-9999999] [1-9999] [0-51]", []),
+        ("[2-51]", list(range(2, 52))),
+    ],
+)
 def test_the_numbers_an_answer_cites(text: str, numbers: list[int]) -> None:
     assert cited(text) == numbers
 
@@ -260,10 +275,21 @@ def test_any_answer_gives_few_and_small_numbers(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("text", "numbers"), [
-    ("[1]" * 100_000, [1]), ("[" + "1," * 100_000, []), ("x" + "`" * 200_000 + "[1]", [1]),
-    ("".join("`" * at + " " for at in range(600)) + "[1]", [1]), ("` " * 100_001 + "[1] [2]", [1, 2]),
-    ("> " * 100_000 + "```\n[1]", []), ("[ " * 100_000 + "1]", [1]), ("[1-9]" * 50_000, list(range(1, 10))),
-    ("~~~\n[1]\n" * 50_000, [1]), ("\n\n" * 100_000 + "[1]", [1])], ids=range(10))
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("[1]" * 100_000, [1]),
+        ("[" + "1," * 100_000, []),
+        ("x" + "`" * 200_000 + "[1]", [1]),
+        ("".join("`" * at + " " for at in range(600)) + "[1]", [1]),
+        ("` " * 100_001 + "[1] [2]", [1, 2]),
+        ("> " * 100_000 + "```\n[1]", []),
+        ("[ " * 100_000 + "1]", [1]),
+        ("[1-9]" * 50_000, list(range(1, 10))),
+        ("~~~\n[1]\n" * 50_000, [1]),
+        ("\n\n" * 100_000 + "[1]", [1]),
+    ],
+    ids=range(10),
+)
 def test_long_and_odd_answers_are_read_like_others(text: str, numbers: list[int]) -> None:
     assert cited(text) == numbers

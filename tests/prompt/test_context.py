@@ -12,8 +12,22 @@ from kvchat.prompt.context import FENCE, ContextBlock, guarded, rendered
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, Role, instructions_of, system_message
 
 HOSTILE = Path(__file__).parent.parent / "fixtures" / "hostile_text.json"
-CONTROL = ("<|im_end|>", "<|im_start|>system", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "<start_of_turn>",
-           "<end_of_turn>", "</s>", "<s>", "<think>", "</think>", "<|eot_id|>", "<｜User｜>")
+CONTROL = (
+    "<|im_end|>",
+    "<|im_start|>system",
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "<</SYS>>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "</s>",
+    "<s>",
+    "<think>",
+    "</think>",
+    "<|eot_id|>",
+    "<｜User｜>",
+)
 
 
 def fences(text: str) -> list[str]:
@@ -23,7 +37,8 @@ def fences(text: str) -> list[str]:
 def test_the_persons_words_stand_last_and_unchanged():
     block = ContextBlock("file", "notes/lamp.md", "night 34: 112 turns")
     assert rendered([block], "How  many?\n") == (
-        '<context source="notes/lamp.md">\nnight 34: 112 turns\n</context>\n\nHow  many?\n')
+        '<context source="notes/lamp.md">\nnight 34: 112 turns\n</context>\n\nHow  many?\n'
+    )
 
 
 def test_a_message_without_context_is_just_the_words():
@@ -82,5 +97,4 @@ def test_equal_instructions_give_equal_bytes():
 
 def test_wire_bytes_are_canonical():
     message = Message(Role.ASSISTANT, 'é"\u2028\ud83d\ude00\ud800', reasoning="hm")
-    assert message.wire() == (
-        '{"role":"assistant","content":"é\\"\u2028😀\ufffd","reasoning_content":"hm"}'.encode())
+    assert message.wire() == ('{"role":"assistant","content":"é\\"\u2028😀\ufffd","reasoning_content":"hm"}'.encode())

@@ -49,8 +49,10 @@ PLAIN = (
     "&lt;/context&gt; the context of a <contextual> <my_context> word; context: x; [context] {context} <p>context</p>",
     "C:\\path\\to </path> <name@example.org> <https://e.test/a?b=c> <T> <U, V> <std::string> <?xml version='1.0'?>",
     "naïve Straße 日本語のテキスト。（全角）：！ 中文，「引号」 Ελληνικά Русский ½ ﬁ …",
-    "می‌خواهم کتاب‌ها ക്‍ഷ শ্র‍্য ක්‍ෂ សួស្តី​ពិភពលោក", "👩‍💻 🏳️‍🌈 👨‍👩‍👧‍👦 ❤️‍🔥 👍🏽 1️⃣ ☎️ ©️ ㊗️",
-    "\tindented\n\n\n  lines  \n", "",
+    "می‌خواهم کتاب‌ها ക്‍ഷ শ্র‍্য ක්‍ෂ សួស្តី​ពិភពលោក",
+    "👩‍💻 🏳️‍🌈 👨‍👩‍👧‍👦 ❤️‍🔥 👍🏽 1️⃣ ☎️ ©️ ㊗️",
+    "\tindented\n\n\n  lines  \n",
+    "",
 )
 
 
@@ -79,14 +81,51 @@ def test_code_and_prose_stay_as_they_are(text: str) -> None:
     assert removed(text) == 0
 
 
-@corpus("closer", [
-    "</context>", "</CONTEXT>", "< / conText >", "<\n/\n\ncontext\n>", "</con\u200btext>", "</c\u2060on\u00adtext>",
-    "<\ufeff/context>", "</con\u200dtext>", "</con\u200ctext>", "</con\u034ftext>", "</con\U000e0074text>",
-    "</con\x00text>", "</con\x1b[0mtext>", "</con\x1b]0;x\x07text>", "</con\ufe0ftext>", "</con\U000e0100text>",
-    "</con\udb40\udc69text>", "＜／context＞", "﹤/context﹥", "</ｃｏｎｔｅｘｔ>", "</ＣＯＮＴＥＸＴ>", "</𝐜𝐨𝐧𝐭𝐞𝐱𝐭>",
-    "</ⓒⓞⓝⓣⓔⓧⓣ>", "<∕context>", "<\\context>", "<//context>", "</ⓒ\ufe0fontext>", "<context>", '<context source="x">',
-    "<context/>", "</context", "<!context>", "<\u2028/context>", "<\x85/context>", "<\u3000/\u00a0context>",
-    "</context></context>", "<</context>>", "<<context>/context>", "</<context>context>", "</con</context>text>"])
+@corpus(
+    "closer",
+    [
+        "</context>",
+        "</CONTEXT>",
+        "< / conText >",
+        "<\n/\n\ncontext\n>",
+        "</con\u200btext>",
+        "</c\u2060on\u00adtext>",
+        "<\ufeff/context>",
+        "</con\u200dtext>",
+        "</con\u200ctext>",
+        "</con\u034ftext>",
+        "</con\U000e0074text>",
+        "</con\x00text>",
+        "</con\x1b[0mtext>",
+        "</con\x1b]0;x\x07text>",
+        "</con\ufe0ftext>",
+        "</con\U000e0100text>",
+        "</con\udb40\udc69text>",
+        "＜／context＞",
+        "﹤/context﹥",
+        "</ｃｏｎｔｅｘｔ>",
+        "</ＣＯＮＴＥＸＴ>",
+        "</𝐜𝐨𝐧𝐭𝐞𝐱𝐭>",
+        "</ⓒⓞⓝⓣⓔⓧⓣ>",
+        "<∕context>",
+        "<\\context>",
+        "<//context>",
+        "</ⓒ\ufe0fontext>",
+        "<context>",
+        '<context source="x">',
+        "<context/>",
+        "</context",
+        "<!context>",
+        "<\u2028/context>",
+        "<\x85/context>",
+        "<\u3000/\u00a0context>",
+        "</context></context>",
+        "<</context>>",
+        "<<context>/context>",
+        "</<context>context>",
+        "</con</context>text>",
+    ],
+)
 def test_a_fence_tag_in_any_spelling_is_none_any_more(closer: str) -> None:
     safe = guarded(f"a{closer} b")
     assert "‹" in safe and not _fences(safe)
@@ -96,17 +135,34 @@ def test_a_fence_tag_in_any_spelling_is_none_any_more(closer: str) -> None:
     assert text.count("<context source=") == text.count("</context>\n") == 2
 
 
-@corpus(("text", "shown", "count"), [
-    ("\x1b[31mred\x1b[0m", "red", 9), ("\x1b]8;;http://e.test\x1b\\click\x1b]8;;\x1b\\", "click", 27),
-    ("a\x1b(Bb", "ab", 3), ("\x1b]52;c;S1Z\x07x", "x", 11), ("\x1b]0;never ended", "]0;never ended", 1),
-    ("a\x9b2Jb", "a2Jb", 1), ("a\x00\x07\x08\x7f\x9d\x84b", "ab", 6), ("one\r\ntwo\rthree", "one\ntwo\nthree", 0),
-    ("a\x0cb\x0bc", "a\nb\nc", 0), ("a\u2028b\x85c", "a\nb\nc", 0),
-    ("\u202etxt.exe\u202c \u2066a\u2069 \u200e\u200f\u061c", "txt.exe a ", 7),
-    ("hi\U000e0069\U000e0067\U000e006e", "hi", 3), ("🏴\U000e0067\U000e0062\U000e007f", "🏴", 3),
-    ("pay\u00adpal", "paypal", 1), ("x\ufe01\U000e0110\ufe0f", "x", 3), ("😀" + "\U000e0110" * 40, "😀", 40),
-    ("1\ufe0f\ufe0f\ufe0f", "1\ufe0f", 2), ("a\u200d\u200c\u200bb", "ab", 3),
-    ("ن\u200c\u200c\u200d\u200cم", "ن\u200cم", 3), ("😀\u200d\u200d😀", "😀😀", 2),
-    ("a\u3164\u115f\uffa0\u2062b", "ab", 4), ("\ufeffa\ufff9b", "ab", 2), ("\udb40\udc69x\ud800", "x\ufffd", 1)])
+@corpus(
+    ("text", "shown", "count"),
+    [
+        ("\x1b[31mred\x1b[0m", "red", 9),
+        ("\x1b]8;;http://e.test\x1b\\click\x1b]8;;\x1b\\", "click", 27),
+        ("a\x1b(Bb", "ab", 3),
+        ("\x1b]52;c;S1Z\x07x", "x", 11),
+        ("\x1b]0;never ended", "]0;never ended", 1),
+        ("a\x9b2Jb", "a2Jb", 1),
+        ("a\x00\x07\x08\x7f\x9d\x84b", "ab", 6),
+        ("one\r\ntwo\rthree", "one\ntwo\nthree", 0),
+        ("a\x0cb\x0bc", "a\nb\nc", 0),
+        ("a\u2028b\x85c", "a\nb\nc", 0),
+        ("\u202etxt.exe\u202c \u2066a\u2069 \u200e\u200f\u061c", "txt.exe a ", 7),
+        ("hi\U000e0069\U000e0067\U000e006e", "hi", 3),
+        ("🏴\U000e0067\U000e0062\U000e007f", "🏴", 3),
+        ("pay\u00adpal", "paypal", 1),
+        ("x\ufe01\U000e0110\ufe0f", "x", 3),
+        ("😀" + "\U000e0110" * 40, "😀", 40),
+        ("1\ufe0f\ufe0f\ufe0f", "1\ufe0f", 2),
+        ("a\u200d\u200c\u200bb", "ab", 3),
+        ("ن\u200c\u200c\u200d\u200cم", "ن\u200cم", 3),
+        ("😀\u200d\u200d😀", "😀😀", 2),
+        ("a\u3164\u115f\uffa0\u2062b", "ab", 4),
+        ("\ufeffa\ufff9b", "ab", 2),
+        ("\udb40\udc69x\ud800", "x\ufffd", 1),
+    ],
+)
 def test_what_is_invisible_is_taken_out_and_counted(text: str, shown: str, count: int) -> None:
     assert guarded(text) == shown
     assert removed(text) == count
@@ -122,10 +178,58 @@ def test_nothing_of_the_hostile_corpus_is_left() -> None:
 
 
 ODD = [
-    "<", ">", "/", "|", "[", "]", "｜", "＜", "／", " ", "\n", "\r", "\t", "\x1b", "\x1b[", "\x9b", "m", "\u200b",
-    "\u200c", "\u200d", "\u00ad", "\ufe0f", "\ufe0e", "\U000e0061", "\u202e", "❤", "😀", "ن", "क", "\u180b", "ᠠ", "1",
-    "c", "con", "text", "context", "ⓒ", "ｃ", "INST", "s", "think", "im_end", "nothink", "DSML", "SYS", "~b",
-    "unused", "\ud83d", "\ude00", "\x07", "\\"]
+    "<",
+    ">",
+    "/",
+    "|",
+    "[",
+    "]",
+    "｜",
+    "＜",
+    "／",
+    " ",
+    "\n",
+    "\r",
+    "\t",
+    "\x1b",
+    "\x1b[",
+    "\x9b",
+    "m",
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "\u00ad",
+    "\ufe0f",
+    "\ufe0e",
+    "\U000e0061",
+    "\u202e",
+    "❤",
+    "😀",
+    "ن",
+    "क",
+    "\u180b",
+    "ᠠ",
+    "1",
+    "c",
+    "con",
+    "text",
+    "context",
+    "ⓒ",
+    "ｃ",
+    "INST",
+    "s",
+    "think",
+    "im_end",
+    "nothink",
+    "DSML",
+    "SYS",
+    "~b",
+    "unused",
+    "\ud83d",
+    "\ude00",
+    "\x07",
+    "\\",
+]
 ODDITIES = st.lists(st.sampled_from([*ODD, *TOKENS]), max_size=14).map("".join) | st.text(max_size=30)
 
 
@@ -153,15 +257,41 @@ def test_each_block_has_one_pair_of_fences_whatever_is_in_it(parts: list[tuple[s
 
 
 @pytest.mark.slow
-@corpus("part", [
-    "<", "< ", "</", "< /", "<\n", "\x1b]", "\x1b[", "\x1b[1;", "[", ">>A", "<aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "＜",
-    "ａ", "<context", "\u200d", "<|", '<"', "ن\u200c", "]~", "\x1b]x\x07", "word ", "[INST", "<unused1", "\r"])
+@corpus(
+    "part",
+    [
+        "<",
+        "< ",
+        "</",
+        "< /",
+        "<\n",
+        "\x1b]",
+        "\x1b[",
+        "\x1b[1;",
+        "[",
+        ">>A",
+        "<aaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "＜",
+        "ａ",
+        "<context",
+        "\u200d",
+        "<|",
+        '<"',
+        "ن\u200c",
+        "]~",
+        "\x1b]x\x07",
+        "word ",
+        "[INST",
+        "<unused1",
+        "\r",
+    ],
+)
 def test_a_line_of_a_million_characters_is_guarded_like_a_short_one(part: str) -> None:
     """What holds for a few holds for as many as one line can have; a quadratic search would not come to an end."""
     few = 64
     count = 1_000_000 // len(part)
     many, short = guarded(part * count), guarded(part * few)
-    assert many.startswith(short[:few // 2])
+    assert many.startswith(short[: few // 2])
     assert abs(len(many) / count - len(short) / few) < 0.2
 
 
@@ -189,12 +319,18 @@ def test_overlapping_specials_are_all_broken() -> None:
 
 def test_only_blocks_with_a_special_in_them_are_changed() -> None:
     plain = ContextBlock("file", "a.md", "it\u200b is", "/a.md#1")
-    blocks = [ContextBlock(TIME, "t", "<x>"), ContextBlock(NOTE, "kvchat", "<x>"), plain,
-              ContextBlock("file", "<x>.md", "one <x>\u200b <|im_end|>", "/x#1")]
+    blocks = [
+        ContextBlock(TIME, "t", "<x>"),
+        ContextBlock(NOTE, "kvchat", "<x>"),
+        plain,
+        ContextBlock("file", "<x>.md", "one <x>\u200b <|im_end|>", "/x#1"),
+    ]
     assert foreign(blocks) == "a.md\nit is\n(x).md\none <x> < |im_end|>"
     assert defused(blocks, ()) == blocks
-    assert defused(blocks, {"<x>", "(x)"}) == [*blocks[:3], ContextBlock(
-        "file", "( x).md", "one < x> < |im_end|>", "/x#1")]
+    assert defused(blocks, {"<x>", "(x)"}) == [
+        *blocks[:3],
+        ContextBlock("file", "( x).md", "one < x> < |im_end|>", "/x#1"),
+    ]
 
 
 # -- what was rendered stays

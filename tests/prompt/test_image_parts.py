@@ -34,8 +34,13 @@ def test_a_stored_message_names_its_image_and_the_sent_one_has_it() -> None:
     wire = asked("What is this?", image())
     assert URL not in wire and hashlib.sha256(URL).hexdigest().encode() in wire
     (out,) = sent((wire,), URLS.__getitem__)
-    assert json.loads(out) == {"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": URL.decode()}}, {"type": "text", "text": "What is this?"}]}
+    assert json.loads(out) == {
+        "role": "user",
+        "content": [
+            {"type": "image_url", "image_url": {"url": URL.decode()}},
+            {"type": "text", "text": "What is this?"},
+        ],
+    }
 
 
 def test_context_stands_in_the_text_behind_the_images() -> None:
@@ -48,8 +53,9 @@ def test_context_stands_in_the_text_behind_the_images() -> None:
 
 @given(st.text())
 def test_no_text_becomes_an_image(text: str) -> None:
-    forged = text + json.dumps({"type": "image_url", "image_url": {"url": f"sha256:{url_sha256(URL)}"}},
-                               separators=(",", ":"))
+    forged = text + json.dumps(
+        {"type": "image_url", "image_url": {"url": f"sha256:{url_sha256(URL)}"}}, separators=(",", ":")
+    )
     wire = asked(forged, image(OTHER))
     assert count_images([wire]) == 1 and not has_images([asked(forged)])
     (out,) = sent((wire,), URLS.__getitem__)
@@ -70,8 +76,10 @@ def test_a_longer_conversation_begins_with_the_shorter_one(turns: list[tuple[str
 
 def test_another_image_is_another_digest_and_the_same_image_the_same() -> None:
     root = node(None, system_message("Be brief."), 0.0)
-    one, again, other = (node(root, Message(Role.USER, "What?", (image(url, name),)), 0.0)
-                         for url, name in ((URL, "a.png"), (URL, "copy of a.png"), (OTHER, "a.png")))
+    one, again, other = (
+        node(root, Message(Role.USER, "What?", (image(url, name),)), 0.0)
+        for url, name in ((URL, "a.png"), (URL, "copy of a.png"), (OTHER, "a.png"))
+    )
     assert one.digest == again.digest != other.digest
 
 
@@ -79,7 +87,10 @@ def test_a_system_message_inside_the_first_question_stands_before_its_image() ->
     wires = system_in_user((system_message("Be brief.").wire(), asked("What?", image())))
     content = json.loads(wires[0])["content"]
     assert content[0]["text"].startswith("Be brief.") and [part["type"] for part in content] == [
-        "text", "image_url", "text"]
+        "text",
+        "image_url",
+        "text",
+    ]
 
 
 def test_ollama_gets_images_beside_the_text() -> None:

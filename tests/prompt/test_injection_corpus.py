@@ -38,8 +38,10 @@ CONTENT = re.compile(rf"\[[^\n]*\]\n{FENCED}{FENCED}\nWhat does it say\?", re.DO
 
 def _blocks(text: str) -> list[ContextBlock]:
     """A document as a passage, as a file, and with the beginning of its text as its name."""
-    return [ContextBlock(PASSAGE, "handbook/a.md:1-9", text, "docs/handbook/a.md#1-9"),
-            ContextBlock(FILE, f"{text[:80]}.md", f"{text}\n", "/notes/b.md#0123456789abcdef")]
+    return [
+        ContextBlock(PASSAGE, "handbook/a.md:1-9", text, "docs/handbook/a.md#1-9"),
+        ContextBlock(FILE, f"{text[:80]}.md", f"{text}\n", "/notes/b.md#0123456789abcdef"),
+    ]
 
 
 def _path(blocks: list[ContextBlock]) -> list[Node]:
@@ -81,9 +83,25 @@ def server(plain_server: RunningServer) -> RunningServer:
     return plain_server
 
 
-NAMES = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<reponame>", "<file_sep>", "<filename>",
-         "<gh_stars>", "<issue_start>", "<issue_comment>", "<issue_closed>", "<jupyter_start>", "<jupyter_text>",
-         "<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<empty_output>")
+NAMES = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<repo_name>",
+    "<reponame>",
+    "<file_sep>",
+    "<filename>",
+    "<gh_stars>",
+    "<issue_start>",
+    "<issue_comment>",
+    "<issue_closed>",
+    "<jupyter_start>",
+    "<jupyter_text>",
+    "<jupyter_code>",
+    "<jupyter_output>",
+    "<jupyter_script>",
+    "<empty_output>",
+)
 
 
 async def _access(server: RunningServer) -> LlamaCppBackend:
@@ -95,6 +113,7 @@ async def _access(server: RunningServer) -> LlamaCppBackend:
 @pytest.fixture(scope="module")
 def specials(server: RunningServer) -> frozenset[int]:
     """The ids of the model's special tokens."""
+
     async def read() -> list[list[int]]:
         backend = await _access(server)
         return [await backend.ids_of(name, specials=True) for name in NAMES]
@@ -122,7 +141,8 @@ async def backend(server: RunningServer) -> LlamaCppBackend:
 
 @corpus("name", DOCUMENTS)
 async def test_a_real_server_reads_as_many_special_tokens_as_in_a_harmless_conversation(
-        backend: LlamaCppBackend, specials: frozenset[int], name: str) -> None:
+    backend: LlamaCppBackend, specials: frozenset[int], name: str
+) -> None:
     expected = await _count(backend, _path(_blocks("It says nothing of the kind.")), specials)
     assert expected == 5  # around two messages, and where the answer begins
     blocks = _blocks(DOCUMENTS[name]) if name in SHORT else _blocks(DOCUMENTS[name])[:1]
@@ -134,7 +154,8 @@ async def test_a_real_server_reads_as_many_special_tokens_as_in_a_harmless_conve
 
 
 async def test_the_same_words_unguarded_would_be_special_tokens(
-        server: RunningServer, specials: frozenset[int]) -> None:
+    server: RunningServer, specials: frozenset[int]
+) -> None:
     """Or the tests above would prove nothing."""
     backend = await _access(server)
     for name in ("ChatML", "closer and role", "tokens for code", "a megabyte of tokens"):

@@ -152,7 +152,7 @@ def test_all_ordinary_prompts_together_give_no_warning():
 @corpus(("prompt", "kind", "found"), CHANGING)
 def test_what_changes_by_itself_is_found(prompt, kind, found):
     warning = next(each for each in lint(prompt) if each.kind is kind and (found in each.found or each.found in found))
-    assert prompt[warning.start:warning.end] == warning.found
+    assert prompt[warning.start : warning.end] == warning.found
     assert abs(len(warning.found) - len(found)) <= 40
     assert warning.found in warning_sentence(warning) and warning_sentence(warning).endswith(".")
 
@@ -164,7 +164,7 @@ def test_it_is_found_inside_a_long_ordinary_prompt_with_its_place(prompt, kind, 
     warnings = lint(text)
     assert kind in {warning.kind for warning in warnings}
     for warning in warnings:
-        assert text[warning.start:warning.end] == warning.found
+        assert text[warning.start : warning.end] == warning.found
         assert len(before) < warning.start < len(before) + len(prompt) + 3
         assert text.splitlines()[warning.line - 1] in prompt.splitlines()
 
@@ -179,7 +179,7 @@ def test_a_place_is_warned_about_once_and_in_order():
 @given(st.text(max_size=300))
 def test_any_text_can_be_linted(text):
     for warning in lint(text):
-        assert text[warning.start:warning.end] == warning.found != ""
+        assert text[warning.start : warning.end] == warning.found != ""
 
 
 @pytest.mark.parametrize("piece", ["\n", " ", "now is ", "the date is date ", "1,", "/home/a.", "a1-", "{{ date "])

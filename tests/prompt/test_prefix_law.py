@@ -127,7 +127,7 @@ class Conversations(RuleBasedStateMachine):
         keep = data.draw(st.integers(1, len(turns_of(old)) - 1))
         self.put(compaction(self.tree, self.record.head, summary, keep, self.later().timestamp()))
         new = self.tree.path(self.record.head)
-        assert (new[0], [n.wire for n in new[2:]]) == (old[0], [n.wire for n in old[len(old) - len(new) + 2:]])
+        assert (new[0], [n.wire for n in new[2:]]) == (old[0], [n.wire for n in old[len(old) - len(new) + 2 :]])
 
     @rule(instructions=st.sampled_from(["Be brief.", "Be long."]))
     def other_system_prompt(self, instructions):

@@ -39,8 +39,15 @@ def talk(turns, instructions="Be brief.", blocks=()) -> tuple[Tree, str]:
         for new in asked(tree, head, question, blocks, now).nodes:
             tree.put(new)
             head = new.id
-        done = settled(tree[head], tree[tree[head].parent or ""], answer, reasoning, State.DONE, model="m",
-                       figures=TurnFigures(10, 5, 3, 2))
+        done = settled(
+            tree[head],
+            tree[tree[head].parent or ""],
+            answer,
+            reasoning,
+            State.DONE,
+            model="m",
+            figures=TurnFigures(10, 5, 3, 2),
+        )
         tree.put(done)
     return tree, head
 
@@ -69,7 +76,7 @@ def test_a_compaction_keeps_the_system_bytes_and_those_of_the_last_turns(turns, 
 
     assert new[0] is old[0]
     assert len(new) == 1 + 2 * keep
-    kept = old[-2 * keep:]
+    kept = old[-2 * keep :]
     assert [found.wire for found in new[2:]] == [found.wire for found in kept[1:]]
     assert content(new[1]).endswith(content(kept[0]))
     assert content(new[1]).startswith(f'<context source="summary of {len(turns) - keep} earlier turn')
@@ -161,18 +168,21 @@ def test_as_many_last_turns_are_kept_as_fit_in_a_fifth_of_the_window_and_at_leas
     assert planned([], 20, 4096) is None
 
 
-@given(sizes=st.lists(st.integers(1, 3000), min_size=2, max_size=30), window=st.sampled_from([2048, 8192, 32768]),
-       thinks=st.booleans())
+@given(
+    sizes=st.lists(st.integers(1, 3000), min_size=2, max_size=30),
+    window=st.sampled_from([2048, 8192, 32768]),
+    thinks=st.booleans(),
+)
 def test_a_plan_fits_the_window_and_loses_no_turn(sizes, window, thinks):
     used = 40 + sum(sizes)
     plan = planned(sizes, used, window, thinks=thinks)
     if plan is None:
         return
-    sent = 40 + sum(sizes[:plan.send])
+    sent = 40 + sum(sizes[: plan.send])
     assert sent + plan.max_tokens <= window
     assert 1 <= plan.keep < len(sizes)
     assert plan.keep >= len(sizes) - plan.send  # what is not sent is not in the summary
-    assert plan.replaced == sum(sizes[:-plan.keep])
+    assert plan.replaced == sum(sizes[: -plan.keep])
     assert plan.summary <= plan.max_tokens
 
 
@@ -209,17 +219,23 @@ def test_the_request_is_the_branch_and_one_message_more():
     assert len(turns_of(path)) == 4
 
 
-@pytest.mark.parametrize(("answer", "state", "summary"), [
-    (" Facts. \n", State.DONE, "Facts."),
-    ("", State.EMPTY, ""),
-    ("  \n", State.DONE, ""),
-    ("<think>hm</think>\n\nFacts", State.DONE, "Facts"),
-    ("<think>hm, and then it ended", State.LENGTH, ""),
-    ("One fact. Two facts. And th", State.LENGTH, "One fact. Two facts."),
-    ("One. And a very long sentence that does not come to its e", State.LENGTH,
-     "One. And a very long sentence that does not come to its e"),
-    ("* one\n* two\n* thr", State.CONTEXT_FULL, "* one\n* two"),
-    ("Use <think>x</think> tags.", State.DONE, "Use <think>x</think> tags."),
-])
+@pytest.mark.parametrize(
+    ("answer", "state", "summary"),
+    [
+        (" Facts. \n", State.DONE, "Facts."),
+        ("", State.EMPTY, ""),
+        ("  \n", State.DONE, ""),
+        ("<think>hm</think>\n\nFacts", State.DONE, "Facts"),
+        ("<think>hm, and then it ended", State.LENGTH, ""),
+        ("One fact. Two facts. And th", State.LENGTH, "One fact. Two facts."),
+        (
+            "One. And a very long sentence that does not come to its e",
+            State.LENGTH,
+            "One. And a very long sentence that does not come to its e",
+        ),
+        ("* one\n* two\n* thr", State.CONTEXT_FULL, "* one\n* two"),
+        ("Use <think>x</think> tags.", State.DONE, "Use <think>x</think> tags."),
+    ],
+)
 def test_what_of_an_answer_is_a_summary(answer, state, summary):
     assert usable(answer, state) == summary

@@ -14,14 +14,17 @@ def test_the_stamp_is_one_line_with_weekday_and_zone():
     assert time_block(NINE).text == "Saturday 2026-11-21 09:16 UTC+01:00"
 
 
-@pytest.mark.parametrize(("now", "due"), [
-    (NINE, False),
-    (NINE + timedelta(minutes=9, seconds=59), False),
-    (NINE + timedelta(minutes=10), True),
-    (NINE + timedelta(days=1), True),
-    (NINE - timedelta(seconds=1), True),
-    (NINE.astimezone(UTC) + timedelta(minutes=5), False),
-])
+@pytest.mark.parametrize(
+    ("now", "due"),
+    [
+        (NINE, False),
+        (NINE + timedelta(minutes=9, seconds=59), False),
+        (NINE + timedelta(minutes=10), True),
+        (NINE + timedelta(days=1), True),
+        (NINE - timedelta(seconds=1), True),
+        (NINE.astimezone(UTC) + timedelta(minutes=5), False),
+    ],
+)
 def test_a_stamp_is_due_after_ten_minutes_or_on_another_date(now, due):
     assert stamp_due(now, NINE) is due
 

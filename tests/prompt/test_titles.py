@@ -10,17 +10,20 @@ from kvchat.prompt.conversation import NEW_TITLE, TITLE_LENGTH, title_of
 PASTE = ContextBlock("paste", "pasted 1 (400 lines)", "def price(n):\n    return n")
 
 
-@pytest.mark.parametrize(("text", "title"), [
-    ("[pasted 1: 400 lines]\nWhat does this do?", "What does this do?"),
-    ("What does [pasted 1: 400 lines] do?", "What does do?"),
-    ("@notes/ where is the lamp?", "where is the lamp?"),
-    ("[pasted 1: 400 lines]", "def price(n):"),
-    ("@notes/", "notes/"),
-    ("## Heading", "Heading"),
-    ("mail me@example.org", "mail me@example.org"),
-    ("\n  \n", NEW_TITLE),
-    ("???", "???"),
-])
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("[pasted 1: 400 lines]\nWhat does this do?", "What does this do?"),
+        ("What does [pasted 1: 400 lines] do?", "What does do?"),
+        ("@notes/ where is the lamp?", "where is the lamp?"),
+        ("[pasted 1: 400 lines]", "def price(n):"),
+        ("@notes/", "notes/"),
+        ("## Heading", "Heading"),
+        ("mail me@example.org", "mail me@example.org"),
+        ("\n  \n", NEW_TITLE),
+        ("???", "???"),
+    ],
+)
 def test_a_title_is_what_the_person_wrote(text: str, title: str) -> None:
     assert title_of(text, (PASTE,) if "pasted" in text else ()) == title
 

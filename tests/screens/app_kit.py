@@ -257,9 +257,18 @@ Drive = Callable[..., AbstractAsyncContextManager[Driven]]
 
 @asynccontextmanager
 async def driving(
-    data: Path | None, server: ToyServer | None, *, clock: Clock | None = None, size: tuple[int, int] = SIZE,
-    settings: Settings | None = None, notices: Sequence[str] = (), connect: bool = True, background: bool = False,
-    ahead: bool = False, toasts: bool = False, **options: Any,
+    data: Path | None,
+    server: ToyServer | None,
+    *,
+    clock: Clock | None = None,
+    size: tuple[int, int] = SIZE,
+    settings: Settings | None = None,
+    notices: Sequence[str] = (),
+    connect: bool = True,
+    background: bool = False,
+    ahead: bool = False,
+    toasts: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Driven]:
     """The app on the store in `data`, connected. None keeps nothing. `background`: whether it works in spare time.
     `ahead`: whether it connects to the server of a conversation that is opened, and waits for one that is off.
@@ -270,15 +279,30 @@ async def driving(
     clock, store = clock or Clock(), Store.open(data)
 
     def memories() -> Memories | None:
-        return None if data is None else Memories.open(
-            store, data / "memory", data / "index.db", session=service.memory.session,
-            clock=lambda: clock().timestamp())
+        return (
+            None
+            if data is None
+            else Memories.open(
+                store,
+                data / "memory",
+                data / "index.db",
+                session=service.memory.session,
+                clock=lambda: clock().timestamp(),
+            )
+        )
 
     def library() -> Library | None:
         return None if data is None else Library.open(store, data / "index.db", clock=lambda: clock().timestamp())
 
-    service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library,
-                          trunks=data and data / "trunks")
+    service = ChatService(
+        store,
+        settings,
+        clock=clock,
+        incognito=data is None,
+        memories=memories,
+        library=library,
+        trunks=data and data / "trunks",
+    )
     service.jobs.enabled = background
     service.servers.connects_ahead = service.servers.waits = ahead
     app = KvchatApp(service, find(), notices=notices, **options)
@@ -304,4 +328,3 @@ async def driving(
             yield driven
         finally:
             app.workers.cancel_all()  # a kvchat that is run ends them before its widgets too
-

@@ -21,8 +21,15 @@ from toyserver import ToyServer
 @pytest.fixture(autouse=True)
 def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """An app sweeps the memory once it has begun; a hundred of them in one process need not."""
-    sweeper = SimpleNamespace(enable=gc.enable, disable=gc.disable, collect=lambda: 0, freeze=lambda: None,
-                              get_threshold=gc.get_threshold, set_threshold=lambda *_: None, get_count=gc.get_count)
+    sweeper = SimpleNamespace(
+        enable=gc.enable,
+        disable=gc.disable,
+        collect=lambda: 0,
+        freeze=lambda: None,
+        get_threshold=gc.get_threshold,
+        set_threshold=lambda *_: None,
+        get_count=gc.get_count,
+    )
     monkeypatch.setattr("kvchat.ui.sweeper.gc", sweeper)
 
 

@@ -48,7 +48,8 @@ async def test_up_recalls_what_was_sent(drive: Drive) -> None:
 
 
 async def test_the_editor_gets_the_draft_and_gives_it_back(
-        drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from contextlib import nullcontext
 
     script = tmp_path / "editor"
@@ -145,13 +146,16 @@ async def test_find_walks_through_the_matches_of_this_conversation(drive: Drive,
         assert app.chat.composer.has_focus_within
 
 
-@pytest.mark.parametrize(("key", "words"), [
-    ("3", "There is no code block 3 here"),
-    ("left", "This message has one version only"),
-    ("right", "This message has one version only"),
-    ("f8", "This is the first conversation of the list"),
-    ("o", "This question was sent without sources"),
-])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("3", "There is no code block 3 here"),
+        ("left", "This message has one version only"),
+        ("right", "This message has one version only"),
+        ("f8", "This is the first conversation of the list"),
+        ("o", "This question was sent without sources"),
+    ],
+)
 async def test_a_key_that_does_nothing_here_says_so(drive: Drive, key: str, words: str) -> None:
     async with drive() as app:
         await app.begin("one")
@@ -288,9 +292,20 @@ async def test_renaming_shows_in_the_list(drive: Drive) -> None:
 
 def templated(server: ToyServer, template: str) -> None:
     """Have the server tell this chat template."""
-    server.on("/props", reply(200, {
-        "default_generation_settings": {"n_ctx": 4096}, "total_slots": 1, "model_alias": "toy", "build_info": "b1-toy",
-        "chat_template": template}, server="llama.cpp"))
+    server.on(
+        "/props",
+        reply(
+            200,
+            {
+                "default_generation_settings": {"n_ctx": 4096},
+                "total_slots": 1,
+                "model_alias": "toy",
+                "build_info": "b1-toy",
+                "chat_template": template,
+            },
+            server="llama.cpp",
+        ),
+    )
 
 
 async def test_a_system_prompt_that_costs_is_priced_first(drive: Drive, server: ToyServer) -> None:
@@ -339,8 +354,18 @@ async def test_parameters_are_sent_from_then_on(drive: Drive, server: ToyServer)
 async def test_a_model_is_chosen_from_the_list_of_the_server(drive: Drive, server: ToyServer) -> None:
 
     names = ["toy", "bigger-toy"]
-    server.on("/v1/models", reply(200, {"object": "list", "data": [
-        {"id": name, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}} for name in names]}))
+    server.on(
+        "/v1/models",
+        reply(
+            200,
+            {
+                "object": "list",
+                "data": [
+                    {"id": name, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}} for name in names
+                ],
+            },
+        ),
+    )
     async with drive() as app:
         await app.press("ctrl+l")
         await app.opens("ModelPicker")
@@ -378,16 +403,36 @@ async def test_a_model_without_a_thinking_switch_says_so_and_nothing_changes(dri
         assert app.conversation.record == before and app.front == "ChatScreen"
 
 
-@pytest.mark.parametrize(("facts", "command", "words", "options"), [
-    (TemplateFacts(switches_thinking=False, takes_effort=True), "/thinking on",
-     "This model has no thinking switch. It takes /thinking low, medium or high.", {}),
-    (TemplateFacts(switches_thinking=True, takes_effort=False), "/thinking low",
-     "This model has no thinking effort. It thinks, or not: /thinking on or off.", {}),
-    (TemplateFacts(switches_thinking=False, takes_effort=True), "/thinking low", "Thinking at low effort",
-     {"reasoning_effort": "low"}),
-    (TemplateFacts(switches_thinking=True), "/thinking off", "Thinking off", {"enable_thinking": False})])
+@pytest.mark.parametrize(
+    ("facts", "command", "words", "options"),
+    [
+        (
+            TemplateFacts(switches_thinking=False, takes_effort=True),
+            "/thinking on",
+            "This model has no thinking switch. It takes /thinking low, medium or high.",
+            {},
+        ),
+        (
+            TemplateFacts(switches_thinking=True, takes_effort=False),
+            "/thinking low",
+            "This model has no thinking effort. It thinks, or not: /thinking on or off.",
+            {},
+        ),
+        (
+            TemplateFacts(switches_thinking=False, takes_effort=True),
+            "/thinking low",
+            "Thinking at low effort",
+            {"reasoning_effort": "low"},
+        ),
+        (TemplateFacts(switches_thinking=True), "/thinking off", "Thinking off", {"enable_thinking": False}),
+    ],
+)
 async def test_what_a_template_takes_is_what_is_set(
-    drive: Drive, facts: TemplateFacts, command: str, words: str, options: dict[str, object],
+    drive: Drive,
+    facts: TemplateFacts,
+    command: str,
+    words: str,
+    options: dict[str, object],
 ) -> None:
     async with drive() as app:
         link = app.service.servers.link()
@@ -421,7 +466,8 @@ async def test_thinking_goes_through_its_three_states(drive: Drive, server: ToyS
 
 
 async def test_acts_on_branches_ask_before_they_leave_this_machine_too(
-        drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with drive() as app:
         id = await app.begin("said here")
     monkeypatch.setattr("kvchat.backends.http.endpoint.classify", lambda _address: HostClass.CLOUD)

@@ -90,8 +90,17 @@ async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: 
         await app.grow("two")
         answer = app.path[-1]
         assert answer.figures is not None
-        app.conversation.tree.put(replace(answer, figures=replace(
-            answer.figures, new_tokens=40, cause="slot_taken", evidence="“weather” took this conversation's slot.")))
+        app.conversation.tree.put(
+            replace(
+                answer,
+                figures=replace(
+                    answer.figures,
+                    new_tokens=40,
+                    cause="slot_taken",
+                    evidence="“weather” took this conversation's slot.",
+                ),
+            )
+        )
         app.chat.view.show()
         await app.press("escape")
         assert "850 wasted" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]

@@ -17,8 +17,12 @@ async def test_a_wide_terminal_shows_what_the_server_holds(drive: Drive, server:
     async with drive(size=WIDE) as app:
         await app.until(lambda: "Server's cache" in app.text)
         await app.begin("first", "second")
-        await app.until(lambda: "Last turns" in app.text and any(
-            line.split("│")[-1].strip().startswith("2 ") for line in app.text.splitlines()))
+        await app.until(
+            lambda: (
+                "Last turns" in app.text
+                and any(line.split("│")[-1].strip().startswith("2 ") for line in app.text.splitlines())
+            )
+        )
 
 
 async def test_it_goes_and_comes_with_the_width(drive: Drive) -> None:

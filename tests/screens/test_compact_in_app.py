@@ -17,12 +17,17 @@ SUMMARY = tokens("They ", "counted ", "nights.", prompt=1860, cached=1800)
 
 
 @asynccontextmanager
-async def talk(drive: Drive, server: ToyServer, used: int = 1800, turns: int = 5,
-               settings: Settings | None = None) -> AsyncIterator[Driven]:
+async def talk(
+    drive: Drive, server: ToyServer, used: int = 1800, turns: int = 5, settings: Settings | None = None
+) -> AsyncIterator[Driven]:
     """Turns that fill the window up to `used` tokens."""
     step = used // turns
-    server.on_chat(*(tokens(f"answer {n}", prompt=end - 1, cached=max(0, end - step - 1))
-                     for n, end in enumerate(range(step, step * turns + 1, step))))
+    server.on_chat(
+        *(
+            tokens(f"answer {n}", prompt=end - 1, cached=max(0, end - step - 1))
+            for n, end in enumerate(range(step, step * turns + 1, step))
+        )
+    )
     async with drive(size=(120, 30), settings=settings or Settings()) as app:
         await app.begin(*(f"question {n}" for n in range(turns)))
         server.on_chat(SUMMARY)
@@ -62,7 +67,8 @@ async def test_cancelling_asks_nothing(drive: Drive, server: ToyServer) -> None:
 
 
 async def test_the_branch_that_was_left_is_a_version_of_the_first_message_and_one_undo_away(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with talk(drive, server) as app:
         before, head = app.said, app.conversation.record.head
@@ -87,7 +93,8 @@ async def test_the_branch_that_was_left_is_a_version_of_the_first_message_and_on
 
 
 async def test_the_summary_is_watched_as_it_comes_and_esc_stops_it_without_a_change(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with talk(drive, server) as app:
         before = app.said
@@ -112,7 +119,8 @@ async def test_the_summary_is_watched_as_it_comes_and_esc_stops_it_without_a_cha
 
 
 async def test_before_its_first_word_the_summarys_row_tells_how_far_the_prompt_is_read(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with talk(drive, server) as app:
         server.on_chat(tokens("They", prompt=1860, cached=1800, hang_after=0))
@@ -151,7 +159,8 @@ async def test_with_a_single_turn_there_is_nothing_to_compact(drive: Drive, serv
 
 
 async def test_the_meter_warns_early_and_the_offer_comes_once_and_blocks_nothing(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with talk(drive, server, used=2800, turns=4) as app:
         assert "△" not in app.lines[0]
@@ -163,7 +172,8 @@ async def test_the_meter_warns_early_and_the_offer_comes_once_and_blocks_nothing
         await app.say("and more")
         assert "▲ context" in app.lines[0]
         assert [notice for notice in app.notices if "/compact" in notice] == [
-            "Window 85 % full · /compact sums up the older turns"]
+            "Window 85 % full · /compact sums up the older turns"
+        ]
         assert "85 % full: /compact" in app.text
         assert app.app.screen is app.chat
         await app.say("still talking")
@@ -183,7 +193,8 @@ async def test_text_that_the_server_dropped_is_said_in_red(drive: Drive, server:
 
 
 async def test_a_summary_written_at_rest_is_shown_as_ready_and_one_key_puts_it_in_place(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     settings = changed(changed(Settings(), "cache.summary_at_rest", True), "memory.rest_seconds", 0)
     async with talk(drive, server, used=3700, settings=settings) as app:

@@ -76,7 +76,8 @@ async def test_sending_goes_to_the_end_of_the_conversation(drive: Drive, server:
 
 
 async def test_an_answer_goes_on_in_a_conversation_that_is_left_and_makes_it_unread(
-        drive: Drive, server: ToyServer) -> None:
+    drive: Drive, server: ToyServer
+) -> None:
     go_on = asyncio.Event()
 
     async def slowly(visit):  # type: ignore[no-untyped-def]
@@ -320,7 +321,8 @@ async def test_a_message_without_a_server_is_kept_and_answered_later(drive: Driv
 
 
 async def test_another_machine_is_asked_about_once(
-        drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.backends.http.endpoint.classify", lambda _address: HostClass.LAN)
     async with drive() as app:
         assert app.service.servers.info is not None and app.service.servers.info.host_class == "lan"
@@ -343,7 +345,8 @@ async def test_another_machine_is_asked_about_once(
 
 
 async def test_nothing_leaves_before_the_place_of_the_server_is_known(
-        drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.backends.http.endpoint.classify", lambda _address: HostClass.LAN)
     async with drive(settings=changed(Settings(), "server.base_url", server.url), connect=False) as app:
         await app.write("typed before it was connected")
@@ -360,8 +363,7 @@ async def test_nothing_leaves_before_the_place_of_the_server_is_known(
 # -- settings, themes, the disk
 
 
-async def test_a_disk_that_refuses_is_told_until_it_works_again(
-        drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_refuses_is_told_until_it_works_again(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Store.add
 
     def full(*_: object, **__: object) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 HANDBOOK = {
     "lamp.md": "# The lamp\n\nThe lamp turns once in twelve seconds. A brass clockwork drives it.\n",
     "tower/paint.md": "# Paint\n\nThe tower is painted white each fifth summer.\n\n# Lamp room\n\nThe lamp room has a "
-                      "brass rail.\n",
+    "brass rail.\n",
     "broken.bin": "\0\1\2",
 }
 ASKED = "@handbook How fast does the brass lamp turn?"
@@ -130,8 +130,7 @@ async def test_a_saved_file_that_was_taken_in_is_no_news_and_trouble_is(drive: D
         app.service.documents._reports["notes"] = Report("notes", trouble="There is no folder /x\x1b[2J.")
         app.chat.documents.changed()
         app.chat.documents.changed()
-        assert [notice for notice in app.notices if "notes" in notice] == [
-            "notes: there is no folder /x␛[2J."]
+        assert [notice for notice in app.notices if "notes" in notice] == ["notes: there is no folder /x␛[2J."]
         more = Report("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
         app.service.documents._reports["more"] = more
         app.chat.documents.changed()
@@ -288,7 +287,10 @@ async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Pat
 
 
 async def test_a_citation_opens_the_file_in_the_editor(
-    drive: Drive, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     record = tmp_path / "record"
     editor = tmp_path / "vim"

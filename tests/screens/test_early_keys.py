@@ -59,14 +59,16 @@ async def stored(drive: Drive) -> None:
 
 
 async def test_what_is_typed_into_the_first_frame_follows_the_draft(
-        drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     type_early(monkeypatch, " ", "O", "N", "E", "home", "X")
     async with drive(continue_=True) as app:
         await app.until(lambda: app.draft == "Xa draft ONE")
 
 
 async def test_an_early_enter_sends_when_the_conversation_is_open(
-        drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     type_early(monkeypatch, " ", "T", "W", "O", "enter", "N", "E", "X", "T")
     async with drive(continue_=True) as app:
         await app.until(lambda: len(app.said) == 4)
@@ -97,7 +99,8 @@ async def test_an_early_paste_stays_one(drive: Drive, monkeypatch: pytest.Monkey
 
 
 async def test_an_early_key_of_a_screen_opens_it_over_the_conversation(
-        drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     type_early(monkeypatch, "f12", "T", "I", "T", "L", "E", "enter", "M", "O", "R", "E")
     async with drive(continue_=True) as app:
         await app.until(lambda: app.conversation.record.title == "TITLE")
@@ -105,7 +108,8 @@ async def test_an_early_key_of_a_screen_opens_it_over_the_conversation(
 
 
 async def test_an_early_quit_keeps_what_was_typed(
-        tmp_path: Path, drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, drive: Drive, stored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     type_early(monkeypatch, "Z", "ctrl+q")
     async with drive(continue_=True) as app:
         await app.until(lambda: app.app.return_value == 0)
@@ -150,8 +154,9 @@ async def test_escape_in_the_same_read_closes_the_screen_that_a_key_opens(drive:
                 assert app.service.conversations.streaming(), f"{name}, Esc stopped the answer"
 
 
-async def test_escape_waits_for_a_list_whose_rows_are_still_looked_up(drive: Drive, server: ToyServer,
-                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_escape_waits_for_a_list_whose_rows_are_still_looked_up(
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with scene(drive, server) as app:
         await app.streaming()
         kept = app.service.kept
@@ -201,7 +206,8 @@ async def test_what_follows_a_key_is_typed_into_the_screen_that_it_opens(drive: 
 
 
 async def test_what_follows_the_key_of_the_editor_waits_for_its_end(
-        drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 0.0)
     ends, began = asyncio.Event(), asyncio.Event()
 
@@ -222,7 +228,8 @@ async def test_what_follows_the_key_of_the_editor_waits_for_its_end(
 
 
 async def test_escape_closes_a_dialog_whose_price_is_not_known_yet(
-        drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 0.0)
     known = asyncio.Event()
     async with drive() as app:

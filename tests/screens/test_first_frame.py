@@ -7,8 +7,17 @@ import sys
 
 import pytest
 
-LATER = ("httpx", "sqlite3", "kvchat.store", "kvchat.chat.service", "kvchat.chat.turns.turns", "kvchat.chat.events",
-         "kvchat.backends.dialect", "kvchat.documents", "kvchat.memory")
+LATER = (
+    "httpx",
+    "sqlite3",
+    "kvchat.store",
+    "kvchat.chat.service",
+    "kvchat.chat.turns.turns",
+    "kvchat.chat.events",
+    "kvchat.backends.dialect",
+    "kvchat.documents",
+    "kvchat.memory",
+)
 
 
 @pytest.mark.process

@@ -20,9 +20,11 @@ from toyserver import ToyServer, tokens
 
 MOST = 25_000
 """Octets of a start at 120x40, until the screen rests."""
-TEXT = ("A list:\n\n- 日本語 and 👍\n- ● ◐ ○ ─│┌ …\n\n| a | b |\n|---|---|\n| 漢字 | x |\n\n"
-        "```python\nx = 'é'  # 東京\n```\n"
-        "[link](https://example.org) and **bold** and `code`. ") * 2
+TEXT = (
+    "A list:\n\n- 日本語 and 👍\n- ● ◐ ○ ─│┌ …\n\n| a | b |\n|---|---|\n| 漢字 | x |\n\n"
+    "```python\nx = 'é'  # 東京\n```\n"
+    "[link](https://example.org) and **bold** and `code`. "
+) * 2
 
 
 class Watched:
@@ -53,8 +55,12 @@ class Watched:
         change = self.frame.update(update, app.size).render_segments(app.console)
         self.changed.write(change)
         rows = enumerate(zip(self.changed.cells, self.whole.cells, strict=True))
-        wrong = [(y, x, now, right) for y, row in rows
-                 for x, (now, right) in enumerate(zip(*row, strict=True)) if now != right]
+        wrong = [
+            (y, x, now, right)
+            for y, row in rows
+            for x, (now, right) in enumerate(zip(*row, strict=True))
+            if now != right
+        ]
         assert not wrong, wrong[:10]
         self.frames += 1
         self.octets, self.all_octets = self.octets + len(change), self.all_octets + len(everything)
@@ -62,15 +68,24 @@ class Watched:
 
 @pytest.mark.slow
 async def test_whatever_happens_the_terminal_shows_what_the_screen_holds(
-        drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")  # Rich keeps the codes of a style: a screenshot before made such ones
     watched = Watched(monkeypatch)
     server.on_chat(tokens(*(TEXT[at : at + 7] for at in range(0, len(TEXT), 7)), reasoning=["Thinking 漢字 …"]))
     async with drive(size=(110, 30)) as app:
         await app.say("東京 ☕ question, and a long line: " + "word 日本語 " * 30)
-        for keys in (["f1", "pagedown", "escape"], ["ctrl+p", "e", "x", "escape"], ["f2", "pagedown", "escape"],
-                     ["ctrl+s", "escape"], ["f3", "f3"], ["tab", "pageup", "home", "end", "escape"],
-                     ["ctrl+f", "w", "o", "r", "escape"], ["ctrl+n"], ["f9"]):
+        for keys in (
+            ["f1", "pagedown", "escape"],
+            ["ctrl+p", "e", "x", "escape"],
+            ["f2", "pagedown", "escape"],
+            ["ctrl+s", "escape"],
+            ["f3", "f3"],
+            ["tab", "pageup", "home", "end", "escape"],
+            ["ctrl+f", "w", "o", "r", "escape"],
+            ["ctrl+n"],
+            ["f9"],
+        ):
             await app.press(*keys)
             await app.rest()
         await app.pilot.resize_terminal(70, 20)
@@ -105,8 +120,12 @@ async def test_a_frame_for_the_size_before_is_not_written(drive: Drive, monkeypa
 async def test_a_start_writes_little_to_the_terminal(tmp_path: Path, server: ToyServer) -> None:
     """Over ssh that is what the person waits for: it was 82 kB for an almost empty screen."""
     env = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "NO_COLOR")}
-    env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "KVCHAT_DATA_DIR": str(tmp_path / "data"),
-            "KVCHAT_CONFIG": str(tmp_path / "config.toml")}
+    env |= {
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "KVCHAT_DATA_DIR": str(tmp_path / "data"),
+        "KVCHAT_CONFIG": str(tmp_path / "config.toml"),
+    }
     with Terminal(["-m", "kvchat.cli", "--base-url", server.url], env) as terminal:
         await terminal.shows("newline")
         await terminal.shows("this machine")

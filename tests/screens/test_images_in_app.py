@@ -53,8 +53,9 @@ async def test_an_attached_image_is_a_chip_with_its_price_and_goes_out(drive: Dr
 
 
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
-async def test_an_image_is_drawn_where_there_are_colours_for_it(drive: Drive, seeing: SeeingServer, colours: bool,
-                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_image_is_drawn_where_there_are_colours_for_it(
+    drive: Drive, seeing: SeeingServer, colours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLORTERM", "truecolor")
     if not colours:
         monkeypatch.setenv("NO_COLOR", "1")
@@ -114,10 +115,16 @@ async def test_an_image_in_a_draft_is_there_after_a_restart(drive: Drive, seeing
         assert any(b"data:image/png;base64," in visit.body for visit in seeing.chats)
 
 
-@pytest.mark.parametrize(("data", "said"), [(picture()[:900], "it is a broken image."),
-                                            (b"\x89PNG\r\n\x1a\n" + bytes(50), "it is an image that cannot be read")])
-async def test_a_broken_image_is_told_and_the_command_stays(drive: Drive, seeing: SeeingServer, lamp: Path,
-                                                            data: bytes, said: str) -> None:
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (picture()[:900], "it is a broken image."),
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "it is an image that cannot be read"),
+    ],
+)
+async def test_a_broken_image_is_told_and_the_command_stays(
+    drive: Drive, seeing: SeeingServer, lamp: Path, data: bytes, said: str
+) -> None:
     lamp.write_bytes(data)
     async with drive(server=seeing) as app:
         await app.command("/attach lamp.png")

@@ -93,8 +93,12 @@ async def test_escape_stops_and_keeps_what_came(drive: Drive, tmp_path: Path) ->
         await app.command(f"/import {path}")
         await app.opens("ImportScreen")
         await app.press("escape")
-        await app.until(lambda: "Stopped. What was imported until then is kept." in app.prose
-                        or "Imported 150 conversations" in app.prose)
+        await app.until(
+            lambda: (
+                "Stopped. What was imported until then is kept." in app.prose
+                or "Imported 150 conversations" in app.prose
+            )
+        )
         await app.press("escape")
         await app.closes()
         count = len(titles(app))

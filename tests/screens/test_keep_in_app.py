@@ -90,7 +90,8 @@ async def test_another_window_keeps_and_releases(app: Driven) -> None:
 
 
 async def test_a_server_that_cannot_save_states_and_an_empty_conversation_are_told(
-        drive: Drive, server: ToyServer) -> None:
+    drive: Drive, server: ToyServer
+) -> None:
     server.on_chat(tokens("Hello"))
     async with drive() as app:
         await app.command("/keep")

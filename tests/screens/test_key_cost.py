@@ -49,13 +49,17 @@ async def test_a_letter_lays_nothing_out_and_a_new_line_does(drive: Drive, layou
 
 
 async def test_letters_that_narrow_a_list_lay_out_only_when_it_shrinks(
-        drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with drive() as driven:
         await driven.press("/", "e")
         commands, asked = driven.chat.composer._list, list[bool]()
         plain = commands.refresh
-        monkeypatch.setattr(commands, "refresh", lambda *regions, layout=False, **more: (
-            asked.append(layout), plain(*regions, layout=layout, **more))[1])
+        monkeypatch.setattr(
+            commands,
+            "refresh",
+            lambda *regions, layout=False, **more: (asked.append(layout), plain(*regions, layout=layout, **more))[1],
+        )
         rows, laid_out = [min(commands.ROWS, len(commands.items))], []
         for letter in "xpo":
             asked.clear()

@@ -23,8 +23,10 @@ from toyserver import Answer, ToyServer, Visit, tokens
 pytestmark = pytest.mark.slow
 
 SAID = "I keep a lighthouse on Hvar and I prefer metric units."
-FACTS = ({"turns": [1], "text": "I prefer metric units.", "kind": "preference", "topic": "", "confidence": 0.9},
-         {"turns": [1], "text": "I keep a lighthouse on Hvar.", "kind": "identity", "topic": "", "confidence": 0.9})
+FACTS = (
+    {"turns": [1], "text": "I prefer metric units.", "kind": "preference", "topic": "", "confidence": 0.9},
+    {"turns": [1], "text": "I keep a lighthouse on Hvar.", "kind": "identity", "topic": "", "confidence": 0.9},
+)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +86,9 @@ def pages(data: Path) -> str:
 
 
 async def test_what_was_said_is_noted_told_quietly_and_found_on_the_screen(
-    drive: Drive, server: ToyServer, tmp_path: Path,
+    drive: Drive,
+    server: ToyServer,
+    tmp_path: Path,
 ) -> None:
     server.on_chat(noting(*FACTS))
     async with drive(settings=at_once(server), background=True) as app:
@@ -112,7 +116,9 @@ async def test_what_was_said_is_noted_told_quietly_and_found_on_the_screen(
 
 
 async def test_all_that_was_noted_in_the_session_is_taken_back_after_one_question(
-    drive: Drive, server: ToyServer, tmp_path: Path,
+    drive: Drive,
+    server: ToyServer,
+    tmp_path: Path,
 ) -> None:
     server.on_chat(noting(*FACTS))
     async with drive(settings=at_once(server), background=True) as app:
@@ -191,7 +197,8 @@ async def remembered(app: Driven, *sentences: str) -> None:
 
 
 async def test_forget_deletes_the_one_memory_that_is_meant_and_f5_u_brings_it_back(
-    drive: Drive, tmp_path: Path,
+    drive: Drive,
+    tmp_path: Path,
 ) -> None:
     async with drive() as app:
         await app.begin("one")
@@ -233,7 +240,8 @@ TOLD = "Memory notes facts after answers"
 
 
 async def test_that_memory_will_run_is_said_once_in_an_installation_with_the_key_to_switch_it_off(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with drive(background=True) as app:
         await app.begin()
@@ -255,11 +263,14 @@ async def test_that_memory_will_run_is_said_once_in_an_installation_with_the_key
 
 @pytest.mark.parametrize("how", ["incognito", "settings", "conversation"])
 async def test_that_memory_is_off_is_no_reason_to_speak_of_it(
-    drive: Drive, server: ToyServer, how: str,
+    drive: Drive,
+    server: ToyServer,
+    how: str,
 ) -> None:
     settings = changed(changed(Settings(), "server.base_url", server.url), "memory.enabled", how != "settings")
-    async with (driving(None, server, background=True) if how == "incognito"
-                else drive(settings=settings, background=True)) as app:
+    async with (
+        driving(None, server, background=True) if how == "incognito" else drive(settings=settings, background=True)
+    ) as app:
         await app.begin()
         if how == "conversation":
             await app.service.extraction.set_memory(app.conversation.id, False)
@@ -268,7 +279,8 @@ async def test_that_memory_is_off_is_no_reason_to_speak_of_it(
 
 
 async def test_what_was_asked_outside_the_app_is_told_before_it_is_gone_through(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with drive() as app:
         await app.begin("One")  # as `kvchat ask` does, nothing is done in the background
@@ -278,7 +290,9 @@ async def test_what_was_asked_outside_the_app_is_told_before_it_is_gone_through(
 
 
 async def test_every_key_puts_off_what_is_noted_by_itself_however_short_the_rest(
-    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(jobs, "TYPING_S", 3600.0)
     monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
@@ -354,13 +368,16 @@ async def test_an_incognito_run_says_that_it_has_no_memory(server: ToyServer) ->
 
 
 async def test_the_persons_editor_gets_the_page_at_the_line_and_what_it_wrote_is_shown(
-    drive: Drive, tmp_path: Path,
+    drive: Drive,
+    tmp_path: Path,
 ) -> None:
     script, told = tmp_path / "nano", tmp_path / "told"
-    script.write_text(f"#!{sys.executable}\nimport sys, pathlib\npage = pathlib.Path(sys.argv[2])\n"
-                      f"pathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))\n"
-                      "lines = page.read_text().splitlines()\nat = int(sys.argv[1][1:]) - 1\n"
-                      "lines[at] = lines[at].replace('sugar', 'milk')\npage.write_text('\\n'.join(lines) + '\\n')\n")
+    script.write_text(
+        f"#!{sys.executable}\nimport sys, pathlib\npage = pathlib.Path(sys.argv[2])\n"
+        f"pathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))\n"
+        "lines = page.read_text().splitlines()\nat = int(sys.argv[1][1:]) - 1\n"
+        "lines[at] = lines[at].replace('sugar', 'milk')\npage.write_text('\\n'.join(lines) + '\\n')\n"
+    )
     script.chmod(0o755)
     settings = changed(changed(Settings(), "editor", str(script)), "server.base_url", "")
     async with drive(settings=settings) as app:
@@ -400,7 +417,9 @@ async def test_a_hand_edit_and_a_broken_page_show_while_one_looks(drive: Drive, 
 
 @pytest.mark.parametrize("keys", [("d",), ("e", "x", "enter"), ("p",)], ids=["delete", "edit", "profile"])
 async def test_what_is_done_on_the_screen_is_done_in_the_files_and_undone_there(
-    drive: Drive, tmp_path: Path, keys: Sequence[str],
+    drive: Drive,
+    tmp_path: Path,
+    keys: Sequence[str],
 ) -> None:
     async with drive() as app:
         await app.begin("one")
@@ -413,5 +432,6 @@ async def test_what_is_done_on_the_screen_is_done_in_the_files_and_undone_there(
         await app.press("u")
         await app.until(lambda: len(source.changes) == 3)
         assert [(entry.text, entry.page) for entry in await entries(app)] == [
-            ("Tea without sugar.", next(change.after.page for change in source.changes[2:]))]
+            ("Tea without sugar.", next(change.after.page for change in source.changes[2:]))
+        ]
         assert "- Tea without sugar." in pages(tmp_path / "data")

@@ -15,11 +15,13 @@ FRAMES = 200
 def fixed(app: Driven) -> dict[str, object]:
     """Where everything stands that is not the answer: the widgets, and the rows around the conversation."""
     chat = app.chat
-    widgets = {widget.__class__.__name__: tuple(widget.region) for widget in (
-        chat.header, chat.sidebar, chat.transcript, chat.composer, chat.status, chat.keybar)}
+    widgets = {
+        widget.__class__.__name__: tuple(widget.region)
+        for widget in (chat.header, chat.sidebar, chat.transcript, chat.composer, chat.status, chat.keybar)
+    }
     lines = app.lines
     edge = chat.sidebar.region.right if chat.sidebar.display else 0
-    listed = [line[2:edge] for line in lines[1:chat.sidebar.region.bottom]] if edge else []
+    listed = [line[2:edge] for line in lines[1 : chat.sidebar.region.bottom]] if edge else []
     composer = lines[chat.composer.region.y : chat.composer.region.bottom]
     status = lines[chat.status.region.y]
     marks = [at for at, sign in enumerate(status) if sign == "·"]

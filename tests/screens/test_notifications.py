@@ -37,12 +37,17 @@ async def answered(app: Driven, server: ToyServer, answer: Answer, *, in_front: 
     await app.begin("one; two")
 
 
-@pytest.mark.parametrize(("answer", "in_front", "notices"), [
-    (tokens("Hello"), True, []), (tokens("Hello"), False, ["Answer ready: one, two"]),
-    (error(500, "no"), False, ["Answer failed: one, two"]),
-])
+@pytest.mark.parametrize(
+    ("answer", "in_front", "notices"),
+    [
+        (tokens("Hello"), True, []),
+        (tokens("Hello"), False, ["Answer ready: one, two"]),
+        (error(500, "no"), False, ["Answer failed: one, two"]),
+    ],
+)
 async def test_a_window_behind_others_notifies(
-        drive: Drive, server: ToyServer, answer: Answer, in_front: bool, notices: list[str]) -> None:
+    drive: Drive, server: ToyServer, answer: Answer, in_front: bool, notices: list[str]
+) -> None:
     async with drive() as app:
         heard = Heard(app)
         await answered(app, server, answer, in_front=in_front)

@@ -19,11 +19,21 @@ from toyserver import ToyServer, tokens
 ALL = [Entry(action, "", "") for action in actions.palette()]
 
 
-@pytest.mark.parametrize(("typed", "first"), [
-    ("parameters", "parameters"), ("param", "parameters"), ("sys", "system"), ("export", "export"),
-    ("regen", "transcript.regenerate"), ("edit", "transcript.edit"), ("drop", "transcript.delete"),
-    ("temperature", "parameters"), ("fork", "transcript.fork"), ("newc", "new"),
-])
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("parameters", "parameters"),
+        ("param", "parameters"),
+        ("sys", "system"),
+        ("export", "export"),
+        ("regen", "transcript.regenerate"),
+        ("edit", "transcript.edit"),
+        ("drop", "transcript.delete"),
+        ("temperature", "parameters"),
+        ("fork", "transcript.fork"),
+        ("newc", "new"),
+    ],
+)
 def test_what_is_typed_finds_what_is_meant(typed: str, first: str) -> None:
     assert next(iter(best(ALL, typed, FuzzySearch()))).action.id == first
 

@@ -73,8 +73,17 @@ async def test_a_typed_mention_of_a_file_in_the_working_folder_attaches_it(drive
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [["x", "backspace"], ["ctrl+c", "ctrl+z"], ["space", "ctrl+z", "ctrl+y"], ["comma"],
-                                   ["left", "left", "full_stop"], ["home", "a", "space"]])
+@pytest.mark.parametrize(
+    "after",
+    [
+        ["x", "backspace"],
+        ["ctrl+c", "ctrl+z"],
+        ["space", "ctrl+z", "ctrl+y"],
+        ["comma"],
+        ["left", "left", "full_stop"],
+        ["home", "a", "space"],
+    ],
+)
 async def test_edits_around_a_pasted_mention_do_not_make_one_of_it(drive: Drive, after: list[str]) -> None:
     async with drive() as app:
         await app.paste("see @./notes.txt")
@@ -155,11 +164,21 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
         assert app.noticed("Message unchanged")
 
 
-@pytest.mark.parametrize(("change", "found"), [
-    ("'Hello.\\n\\n' + text + ', and so on'", []), ("text.replace('see', 'see @./notes.txt, not')", [NOTES]),
-    ("'@./notes.txt is what?'", []), ("'now with @./notes.txt.'", [])])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("'Hello.\\n\\n' + text + ', and so on'", []),
+        ("text.replace('see', 'see @./notes.txt, not')", [NOTES]),
+        ("'@./notes.txt is what?'", []),
+        ("'now with @./notes.txt.'", []),
+    ],
+)
 async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_there_counts(
-    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, found: list[str],
+    drive: Drive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    found: list[str],
 ) -> None:
     from kvchat.ui.terminal import editor
 
@@ -271,7 +290,9 @@ async def test_a_link_is_where_it_leads(drive: Drive, project: Path, own_folders
 
 
 async def test_in_the_home_folder_hidden_files_are_outside(
-    drive: Drive, own_folders: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    own_folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(own_folders)
     (own_folders / "list.txt").write_text("eggs\n")

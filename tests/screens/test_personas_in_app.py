@@ -21,8 +21,8 @@ def files() -> Path:
     folder = find().config.parent
     for name, text in {
         "personas/reviewer": 'system_prompt = "You review code."\n'
-                             'first_message = "Review this {{language}} code: {{code}}"\n'
-                             "[parameters]\ntemperature = 0.2\n",
+        'first_message = "Review this {{language}} code: {{code}}"\n'
+        "[parameters]\ntemperature = 0.2\n",
         "personas/lost": 'system_prompt = "x"\nprofile = "wrok"\n',
         "personas/broken": "model = x\n",
         "snippets/explain": 'about = "Explain something"\ntext = "Explain {{topic}} to a {{reader}}."\n',
@@ -84,11 +84,14 @@ async def test_a_saved_system_prompt_is_a_persona_too(drive: Drive) -> None:
         await app.until(lambda: "Poet" in app.text and "reviewer" in app.text)
 
 
-@pytest.mark.parametrize(("name", "sentence"), [
-    ("reviwer", "There is no persona reviwer; did you mean reviewer?"),
-    ("lost", "The persona lost asks for the profile wrok, which the settings do not have."),
-    ("broken", "The persona broken cannot be used: broken.toml:1:9: not valid TOML"),
-])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("reviwer", "There is no persona reviwer; did you mean reviewer?"),
+        ("lost", "The persona lost asks for the profile wrok, which the settings do not have."),
+        ("broken", "The persona broken cannot be used: broken.toml:1:9: not valid TOML"),
+    ],
+)
 async def test_a_persona_that_cannot_be_is_told_and_nothing_begins(drive: Drive, name: str, sentence: str) -> None:
     async with drive() as app:
         id = await app.begin("hello")
@@ -154,7 +157,8 @@ async def test_a_snippet_is_offered_with_its_words_and_a_command_stays_one(drive
 @pytest.mark.engine
 async def test_a_persona_and_changed_settings_cost_the_real_server_nothing(drive: Drive, files: Path) -> None:
     (files / "personas" / "short.toml").write_text(
-        'system_prompt = "You answer in a few words."\n[parameters]\nmax_tokens = 12\ntemperature = 0.0\n')
+        'system_prompt = "You answer in a few words."\n[parameters]\nmax_tokens = 12\ntemperature = 0.0\n'
+    )
     with running_server() as engine:
         settings = changed(Settings(), "server.base_url", engine.base_url)
         async with drive(server=None, settings=settings) as app:

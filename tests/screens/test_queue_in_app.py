@@ -1,5 +1,4 @@
-"""The queue on the screen: what is sent while an answer streams waits over the composer, and is the person's to change.
-"""
+"""The queue on the screen: what is sent while an answer streams waits over the composer, and is the person's to change."""
 
 from __future__ import annotations
 
@@ -175,7 +174,8 @@ async def test_the_list_follows_what_is_sent_meanwhile(drive: Drive, server: Toy
 
 
 async def test_the_message_that_is_to_be_sent_while_an_answer_runs_comes_first(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with drive(size=SIZE) as app:
         slow = await streaming(app, server)
@@ -255,7 +255,9 @@ async def test_a_paste_in_a_queued_message_comes_back_as_it_was(drive: Drive, se
 
 
 async def test_a_message_that_goes_out_while_it_is_edited_is_said(
-    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with drive(size=SIZE) as app:
         await streaming(app, server)
@@ -293,7 +295,10 @@ async def test_where_enter_makes_a_new_line_the_other_key_is_named(drive: Drive,
 
 
 async def test_a_file_from_outside_is_asked_for_when_the_person_sends(
-    drive: Drive, server: ToyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    server: ToyServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "plan.txt").write_text("plan\n")

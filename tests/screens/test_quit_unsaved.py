@@ -78,9 +78,12 @@ async def test_a_file_that_cannot_be_written_is_told_and_another_one_taken(drive
         await quit_asks(app)
         await app.press("w")
         await app.opens("WriteElsewhereScreen")
-        for name, words in (("taken.json", "taken.json is there already. Write another name."),
-                            ("no/where.json", "there is no such folder"), ("~nobody-here/x", "Write the whole path."),
-                            ("", "Write the name of a file.")):
+        for name, words in (
+            ("taken.json", "taken.json is there already. Write another name."),
+            ("no/where.json", "there is no such folder"),
+            ("~nobody-here/x", "Write the whole path."),
+            ("", "Write the name of a file."),
+        ):
             await app.press("ctrl+u")
             if name:
                 await app.type(name)
@@ -103,8 +106,7 @@ async def test_one_may_quit_and_lose_them(drive: Drive, own_folders: Path) -> No
     assert not list(own_folders.rglob("kvchat-unsaved*"))
 
 
-async def test_a_disk_that_takes_it_again_is_not_asked_about(
-        drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_takes_it_again_is_not_asked_about(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 
@@ -120,7 +122,8 @@ async def test_a_disk_that_takes_it_again_is_not_asked_about(
 
 
 async def test_a_new_conversation_that_cannot_be_made_is_said(
-        drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
 

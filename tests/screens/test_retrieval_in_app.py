@@ -161,7 +161,9 @@ async def test_a_mention_that_cannot_be_followed_is_said_and_the_message_stays(d
 
 
 async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
-    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held = asyncio.Event()
@@ -182,7 +184,9 @@ async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
 
 
 async def test_what_is_found_for_another_conversation_is_not_shown(
-    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held, began = asyncio.Event(), asyncio.Event()
@@ -243,7 +247,9 @@ async def test_a_file_is_attached_as_a_chip_with_its_price_and_read_ahead(drive:
 
 
 async def test_the_key_asks_for_a_file_and_attaches_it_at_the_cursor(
-    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with reading(drive, tmp_path) as app:
         monkeypatch.chdir(tmp_path / "handbook")
@@ -310,7 +316,9 @@ async def test_a_changed_file_is_told_once_and_its_change_can_be_attached(drive:
 
 @pytest.mark.parametrize("theme", ["ansi-dark", "kvchat-contrast"])
 async def test_the_line_the_list_and_the_screens_are_drawn_in_other_themes(
-    drive: Drive, tmp_path: Path, theme: str,
+    drive: Drive,
+    tmp_path: Path,
+    theme: str,
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         app.app.theme = theme
@@ -329,4 +337,5 @@ async def test_the_line_the_list_and_the_screens_are_drawn_in_other_themes(
 
 def test_of_several_changed_files_the_first_is_named() -> None:
     assert changed_words(["/there/a.md", "/there/\x1b[2Jb.md"]) == (
-        "a.md and 1 other file have changed · /attach /there/a.md sends the change")
+        "a.md and 1 other file have changed · /attach /there/a.md sends the change"
+    )

@@ -171,7 +171,8 @@ async def test_the_built_in_engine_is_named_by_no_address(drive: Drive, server: 
 
 
 async def test_how_long_something_is_idle_grows_while_it_is_looked_at(
-        drive: Drive, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive: Drive, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("kvchat.ui.screens.inspector.AGES", 0.05)
     async with drive(size=(120, 40)) as app:
         id = await app.begin("one")

@@ -132,7 +132,8 @@ async def test_what_cannot_be_sent_comes_back_in_front_of_what_was_typed_since(d
 
 
 async def test_a_message_is_sent_where_it_was_written_while_another_conversation_is_open(
-    drive: Drive, tmp_path: Path,
+    drive: Drive,
+    tmp_path: Path,
 ) -> None:
     async with reading(drive, tmp_path) as app:
         home = app.conversation.id
@@ -166,7 +167,8 @@ async def test_what_cannot_be_sent_from_another_conversation_waits_in_its_draft(
 
 
 async def test_a_message_that_is_looked_up_when_kvchat_ends_is_the_draft_afterwards(
-    drive: Drive, tmp_path: Path,
+    drive: Drive,
+    tmp_path: Path,
 ) -> None:
     async with reading(drive, tmp_path) as app:
         home = app.conversation.id

@@ -22,7 +22,9 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_runs_on_this_machine_is_found_by_the_key_and_each_conversation_keeps_its_own(
-    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ToyServer(model="qwen3-8b") as other, drive() as app:
         monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (other.port,))
@@ -44,7 +46,8 @@ async def test_what_runs_on_this_machine_is_found_by_the_key_and_each_conversati
 
 
 async def test_one_conversation_answers_while_another_one_is_asked_on_its_own_server(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     server.on_chat(hang())
     async with ToyServer(model="elsewhere") as other, drive() as app:
@@ -62,7 +65,8 @@ async def test_one_conversation_answers_while_another_one_is_asked_on_its_own_se
 
 
 async def test_a_server_that_is_gone_is_told_and_the_question_goes_out_when_it_is_back(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with drive() as app:
         app.service.servers.waits = True
@@ -109,7 +113,8 @@ async def chosen_last(drive: Drive, server: ToyServer, *texts: str) -> str:
 
 
 async def test_when_the_server_used_last_is_off_a_new_conversation_begins_elsewhere_and_says_so(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     await chosen_last(drive, server, "one")
     async with ToyServer(model="qwen3-8b") as other, known(drive, other) as app:
@@ -125,15 +130,19 @@ async def test_when_the_server_used_last_is_off_a_new_conversation_begins_elsewh
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_an_old_conversation_waits_for_its_server_and_moves_when_the_person_says_so(
-    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch, asked: bool,
+    drive: Drive,
+    server: ToyServer,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: bool,
 ) -> None:
     server.on_chat(tokens("Hello", prompt=3200))
     id = await chosen_last(drive, server, "one")
     async with ToyServer(model="qwen3-8b") as other, known(drive, other) as app:
         await app.until(lambda: "qwen3-8b" in app.lines[0])
         await app.open(id)
-        await app.until(lambda: app.noticed(
-            f"127.0.0.1:{server.port} is off · questions wait · Ctrl+L moves (3.2k to prefill)"))
+        await app.until(
+            lambda: app.noticed(f"127.0.0.1:{server.port} is off · questions wait · Ctrl+L moves (3.2k to prefill)")
+        )
         if asked:
             await app.write("two")
             await app.press("enter")
@@ -168,7 +177,8 @@ async def test_where_nothing_else_is_there_the_key_shows_the_list(drive: Drive, 
 
 
 async def test_a_server_on_the_internet_is_marked_and_asked_about_for_a_conversation_begun_here(
-    drive: Drive, server: ToyServer,
+    drive: Drive,
+    server: ToyServer,
 ) -> None:
     async with ToyServer("openai", model="big") as cloud, drive() as app:
         profiles = {"cloud": ServerSettings(base_url=cloud.url, locality="cloud")}

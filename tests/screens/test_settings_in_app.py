@@ -116,15 +116,22 @@ async def test_what_is_read_at_the_start_says_so_and_leaves_the_run_alone(drive:
         assert load(file)[0].server.timeout == 9 and app.service.settings.server is before
 
 
-@pytest.mark.parametrize(("name", "text", "sentence"), [
-    ("time_stamp_minutes", "soon", "time_stamp_minutes must be a whole number."),
-    ("time_stamp_minutes", "0", "time_stamp_minutes must be from 1 to 10080."),
-    ("server.base_url", "here", 'server.base_url must be an address such as "http://127.0.0.1:8080".'),
-    ("parameters.extra", "{model = 1}", "parameters.extra.model cannot be set: kvchat sends this field itself."),
-    ("keys.new", "ctrl+s", "keys.new: Ctrl+S already means List (list)."),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("time_stamp_minutes", "soon", "time_stamp_minutes must be a whole number."),
+        ("time_stamp_minutes", "0", "time_stamp_minutes must be from 1 to 10080."),
+        ("server.base_url", "here", 'server.base_url must be an address such as "http://127.0.0.1:8080".'),
+        ("parameters.extra", "{model = 1}", "parameters.extra.model cannot be set: kvchat sends this field itself."),
+        ("keys.new", "ctrl+s", "keys.new: Ctrl+S already means List (list)."),
+    ],
+)
 async def test_what_is_wrong_is_said_at_the_field_and_nothing_is_saved(
-    drive: Drive, file: Path, name: str, text: str, sentence: str,
+    drive: Drive,
+    file: Path,
+    name: str,
+    text: str,
+    sentence: str,
 ) -> None:
     async with drive(size=(60, 20)) as app:
         await found(app, name)
@@ -139,7 +146,9 @@ async def test_what_is_wrong_is_said_at_the_field_and_nothing_is_saved(
 
 
 async def test_what_the_environment_gives_says_so_and_stays(
-    drive: Drive, file: Path, monkeypatch: pytest.MonkeyPatch,
+    drive: Drive,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KVCHAT_MEMORY_RECALL", "false")
     async with drive() as app:
@@ -176,7 +185,7 @@ async def test_a_broken_file_is_told_with_its_place_and_left(drive: Drive, file:
 
 
 async def test_a_mistake_in_the_file_stands_at_its_setting(drive: Drive, file: Path) -> None:
-    file.write_text(MINE + "[engine]\nslots = \"two\"\n")
+    file.write_text(MINE + '[engine]\nslots = "two"\n')
     async with drive() as app:
         await found(app, "engine.slots")
         assert "config.toml:7:1: engine.slots must be a whole number, not a text; the default, 1, is used" in app.prose

@@ -46,8 +46,11 @@ SENT, FIRST_TOKEN, NOW = 1000.0, 1000.14, 1002.4
 """What the monotonic clock says when a question is sent, when its first token comes, and when it is looked at."""
 
 KEEPER = "You are the keeper of a lighthouse. Answer in one or two sentences."
-ANSWERS = ("Twenty-six nights, from night 34 to night 59.", "Night 47, with 140 turns.",
-           "The oil of night 47 cost four crowns; of all nights together, eighty-one.")
+ANSWERS = (
+    "Twenty-six nights, from night 34 to night 59.",
+    "Night 47, with 140 turns.",
+    "The oil of night 47 cost four crowns; of all nights together, eighty-one.",
+)
 MARKDOWN = """\
 ## The lamp by night
 
@@ -96,17 +99,31 @@ class Studio:
     async def fill(self) -> None:
         service = ChatService(Store.open(self.data), self.settings("kvchat-night"), clock=self.clock)
         for day, questions in (
-            (14, ["Which knots hold a boat?"]), (20, ["Tax notes for the harbour office", "And the fees?"]),
+            (14, ["Which knots hold a boat?"]),
+            (20, ["Tax notes for the harbour office", "And the fees?"]),
             (21, ["The weather at sea, in words a child knows"]),
-            (21, ["How many nights did the lamp turn more than a hundred times?", "Which of them was the longest?",
-                  "What did it cost in oil?"]),
+            (
+                21,
+                [
+                    "How many nights did the lamp turn more than a hundred times?",
+                    "Which of them was the longest?",
+                    "What did it cost in oil?",
+                ],
+            ),
         ):
             self.clock.now = datetime(2026, 11, day, 8 + day % 3, 40, tzinfo=UTC)
             made = await service.new_conversations.create(KEEPER, reuse=False)
             cached, prompt = 0, 412
             for number, question in enumerate(questions):
-                self.server.on_chat(tokens(*words(ANSWERS[number]), prompt=prompt, cached=cached,
-                                           prompt_ms=3.1 * (prompt - cached), model=MODEL))
+                self.server.on_chat(
+                    tokens(
+                        *words(ANSWERS[number]),
+                        prompt=prompt,
+                        cached=cached,
+                        prompt_ms=3.1 * (prompt - cached),
+                        model=MODEL,
+                    )
+                )
                 await service.turns.send(made.id, Question(question))
                 await service.conversations.wait(made.id)
                 cached, prompt = prompt + 4, prompt + 96 + 31 * number
@@ -114,8 +131,16 @@ class Studio:
         await service.options.save_prompt(SavedPrompt("Translator", "Translate what I write into English."))
         await service.aclose()
 
-    def picture(self, scene: Scene, *, size: tuple[int, int] = (100, 30), theme: str = "kvchat-night",
-                answer: Answer | None = None, connected: bool = True, **options: Any) -> None:
+    def picture(
+        self,
+        scene: Scene,
+        *,
+        size: tuple[int, int] = (100, 30),
+        theme: str = "kvchat-night",
+        answer: Answer | None = None,
+        connected: bool = True,
+        **options: Any,
+    ) -> None:
         """Compare the screen after `scene` with the one that was accepted."""
         settings = self.settings(theme) if connected else changed(Settings(), "theme", theme)
         self.clock.now = datetime(2026, 11, 21, 9, 16, tzinfo=UTC)
@@ -143,10 +168,15 @@ class Studio:
 
 def stand_still(patch: pytest.MonkeyPatch, numbers: Iterator[int]) -> None:
     """Ids by number, and clocks that show always the same."""
-    patch.setattr("kvchat.prompt.message.uuid",
-                  SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
-    for module, now in (("kvchat.chat.turns.turns", SENT), ("kvchat.chat.turns.answer_request", SENT),
-                        ("kvchat.chat.turns.answer_run", FIRST_TOKEN), ("kvchat.ui.controllers.view", NOW)):
+    patch.setattr(
+        "kvchat.prompt.message.uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}"))
+    )
+    for module, now in (
+        ("kvchat.chat.turns.turns", SENT),
+        ("kvchat.chat.turns.answer_request", SENT),
+        ("kvchat.chat.turns.answer_run", FIRST_TOKEN),
+        ("kvchat.ui.controllers.view", NOW),
+    ):
         patch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
 
 
@@ -261,8 +291,9 @@ def test_while_the_answer_streams(studio: Studio) -> None:
         app.chat.view.tick()
 
     said = words("On most nights the lamp burnt 2.4 litres")
-    studio.picture(scene, answer=tokens(*said, prompt=742, cached=647, prompt_ms=310, hang_after=len(said),
-                                        model=MODEL))
+    studio.picture(
+        scene, answer=tokens(*said, prompt=742, cached=647, prompt_ms=310, hang_after=len(said), model=MODEL)
+    )
 
 
 async def with_a_queue(app: Driven) -> None:
@@ -270,8 +301,15 @@ async def with_a_queue(app: Driven) -> None:
     await ask(app)
     await app.until(lambda: app.conversation.live is not None and app.conversation.live.text.endswith("2.4 litres"))
     await app.until(lambda: "2.4 litres" in app.text)
-    for number, text in enumerate(("What does that cost in a year?", "And the wicks, how long do they last?",
-                                   "Write both into a table.", "In English, please."), 1):
+    for number, text in enumerate(
+        (
+            "What does that cost in a year?",
+            "And the wicks, how long do they last?",
+            "Write both into a table.",
+            "In English, please.",
+        ),
+        1,
+    ):
         await app.write(text)
         await app.press("enter")
         await app.until(lambda number=number: len(app.service.queue.of(app.conversation.id)) == number)
@@ -379,7 +417,8 @@ def test_the_inspector(studio: Studio, size: tuple[int, int], view: str) -> None
 def test_what_an_edit_costs(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
         app.service.prices.estimate = lambda *_: Price(  # type: ignore[method-assign]
-            8120, (24.4, 52.3), Alternative(Way.CORRECTION, 48, (0.15, 0.3)))
+            8120, (24.4, 52.3), Alternative(Way.CORRECTION, 48, (0.15, 0.3))
+        )
         await app.select(0)
         await app.press("e")
         await app.opens("ConfirmScreen")
@@ -428,8 +467,14 @@ def test_the_system_prompt(studio: Studio) -> None:
 
 
 def test_the_model_picker(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = SimpleNamespace(path=Path("/m"), name="qwen3-1.7b", size=1_282_439_360, quantisation="Q4_K_M",
-                           context_length=40960, source="LM Studio")
+    file = SimpleNamespace(
+        path=Path("/m"),
+        name="qwen3-1.7b",
+        size=1_282_439_360,
+        quantisation="Q4_K_M",
+        context_length=40960,
+        source="LM Studio",
+    )
 
     async def files() -> list[Any]:
         return [file]
@@ -456,8 +501,12 @@ def test_long_markdown(studio: Studio, theme: str) -> None:
     async def scene(app: Driven) -> None:
         await app.begin("Show me everything about the lamp.")
 
-    studio.picture(scene, size=(120, 46), theme=theme, answer=tokens(
-        *(MARKDOWN[at : at + 40] for at in range(0, len(MARKDOWN), 40)), prompt=420, model=MODEL))
+    studio.picture(
+        scene,
+        size=(120, 46),
+        theme=theme,
+        answer=tokens(*(MARKDOWN[at : at + 40] for at in range(0, len(MARKDOWN), 40)), prompt=420, model=MODEL),
+    )
 
 
 def test_reasoning_and_context_unfolded(studio: Studio) -> None:
@@ -468,8 +517,12 @@ def test_reasoning_and_context_unfolded(studio: Studio) -> None:
         await app.select(1)
         await app.press("enter")
 
-    studio.picture(scene, answer=tokens("Yes.", reasoning=["47 is not divisible by 2, 3 or 5, ", "and 7 × 7 is 49."],
-                                        prompt=420, model=MODEL))
+    studio.picture(
+        scene,
+        answer=tokens(
+            "Yes.", reasoning=["47 is not divisible by 2, 3 or 5, ", "and 7 × 7 is 49."], prompt=420, model=MODEL
+        ),
+    )
 
 
 def test_finding(studio: Studio) -> None:

@@ -31,7 +31,8 @@ HOSTILE = {
     for entry in json.loads((Path(__file__).parents[1] / "fixtures" / "hostile_text.json").read_text())
     if entry["name"] not in ("zwj_flood", "combining_flood", "lone_surrogate")
 } | {
-    "sgr": "\x1b[38;5;201mcoloured\x1b[0m", "link": "\x1b]8;;http://evil.test\x1b\\click\x1b]8;;\x1b\\",
+    "sgr": "\x1b[38;5;201mcoloured\x1b[0m",
+    "link": "\x1b]8;;http://evil.test\x1b\\click\x1b]8;;\x1b\\",
     "markup": "[/b] [red]red[/] [@click=app.quit]quit[/] [@click=app.bell()]bell[/] [",
     "markdown": "[text](javascript:alert(1)) [text](file:///etc/passwd) ![i](http://evil.test/\x1b]0;x\x07)",
     "fence": "```\x1b]0;x\x07[red]\nin \x1b[2Jcode [/]\n```",
@@ -67,8 +68,12 @@ def allowed(piece: Piece, windows: set[str]) -> bool:
             return bool(mode and mode[1] in MODES) or body in (">25u", "<u")
         case "osc":
             number, _, rest = body.partition(";")
-            return ((number == "2" and rest in windows) or (number == "22" and rest in POINTERS)
-                    or (number == "9" and bool(PROGRESS.fullmatch(rest))) or body == "11;?")
+            return (
+                (number == "2" and rest in windows)
+                or (number == "22" and rest in POINTERS)
+                or (number == "9" and bool(PROGRESS.fullmatch(rest)))
+                or body == "11;?"
+            )
         case _:
             return False
 
@@ -76,13 +81,38 @@ def allowed(piece: Piece, windows: set[str]) -> bool:
 def server_of(server: ToyServer) -> None:
     """Give the server a hostile name and hostile answers."""
     name = LINES[0] + MARKUP + "\x1b[2J"
-    server.on("/v1/models", reply(200, {"object": "list", "data": [
-        {"id": text, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}} for text in [name, *LINES]]}))
-    server.on("/props", reply(200, {
-        "default_generation_settings": {"n_ctx": 4096}, "total_slots": 1, "model_alias": name,
-        "build_info": LINES[1] + MARKUP, "chat_template_caps": {}}, server="llama.cpp"))
-    server.on_chat(tokens(*(TEXT[at : at + 97] for at in range(0, len(TEXT), 97)), reasoning=[TEXT[::2], TEXT],
-                          model=name, prompt=900))
+    server.on(
+        "/v1/models",
+        reply(
+            200,
+            {
+                "object": "list",
+                "data": [
+                    {"id": text, "object": "model", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}}
+                    for text in [name, *LINES]
+                ],
+            },
+        ),
+    )
+    server.on(
+        "/props",
+        reply(
+            200,
+            {
+                "default_generation_settings": {"n_ctx": 4096},
+                "total_slots": 1,
+                "model_alias": name,
+                "build_info": LINES[1] + MARKUP,
+                "chat_template_caps": {},
+            },
+            server="llama.cpp",
+        ),
+    )
+    server.on_chat(
+        tokens(
+            *(TEXT[at : at + 97] for at in range(0, len(TEXT), 97)), reasoning=[TEXT[::2], TEXT], model=name, prompt=900
+        )
+    )
 
 
 async def fill(data: Path, server: ToyServer) -> set[str]:
@@ -113,8 +143,12 @@ async def fill(data: Path, server: ToyServer) -> set[str]:
 async def test_every_byte_that_reaches_the_terminal_is_the_apps_own(tmp_path: Path, server: ToyServer) -> None:
     titles = await fill(tmp_path / "data", server)
     env = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "NO_COLOR")}
-    env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "KVCHAT_DATA_DIR": str(tmp_path / "data"),
-            "KVCHAT_CONFIG": str(tmp_path / "config.toml")}
+    env |= {
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "KVCHAT_DATA_DIR": str(tmp_path / "data"),
+        "KVCHAT_CONFIG": str(tmp_path / "config.toml"),
+    }
     (tmp_path / "config.toml").write_text("notify = false\n")  # its own bell would hide a foreign one
     with Terminal(["-m", "kvchat.cli", "-c", "--base-url", server.url], env) as terminal:
         await walk_through(terminal, server)
@@ -135,8 +169,13 @@ ESCAPE, ENTER, TAB, CTRL_C, CTRL_F, CTRL_N, CTRL_R = "\x1b[27u", "\r", "\t", "\x
 PASTE_END = "\x1b[201~"
 UP, HOME, END, PAGE_UP, PAGE_DOWN, F9 = "\x1b[A", "\x1b[H", "\x1b[F", "\x1b[5~", "\x1b[6~", "\x1b[20~"
 SCREENS = (
-    ("\x1b[24~", "Rename conversation"), ("\x13", "Conversations"), ("\x1bOQ", "Totals and server"),
-    ("\x1bOS", "Markdown"), ("\x0f", "temperature"), ("\x0c", "Model and server"), ("\x1bOP", "Help"),
+    ("\x1b[24~", "Rename conversation"),
+    ("\x13", "Conversations"),
+    ("\x1bOQ", "Totals and server"),
+    ("\x1bOS", "Markdown"),
+    ("\x0f", "temperature"),
+    ("\x0c", "Model and server"),
+    ("\x1bOP", "Help"),
     ("\x10", "find an action"),
 )
 """F12, ctrl+s, F2, F4, ctrl+o, ctrl+l, F1, ctrl+p, each with words of the screen it opens."""
@@ -168,8 +207,11 @@ async def walk_through(terminal: Terminal, server: ToyServer) -> None:
         await terminal.press(PAGE_DOWN)
         await terminal.shows("newline", ESCAPE)
     # A paste that would leave the paste, one that becomes a chip, and the answer as it streams.
-    server.on_chat(tokens(*(TEXT[at : at + 61] for at in range(0, len(TEXT), 61)), "\n\nThat was all.",
-                          reasoning=[TEXT], model=MARKUP))
+    server.on_chat(
+        tokens(
+            *(TEXT[at : at + 61] for at in range(0, len(TEXT), 61)), "\n\nThat was all.", reasoning=[TEXT], model=MARKUP
+        )
+    )
     await terminal.shows("[pasted 1: ", paste(LONG_LINE), paste(TEXT.replace(PASTE_END, "") * 3))
     posts = server.posts
     await terminal.shows("That was all.", ENTER)
@@ -218,8 +260,7 @@ async def look_everywhere(app: Driven) -> AsyncIterator[str]:
 
 
 @pytest.mark.slow
-async def test_markup_and_links_in_outside_text_are_only_text(
-        drive: Drive, server: ToyServer, tmp_path: Path) -> None:
+async def test_markup_and_links_in_outside_text_are_only_text(drive: Drive, server: ToyServer, tmp_path: Path) -> None:
     await fill(tmp_path / "data", server)
     async with drive(continue_=True, size=(120, 40)) as app:
         app.app._disable_notifications = False

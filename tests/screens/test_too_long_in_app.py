@@ -16,13 +16,22 @@ pytestmark = pytest.mark.slow
 
 LONG = "1234567890" * 380
 """About 3,800 tokens: with what stands there it is too long for 4,096."""
-REFUSED = error(400, "the request exceeds the available context size", "exceed_context_size_error",
-                n_prompt_tokens=13039, n_ctx=4096)
+REFUSED = error(
+    400,
+    "the request exceeds the available context size",
+    "exceed_context_size_error",
+    n_prompt_tokens=13039,
+    n_ctx=4096,
+)
 
 
 @asynccontextmanager
-async def talk(drive: Drive, server: ToyServer, size: tuple[int, int] = (100, 26), turn: int = 400,
-               ) -> AsyncIterator[Driven]:
+async def talk(
+    drive: Drive,
+    server: ToyServer,
+    size: tuple[int, int] = (100, 26),
+    turn: int = 400,
+) -> AsyncIterator[Driven]:
     """Three turns of so many tokens each."""
     server.on_chat(*(tokens(f"answer {n}", prompt=turn - 1 + turn * n) for n in range(3)))
     async with drive(size=size) as app:
@@ -97,7 +106,8 @@ async def test_escape_keeps_the_message(drive: Drive, server: ToyServer) -> None
 
 @pytest.mark.parametrize("size", [(100, 26), (80, 24)])
 async def test_a_refused_message_comes_back_and_the_next_one_goes_on_from_the_branch(
-        drive: Drive, server: ToyServer, size: tuple[int, int]) -> None:
+    drive: Drive, server: ToyServer, size: tuple[int, int]
+) -> None:
     async with talk(drive, server, size) as app:
         before, said = meter(app), app.said
         release = asyncio.Event()
@@ -167,8 +177,7 @@ async def test_a_message_refused_elsewhere_waits_in_its_draft(drive: Drive, serv
         assert app.draft == "far too long" and "Too long: 13k of 4.1k tokens" in app.lines[-2]
 
 
-async def test_a_first_message_that_is_refused_leaves_a_conversation_to_begin(
-        drive: Drive, server: ToyServer) -> None:
+async def test_a_first_message_that_is_refused_leaves_a_conversation_to_begin(drive: Drive, server: ToyServer) -> None:
     server.on_chat(REFUSED, tokens("fine"))
     async with drive() as app:
         await app.write("far too long")

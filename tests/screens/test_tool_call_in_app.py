@@ -13,13 +13,16 @@ def calling(*words: str) -> list[bytes]:
     function = {"name": "get_weather", "arguments": '{"city":"Oslo"}'}
     call = {"index": 0, "id": "c", "type": "function", "function": function}
     deltas = [*({"content": word} for word in words), {"tool_calls": [call]}]
-    return [*(event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas),
-            event({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})]
+    return [
+        *(event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas),
+        event({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}),
+    ]
 
 
 @pytest.mark.parametrize(("words", "state"), [((), State.EMPTY), (("Let me look.",), State.DONE)])
 async def test_a_tool_call_is_told_by_its_name_and_the_conversation_goes_on(
-        drive: Drive, server: ToyServer, words: tuple[str, ...], state: State) -> None:
+    drive: Drive, server: ToyServer, words: tuple[str, ...], state: State
+) -> None:
     server.on_chat(sse(calling(*words)), tokens("Rain."))
     async with drive() as app:
         await app.say("What is the weather in Oslo?")

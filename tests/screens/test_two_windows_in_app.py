@@ -130,7 +130,8 @@ async def test_a_deletion_in_another_window_is_told_and_can_be_taken_back(drive:
             await other.conversations.delete(id)
             await looked(app)
             assert app.shown == ["first", "Hello"] and app.notices == [
-                "Another window deleted this conversation · Ctrl+_ brings it back"]
+                "Another window deleted this conversation · Ctrl+_ brings it back"
+            ]
             await app.write("second")
             await app.press("enter")
             await app.until(lambda: app.draft == "second")

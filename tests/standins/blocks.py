@@ -48,7 +48,7 @@ class PrefixCache:
 
     def keep(self, tokens: Words) -> None:
         self._kept = [kept for kept in self._kept if shared(kept, tokens) < len(kept)]
-        self._kept = [*self._kept, tokens[:len(tokens) // self._block * self._block]][-self._capacity:]
+        self._kept = [*self._kept, tokens[: len(tokens) // self._block * self._block]][-self._capacity :]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,13 @@ class Read:
 class EngineStandIn(ToyServer):
     """A server with a cache. A subclass says how it answers (`answer_to`) and what it keeps."""
 
-    def __init__(self, *, model: str = "toy", say: Callable[[int], str] = lambda turn: f"This is answer {turn} .",
-                 hold_after: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        model: str = "toy",
+        say: Callable[[int], str] = lambda turn: f"This is answer {turn} .",
+        hold_after: int | None = None,
+    ) -> None:
         super().__init__("openai")
         self.model = model
         self.reads: list[Read] = []
@@ -111,13 +116,21 @@ def pieces(words: Sequence[str]) -> Iterator[str]:
 
 def part(model: str, delta: Mapping[str, Any], finish: str | None = None, **extra: Any) -> dict[str, Any]:
     """A part of a streamed answer."""
-    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1795325418, "model": model,
-            "choices": [{"index": 0, "delta": dict(delta), "finish_reason": finish}], **extra}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1795325418,
+        "model": model,
+        "choices": [{"index": 0, "delta": dict(delta), "finish_reason": finish}],
+        **extra,
+    }
 
 
 def stream_head(server: str, status: str = "HTTP/1.1 200 OK") -> bytes:
-    return (f"{status}\r\nserver: {server}\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-            "transfer-encoding: chunked\r\nconnection: close\r\n\r\n").encode()
+    return (
+        f"{status}\r\nserver: {server}\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
+        "transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    ).encode()
 
 
 async def say(visit: Visit, value: object) -> None:

@@ -17,9 +17,22 @@ from toyserver import Answer, ToyServer, Visit, error, event, reply, sse
 
 KEY = "sk-cloud-1"
 REPLY = ("Fine", " thanks")
-COMMON = frozenset({
-    "model", "messages", "stream", "stream_options", "temperature", "top_p", "stop", "seed", "presence_penalty",
-    "frequency_penalty", "response_format", "max_tokens"})
+COMMON = frozenset(
+    {
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "temperature",
+        "top_p",
+        "stop",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "response_format",
+        "max_tokens",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +56,9 @@ SERVICES = {
 }
 
 
-def answered(prompt: int, cached: int, model: str, usage: Mapping[str, object] | None = None, *,
-             in_choice: bool = False) -> Answer:
+def answered(
+    prompt: int, cached: int, model: str, usage: Mapping[str, object] | None = None, *, in_choice: bool = False
+) -> Answer:
     """A streamed answer of `REPLY`; `usage` comes with the last part, or inside the last choice."""
     part = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
     parts = [{**part, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]} for text in REPLY]
@@ -78,9 +92,14 @@ class CloudStandIn(ToyServer):
         if foreign and not self.service.tolerant:
             return self._refused(foreign[0])
         if self.name == "openai" and body["model"] == "new" and "max_tokens" in body:
-            return error(400, "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-                              "'max_completion_tokens' instead.", "invalid_request_error", param="max_tokens",
-                         code="unsupported_parameter")
+            return error(
+                400,
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+                "'max_completion_tokens' instead.",
+                "invalid_request_error",
+                param="max_tokens",
+                code="unsupported_parameter",
+            )
         return self._completion(body)
 
     def _refused(self, field: str) -> Answer:
@@ -90,15 +109,21 @@ class CloudStandIn(ToyServer):
         return error(400, f"Unrecognized request argument supplied: {field}", "invalid_request_error")
 
     def _listing(self) -> Answer:
-        entries: list[dict[str, object]] = [{"id": "text-embedding-3-small", "object": "model", "owned_by": "system"},
-                                            {"id": "new", "object": "model", "owned_by": "system"},
-                                            {"id": "old", "object": "model", "owned_by": "system"}]
+        entries: list[dict[str, object]] = [
+            {"id": "text-embedding-3-small", "object": "model", "owned_by": "system"},
+            {"id": "new", "object": "model", "owned_by": "system"},
+            {"id": "old", "object": "model", "owned_by": "system"},
+        ]
         if self.name == "openrouter":
-            entries = [{"id": "some/painter", "architecture": {"output_modalities": ["image"]}},
-                       {"id": "some/talker", "context_length": 131072, "architecture": {"output_modalities": ["text"]}}]
+            entries = [
+                {"id": "some/painter", "architecture": {"output_modalities": ["image"]}},
+                {"id": "some/talker", "context_length": 131072, "architecture": {"output_modalities": ["text"]}},
+            ]
         if self.name == "mistral":
-            entries = [{"id": "m-embed", "capabilities": {"completion_chat": False}},
-                       {"id": "m-large", "max_context_length": 32768, "capabilities": {"completion_chat": True}}]
+            entries = [
+                {"id": "m-embed", "capabilities": {"completion_chat": False}},
+                {"id": "m-large", "max_context_length": 32768, "capabilities": {"completion_chat": True}},
+            ]
         return reply(200, {"object": "list", "data": entries})
 
     def _completion(self, body: Mapping[str, Any]) -> Answer:
@@ -110,8 +135,10 @@ class CloudStandIn(ToyServer):
         cached = cached if cached >= self.service.least else 0
         self.held[key] = [*prompt, *(text.strip() for text in REPLY)]
         if self.name == "deepseek":
-            usage: dict[str, object] = {"prompt_cache_hit_tokens": cached,
-                                        "prompt_cache_miss_tokens": len(prompt) - cached}
+            usage: dict[str, object] = {
+                "prompt_cache_hit_tokens": cached,
+                "prompt_cache_miss_tokens": len(prompt) - cached,
+            }
         elif self.name == "moonshot":
             return answered(len(prompt), cached, body["model"], {"cached_tokens": cached}, in_choice=True)
         else:

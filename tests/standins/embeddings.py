@@ -10,8 +10,16 @@ from collections.abc import Iterable, Mapping
 
 from toyserver import Answer, ToyServer, Visit, error, reply
 
-SAME = {"automobile": "car", "vehicle": "car", "physician": "doctor", "feline": "cat", "kitten": "cat",
-        "lives": "home", "resides": "home", "address": "home"}
+SAME = {
+    "automobile": "car",
+    "vehicle": "car",
+    "physician": "doctor",
+    "feline": "cat",
+    "kitten": "cat",
+    "lives": "home",
+    "resides": "home",
+    "address": "home",
+}
 """Words that mean the same to its model."""
 
 
@@ -29,8 +37,9 @@ def vector(text: str, length: int = 64, same: Mapping[str, str] = SAME) -> list[
 class EmbeddingsStandIn(ToyServer):
     """`longest`: characters of a text that fit. `asked` holds the texts of each request."""
 
-    def __init__(self, *, model: str = "toy-embed", length: int = 64, longest: int | None = None,
-                 key: str = "") -> None:
+    def __init__(
+        self, *, model: str = "toy-embed", length: int = 64, longest: int | None = None, key: str = ""
+    ) -> None:
         super().__init__("openai", model=model)
         self.length = length
         self.longest = longest
@@ -57,13 +66,17 @@ class EmbeddingsStandIn(ToyServer):
         if self.key and visit.headers.get("authorization") != f"Bearer {self.key}":
             return error(401, "Invalid API Key", "authentication_error")
         if self.longest is not None and (too_long := [text for text in texts if len(text) > self.longest]):
-            return error(500, f"input ({len(too_long[0])} tokens) is too large to process. increase the physical batch "
-                              f"size (current batch size: {self.longest})")
+            return error(
+                500,
+                f"input ({len(too_long[0])} tokens) is too large to process. increase the physical batch "
+                f"size (current batch size: {self.longest})",
+            )
         return given(vector(text, self.length) for text in texts)
 
 
 def given(vectors: Iterable[list[float]]) -> Answer:
     """An answer with these vectors."""
     data = [{"object": "embedding", "index": place, "embedding": found} for place, found in enumerate(vectors)]
-    return reply(200, {"object": "list", "model": "toy-embed", "data": data,
-                       "usage": {"prompt_tokens": 0, "total_tokens": 0}})
+    return reply(
+        200, {"object": "list", "model": "toy-embed", "data": data, "usage": {"prompt_tokens": 0, "total_tokens": 0}}
+    )

@@ -15,8 +15,15 @@ OPEN = ("/", "/openapi.json", "/favicon.ico")
 class JanStandIn(WordServer):
     """`owner`: how its version calls a model that llama.cpp runs; `remote`: models of services that it passes on to."""
 
-    def __init__(self, *, hosts: tuple[str, ...] = ("127.0.0.1", "localhost"), owner: str = "llama.cpp",
-                 remote: tuple[str, ...] = (), slots: int = 4, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        hosts: tuple[str, ...] = ("127.0.0.1", "localhost"),
+        owner: str = "llama.cpp",
+        remote: tuple[str, ...] = (),
+        slots: int = 4,
+        **options: Any,
+    ) -> None:
         super().__init__(slots=slots, **options)
         self.hosts = hosts
         self.owner = owner
@@ -30,8 +37,11 @@ class JanStandIn(WordServer):
             return None
         if visit.headers["host"].split(":")[0] not in self.hosts:
             return reply(403, b"Invalid host header", content_type="text/plain")
-        return None if self.has_key(visit) else reply(401, b"Invalid or missing authorization token",
-                                                      content_type="text/plain")
+        return (
+            None
+            if self.has_key(visit)
+            else reply(401, b"Invalid or missing authorization token", content_type="text/plain")
+        )
 
     def unknown(self, visit: Visit) -> Answer:
         models = [{"id": name, "object": "model", "created": 1, "owned_by": self.owner} for name in self.running]
@@ -39,9 +49,13 @@ class JanStandIn(WordServer):
         found: dict[str, object] = {
             "/openapi.json": {"openapi": "3.0.0", "info": {"title": "Jan API Server Endpoints", "version": "1.0"}},
             "/v1/models": {"object": "list", "data": models},
-            "/v1/models/available": {"object": "list", "data": [
-                {"id": name, "object": "model", "engine": "llamacpp", "status": "available"}
-                for name in (self.model, "on-disk-4b")]},
+            "/v1/models/available": {
+                "object": "list",
+                "data": [
+                    {"id": name, "object": "model", "engine": "llamacpp", "status": "available"}
+                    for name in (self.model, "on-disk-4b")
+                ],
+            },
         }
         if visit.path == "/":
             return reply(200, b"<!DOCTYPE html><title>API Docs</title>", content_type="text/html")
@@ -67,10 +81,24 @@ class JanStandIn(WordServer):
     def _by_llamacpp(self, body: dict[str, Any]) -> Answer:
         words = rendered(body["messages"])
         if len(words) > self.context_size:
-            return reply(400, {"error": {"code": 400, "type": "exceed_context_size_error", "n_ctx": self.context_size,
-                                         "n_prompt_tokens": len(words), "message": "the request exceeds the context"}})
+            return reply(
+                400,
+                {
+                    "error": {
+                        "code": 400,
+                        "type": "exceed_context_size_error",
+                        "n_ctx": self.context_size,
+                        "n_prompt_tokens": len(words),
+                        "message": "the request exceeds the context",
+                    }
+                },
+            )
         read = self.read(words)
         usage = self.usage(read) | {"prompt_tokens_details": {"cached_tokens": read.cached}}
-        progress = event({"choices": [], "prompt_progress": {
-            "total": read.prompt, "cache": read.cached, "processed": read.cached, "time_ms": 0}})
+        progress = event(
+            {
+                "choices": [],
+                "prompt_progress": {"total": read.prompt, "cache": read.cached, "processed": read.cached, "time_ms": 0},
+            }
+        )
         return self.told(usage, before=[progress] if body.get("return_progress") else [])

@@ -9,15 +9,19 @@ from standins.prefix import Read, WordServer, rendered
 from toyserver import Answer, Visit, reply
 
 HELP = b"Error: KoboldCpp HTTP Server is running, but this endpoint does not exist."
-NAMES = {"name": "koboldcpp/toy-8b", "model": "koboldcpp/toy-8b:latest",
-         "details": {"format": "gguf", "family": "koboldcpp", "families": ["koboldcpp"]}}
+NAMES = {
+    "name": "koboldcpp/toy-8b",
+    "model": "koboldcpp/toy-8b:latest",
+    "details": {"format": "gguf", "family": "koboldcpp", "families": ["koboldcpp"]},
+}
 
 
 class KoboldCppStandIn(WordServer):
     """`ms_per_token` is its speed of reading; `seconds` the time that its requests took, for a test's clock."""
 
-    def __init__(self, *, ms_per_token: float = 10.0, longest_answer: int = 100, more: tuple[str, ...] = (),
-                 **options: Any) -> None:
+    def __init__(
+        self, *, ms_per_token: float = 10.0, longest_answer: int = 100, more: tuple[str, ...] = (), **options: Any
+    ) -> None:
         super().__init__(model=options.pop("model", "koboldcpp/toy-8b"), **options)
         self.ms_per_token = ms_per_token
         self.longest_answer = longest_answer
@@ -25,40 +29,73 @@ class KoboldCppStandIn(WordServer):
         self.is_busy = False
         self.holds_back = False
         self.aborted = 0
-        entries = [{"id": name, "object": "model", "owned_by": "koboldcpp", "root": "koboldcpp",
-                    "status": {"value": "loaded"}} for name in (self.model, *more)]
+        entries = [
+            {"id": name, "object": "model", "owned_by": "koboldcpp", "root": "koboldcpp", "status": {"value": "loaded"}}
+            for name in (self.model, *more)
+        ]
         for path in ("/v1/models", "/api/v1/models"):
             self.get(path, {"object": "list", "data": entries})
-        self.get("/.well-known/serviceinfo", {
-            "version": "0.2", "software": {"name": "KoboldCpp", "version": "1.117.1"},
-            "api": {"koboldai": {"name": "KoboldAI API", "rel_url": "/api"}}})
+        self.get(
+            "/.well-known/serviceinfo",
+            {
+                "version": "0.2",
+                "software": {"name": "KoboldCpp", "version": "1.117.1"},
+                "api": {"koboldai": {"name": "KoboldAI API", "rel_url": "/api"}},
+            },
+        )
         self.get("/api/extra/version", {"result": "KoboldCpp", "version": "1.117.1", "protected": bool(self.key)})
         self.get("/api/extra/true_max_context_length", {"value": self.context_size})
         self.get("/api/tags", {"models": [NAMES]})
         self.get("/api/ps", {"models": [NAMES]})
         self.get("/api/version", {"version": "0.7.0"})
-        self.get("/props", {"chat_template": "", "id": 0, "total_slots": 1, "model_path": self.model,
-                            "n_ctx": self.context_size, "default_generation_settings": {"n_ctx": self.context_size}})
+        self.get(
+            "/props",
+            {
+                "chat_template": "",
+                "id": 0,
+                "total_slots": 1,
+                "model_path": self.model,
+                "n_ctx": self.context_size,
+                "default_generation_settings": {"n_ctx": self.context_size},
+            },
+        )
         self.get("/slots", {"error": {"code": 501, "message": "This server does not support slots endpoint."}}, 501)
         self._tell(Read(0, 0), 0)
 
     def _tell(self, read: Read, written: int) -> None:
         """What `/api/extra/perf` says of the last request; the time is for the whole prompt, cached or not."""
         per_token = self.ms_per_token if read.evaluated else 0.0
-        self.get("/api/extra/perf", {
-            "last_process": per_token, "last_process_time": per_token * read.prompt / 1000,
-            "last_input_count": read.prompt, "last_token_count": written, "queue": 0, "idle": 1})
+        self.get(
+            "/api/extra/perf",
+            {
+                "last_process": per_token,
+                "last_process_time": per_token * read.prompt / 1000,
+                "last_input_count": read.prompt,
+                "last_token_count": written,
+                "queue": 0,
+                "idle": 1,
+            },
+        )
 
     def unknown(self, visit: Visit) -> Answer:
         return reply(404, HELP, content_type="text/html")
 
     def chat(self, visit: Visit) -> Answer:
         if self.is_busy:
-            return reply(503, {"detail": {"msg": "Server is busy; please try again later.",
-                                          "type": "service_unavailable"}})
+            return reply(
+                503, {"detail": {"msg": "Server is busy; please try again later.", "type": "service_unavailable"}}
+            )
         if not self.has_key(visit):
-            return reply(401, {"detail": {"error": "Unauthorized", "type": "unauthorized",
-                                          "msg": "Authentication key is missing or invalid."}})
+            return reply(
+                401,
+                {
+                    "detail": {
+                        "error": "Unauthorized",
+                        "type": "unauthorized",
+                        "msg": "Authentication key is missing or invalid.",
+                    }
+                },
+            )
         body = visit.json
         words = rendered(body["messages"], unfinished="timings_per_token" in body)
         room = self.context_size - body.get("max_tokens", self.longest_answer)

@@ -20,8 +20,9 @@ OPENAI_FIELDS = {"reasoning_effort", "stream_options", "prompt_cache_key", "user
 
 
 class LiteLLMStandIn(ToyServer):
-    def __init__(self, *, key: str = "", drop_params: bool = False, unsupported: tuple[str, ...] = (),
-                 affinity: bool = True) -> None:
+    def __init__(
+        self, *, key: str = "", drop_params: bool = False, unsupported: tuple[str, ...] = (), affinity: bool = True
+    ) -> None:
         super().__init__("openai")
         self.replicas: list[list[str]] = [[], []]
         """What each replica has cached."""
@@ -45,23 +46,55 @@ class LiteLLMStandIn(ToyServer):
         if path == "/health/readiness":
             return reply(200, {"status": "healthy", "db": "Not connected", "litellm_version": "1.109.1"})
         if path == "/v1/models":
-            return reply(200, {"object": "list", "data": [
-                {"id": name, "object": "model", "created": 1, "owned_by": "openai"} for name in ("vectors", "chat")]})
+            return reply(
+                200,
+                {
+                    "object": "list",
+                    "data": [
+                        {"id": name, "object": "model", "created": 1, "owned_by": "openai"}
+                        for name in ("vectors", "chat")
+                    ],
+                },
+            )
         if path == "/model_group/info":
-            return reply(200, {"data": [
-                {"model_group": "vectors", "mode": "embedding", "max_input_tokens": 8191, "providers": ["openai"]},
-                {"model_group": "chat", "mode": "chat", "max_input_tokens": 32768, "providers": ["hosted_vllm"]}]})
+            return reply(
+                200,
+                {
+                    "data": [
+                        {
+                            "model_group": "vectors",
+                            "mode": "embedding",
+                            "max_input_tokens": 8191,
+                            "providers": ["openai"],
+                        },
+                        {
+                            "model_group": "chat",
+                            "mode": "chat",
+                            "max_input_tokens": 32768,
+                            "providers": ["hosted_vllm"],
+                        },
+                    ]
+                },
+            )
         return reply(404, {"detail": "Not Found"})
 
     def _completion(self, visit: Visit) -> Answer:
         body = visit.json
         if body.get("model") != "chat":
-            return _error(400, f"/chat/completions: Invalid model name passed in model={body.get('model')}. Call "
-                               "`/v1/models` to view available models for your key.", "invalid_request_error")
+            return _error(
+                400,
+                f"/chat/completions: Invalid model name passed in model={body.get('model')}. Call "
+                "`/v1/models` to view available models for your key.",
+                "invalid_request_error",
+            )
         refused = sorted(self._unsupported & body.keys())
         if refused and not self._drop_params:
-            return _error(400, f"litellm.UnsupportedParamsError: hosted_vllm does not support parameters: {refused}, "
-                               "for model=chat. To drop these, set `litellm.drop_params=True`", "None")
+            return _error(
+                400,
+                f"litellm.UnsupportedParamsError: hosted_vllm does not support parameters: {refused}, "
+                "for model=chat. To drop these, set `litellm.drop_params=True`",
+                "None",
+            )
         return self._by(self._replica(visit, body), body)
 
     def _replica(self, visit: Visit, body: Mapping[str, Any]) -> int:
@@ -78,5 +111,6 @@ class LiteLLMStandIn(ToyServer):
 
 
 def _error(status: int, message: str, kind: str) -> Answer:
-    return reply(status, {"error": {"message": message, "type": kind, "param": "None", "code": str(status)}},
-                 headers=HEADERS)
+    return reply(
+        status, {"error": {"message": message, "type": kind, "param": "None", "code": str(status)}}, headers=HEADERS
+    )

@@ -23,8 +23,9 @@ UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}")
 
 
 class LlamaCppPythonStandIn(EngineStandIn):
-    def __init__(self, *, interrupts: bool = True, context_size: int = 2048, refuses_system: bool = False,
-                 **options: Any) -> None:
+    def __init__(
+        self, *, interrupts: bool = True, context_size: int = 2048, refuses_system: bool = False, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.interrupts = interrupts
         self.context_size = context_size
@@ -48,8 +49,13 @@ class LlamaCppPythonStandIn(EngineStandIn):
 
     async def _models(self, visit: Visit) -> None:
         async with self.model_for(visit):
-            await answered(200, {"object": "list", "data": [
-                {"id": self.model, "object": "model", "owned_by": "me", "permissions": []}]})(visit)
+            await answered(
+                200,
+                {
+                    "object": "list",
+                    "data": [{"id": self.model, "object": "model", "owned_by": "me", "permissions": []}],
+                },
+            )(visit)
 
     def model_for(self, visit: Visit) -> _Turn:
         return _Turn(self)
@@ -59,10 +65,14 @@ class LlamaCppPythonStandIn(EngineStandIn):
             return failed(500, "System role not supported", "internal_server_error", None)
         if len(prompt) >= self.context_size:
             longest = request.get("max_tokens") or 0
-            return failed(400, f"This model's maximum context length is {self.context_size} tokens. However, you "
-                               f"requested {len(prompt) + longest} tokens ({len(prompt)} in the messages, {longest} "
-                               "in the completion). Please reduce the length of the messages or completion.",
-                          "invalid_request_error", "context_length_exceeded")
+            return failed(
+                400,
+                f"This model's maximum context length is {self.context_size} tokens. However, you "
+                f"requested {len(prompt) + longest} tokens ({len(prompt)} in the messages, {longest} "
+                "in the completion). Please reduce the length of the messages or completion.",
+                "invalid_request_error",
+                "context_length_exceeded",
+            )
         return None
 
     def _chat_with(self, visit: Visit) -> Answer:
@@ -85,7 +95,7 @@ class LlamaCppPythonStandIn(EngineStandIn):
                         break
                     said += 1
                     await say(visit, part(self.model, {"content": piece}))
-                self._cache.keep((*prompt, *words[:max(0, said - 1)]))
+                self._cache.keep((*prompt, *words[: max(0, said - 1)]))
                 self.reads.append(Read(len(prompt), cached, said))
                 if visit.gone.is_set():
                     return
@@ -100,9 +110,20 @@ class LlamaCppPythonStandIn(EngineStandIn):
                     return
                 cached = self._cache.found(prompt)
                 self.reads.append(Read(len(prompt), cached, len(words)))
-                await answered(200, {"object": "chat.completion", "model": self.model, "choices": [
-                    {"index": 0, "message": {"role": "assistant", "content": " ".join(words)},
-                     "finish_reason": finish}]})(visit)
+                await answered(
+                    200,
+                    {
+                        "object": "chat.completion",
+                        "model": self.model,
+                        "choices": [
+                            {
+                                "index": 0,
+                                "message": {"role": "assistant", "content": " ".join(words)},
+                                "finish_reason": finish,
+                            }
+                        ],
+                    },
+                )(visit)
 
         return stream if request.get("stream") else whole
 

@@ -49,13 +49,19 @@ class LlamaModel:
         """An answer of these texts, each one token."""
         prompt = words_of(body["messages"])
         if len(prompt) >= self.context_size:
-            return error(400, f"request ({len(prompt)} tokens) exceeds the available context size "
-                              f"({self.context_size} tokens), try increasing it", "exceed_context_size_error",
-                         n_prompt_tokens=len(prompt), n_ctx=self.context_size)
+            return error(
+                400,
+                f"request ({len(prompt)} tokens) exceeds the available context size "
+                f"({self.context_size} tokens), try increasing it",
+                "exceed_context_size_error",
+                n_prompt_tokens=len(prompt),
+                n_ctx=self.context_size,
+            )
         cached = self._read(prompt)
         self.held += [text.strip() for text in texts]
-        return tokens(*texts, prompt=len(prompt), cached=cached, model=self.name,
-                      progress=body.get("return_progress") is True)
+        return tokens(
+            *texts, prompt=len(prompt), cached=cached, model=self.name, progress=body.get("return_progress") is True
+        )
 
     def _read(self, prompt: list[str]) -> int:
         """The tokens that were cached; the slot then holds `prompt`."""
@@ -66,16 +72,28 @@ class LlamaModel:
 
     def get(self, path: str) -> Answer:
         if path == "/props":
-            return reply(200, {
-                "default_generation_settings": {"n_ctx": self.context_size}, "total_slots": 1, "model_alias": self.name,
-                "build_info": "b7-toy", "media_marker": self.process, "chat_template": "{{ toy }}",
-                "chat_template_caps": {"supports_preserve_reasoning": True}}, server=SERVER)
+            return reply(
+                200,
+                {
+                    "default_generation_settings": {"n_ctx": self.context_size},
+                    "total_slots": 1,
+                    "model_alias": self.name,
+                    "build_info": "b7-toy",
+                    "media_marker": self.process,
+                    "chat_template": "{{ toy }}",
+                    "chat_template_caps": {"supports_preserve_reasoning": True},
+                },
+                server=SERVER,
+            )
         if path == "/slots":
             task = self.tasks if self.tasks else None
             return reply(200, [{"id": 0, "n_prompt_tokens": len(self.held), "id_task": task}], server=SERVER)
         if path == "/v1/models":
-            return reply(200, {"data": [{"id": self.name, "owned_by": "llamacpp",
-                                         "meta": {"n_ctx": self.context_size}}]}, server=SERVER)
+            return reply(
+                200,
+                {"data": [{"id": self.name, "owned_by": "llamacpp", "meta": {"n_ctx": self.context_size}}]},
+                server=SERVER,
+            )
         return error(404, "File Not Found", "not_found_error")
 
     def post(self, path: str, body: Mapping[str, Any]) -> Answer:
@@ -89,8 +107,12 @@ class LlamaModel:
             prompt = [self._vocabulary[id] for id in body["prompt"]]
             cached = self._read(prompt)
             progress = {"total": len(prompt), "cache": cached, "processed": len(prompt), "time_ms": 1}
-            return sse([event({"prompt_progress": progress, "stop": False}),
-                        event({"stop": True, "timings": {"cache_n": cached}, "id_slot": 0})])
+            return sse(
+                [
+                    event({"prompt_progress": progress, "stop": False}),
+                    event({"stop": True, "timings": {"cache_n": cached}, "id_slot": 0}),
+                ]
+            )
         return error(404, "File Not Found", "not_found_error")
 
     def _id(self, word: str) -> int:
@@ -124,18 +146,34 @@ class RouterStandIn(ToyServer):
             if url.path == "/health":
                 return reply(200, {"status": "ok"}, server=SERVER)
             if url.path == "/props" and "model" not in asked:
-                return reply(200, {
-                    "role": "router", "max_instances": self._most, "models_autoload": self._autoload,
-                    "model_alias": "llama-server", "model_path": "none", "build_info": "b7-toy",
-                    "default_generation_settings": {"params": {}, "n_ctx": 0}}, server=SERVER)
+                return reply(
+                    200,
+                    {
+                        "role": "router",
+                        "max_instances": self._most,
+                        "models_autoload": self._autoload,
+                        "model_alias": "llama-server",
+                        "model_path": "none",
+                        "build_info": "b7-toy",
+                        "default_generation_settings": {"params": {}, "n_ctx": 0},
+                    },
+                    server=SERVER,
+                )
             return self._routed(asked.get("model", ""), asked, lambda model: model.get(url.path))
         body = json.loads(visit.body)
         return self._routed(body.get("model", ""), asked, lambda model: model.post(url.path, body))
 
     def _entry(self, name: str) -> dict[str, object]:
         value = "loaded" if name in self.loaded else "unloaded"
-        return {"id": name, "object": "model", "owned_by": "llamacpp", "aliases": [], "tags": [],
-                "status": {"value": value, "args": ["llama-server", "--alias", name]}, "source": "models_dir"}
+        return {
+            "id": name,
+            "object": "model",
+            "owned_by": "llamacpp",
+            "aliases": [],
+            "tags": [],
+            "status": {"value": value, "args": ["llama-server", "--alias", name]},
+            "source": "models_dir",
+        }
 
     def _routed(self, name: str, asked: Mapping[str, str], answer: Any) -> Answer:
         if not name:
@@ -159,5 +197,5 @@ class RouterStandIn(ToyServer):
         else:
             self.loads.append(name)
             self.models[name].start()
-            del self.loaded[:max(0, len(self.loaded) - self._most + 1)]
+            del self.loaded[: max(0, len(self.loaded) - self._most + 1)]
         self.loaded.append(name)

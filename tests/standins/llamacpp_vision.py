@@ -61,8 +61,10 @@ def words_of(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def has_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    return any(isinstance(message["content"], list) and any(part["type"] != "text" for part in message["content"])
-               for message in messages)
+    return any(
+        isinstance(message["content"], list) and any(part["type"] != "text" for part in message["content"])
+        for message in messages
+    )
 
 
 class SeeingServer(ToyServer):
@@ -93,13 +95,18 @@ class SeeingServer(ToyServer):
         return self.model.post(path, body)
 
     def _marked(self, messages: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [MARKER if word.endswith(":0") else word for word in words_of(messages)
-                if ":" not in word or word.endswith(":0")]
+        return [
+            MARKER if word.endswith(":0") else word
+            for word in words_of(messages)
+            if ":" not in word or word.endswith(":0")
+        ]
 
     def _chat_of(self, prompt: list[str]) -> Answer:
         model = self.model
-        cached = min(len(list(takewhile(lambda pair: pair[0] == pair[1], zip(prompt, model.held, strict=False)))),
-                     len(prompt) - 1)
+        cached = min(
+            len(list(takewhile(lambda pair: pair[0] == pair[1], zip(prompt, model.held, strict=False)))),
+            len(prompt) - 1,
+        )
         model.held, model.tasks = [*prompt, *(text.strip() for text in REPLY)], model.tasks + 1
         self.reads.append((len(prompt), cached))
         return tokens(*REPLY, prompt=len(prompt), cached=cached, model=model.name)
@@ -107,14 +114,36 @@ class SeeingServer(ToyServer):
     def _get(self, path: str) -> Answer:
         modalities = {"vision": self.sees, "video": False, "audio": False}
         if path == "/props":
-            return reply(200, {
-                "default_generation_settings": {"n_ctx": self.model.context_size}, "total_slots": 1,
-                "model_alias": self.model.name, "build_info": "b11434-toy", "media_marker": self.model.process,
-                "modalities": modalities, "chat_template": "{{ toy }}", "chat_template_caps": {}}, server=SERVER)
+            return reply(
+                200,
+                {
+                    "default_generation_settings": {"n_ctx": self.model.context_size},
+                    "total_slots": 1,
+                    "model_alias": self.model.name,
+                    "build_info": "b11434-toy",
+                    "media_marker": self.model.process,
+                    "modalities": modalities,
+                    "chat_template": "{{ toy }}",
+                    "chat_template_caps": {},
+                },
+                server=SERVER,
+            )
         if path == "/v1/models":
             inputs = ["text", "image"] if self.sees else ["text"]
-            return reply(200, {"object": "list", "data": [{
-                "id": self.model.name, "object": "model", "owned_by": "llamacpp",
-                "meta": {"n_ctx": self.model.context_size},
-                "architecture": {"input_modalities": inputs, "output_modalities": ["text"]}}]}, server=SERVER)
+            return reply(
+                200,
+                {
+                    "object": "list",
+                    "data": [
+                        {
+                            "id": self.model.name,
+                            "object": "model",
+                            "owned_by": "llamacpp",
+                            "meta": {"n_ctx": self.model.context_size},
+                            "architecture": {"input_modalities": inputs, "output_modalities": ["text"]},
+                        }
+                    ],
+                },
+                server=SERVER,
+            )
         return reply(200, {"status": "ok"}) if path == "/health" else self.model.get(path)

@@ -15,8 +15,18 @@ from standins.blocks import DONE, END, EngineStandIn, PrefixCache, Read, part, p
 from toyserver import Answer, Visit, reply
 
 OLD, NEW = "llama.cpp", "llamafile/0.9.3"
-UNSUPPORTED = ("n", "tools", "audio", "logprobs", "functions", "modalities", "tool_choice", "top_logprobs",
-               "function_call", "parallel_tool_calls")
+UNSUPPORTED = (
+    "n",
+    "tools",
+    "audio",
+    "logprobs",
+    "functions",
+    "modalities",
+    "tool_choice",
+    "top_logprobs",
+    "function_call",
+    "parallel_tool_calls",
+)
 
 
 class LlamafileStandIn(EngineStandIn):
@@ -31,12 +41,28 @@ class LlamafileStandIn(EngineStandIn):
         if visit.path == "/v1/chat/completions":
             return self._chat_with(visit)
         owner = "llamafile" if self.is_new else "llamacpp"
-        routes = {"/v1/models": self._json(200, {"object": "list", "data": [
-            {"id": self.model, "object": "model", "created": 1749000000, "owned_by": owner}]})}
+        routes = {
+            "/v1/models": self._json(
+                200,
+                {
+                    "object": "list",
+                    "data": [{"id": self.model, "object": "model", "created": 1749000000, "owned_by": owner}],
+                },
+            )
+        }
         if not self.is_new:
-            routes |= {"/health": self._json(200, {"status": "ok"}), "/props": self._json(200, {
-                "user_name": "", "assistant_name": "", "total_slots": 1,
-                "default_generation_settings": {"n_ctx": self.context_size, "model": self.model}})}
+            routes |= {
+                "/health": self._json(200, {"status": "ok"}),
+                "/props": self._json(
+                    200,
+                    {
+                        "user_name": "",
+                        "assistant_name": "",
+                        "total_slots": 1,
+                        "default_generation_settings": {"n_ctx": self.context_size, "model": self.model},
+                    },
+                ),
+            }
         return routes.get(visit.path, self._text(404, "Not Found" if self.is_new else "File Not Found"))
 
     def _json(self, status: int, value: object) -> Answer:
@@ -71,11 +97,16 @@ class LlamafileStandIn(EngineStandIn):
                     break
                 said += 1
                 await say(visit, part(self.model, {"content": piece}, **extra))
-            self._cache.keep((*prompt, *words[:max(0, said - 1)]))
+            self._cache.keep((*prompt, *words[: max(0, said - 1)]))
             self.reads.append(Read(len(prompt), cached, said))
             if counts:
-                extra = {"usage": {"prompt_tokens": len(prompt), "completion_tokens": said,
-                                   "total_tokens": len(prompt) + said}}
+                extra = {
+                    "usage": {
+                        "prompt_tokens": len(prompt),
+                        "completion_tokens": said,
+                        "total_tokens": len(prompt) + said,
+                    }
+                }
             await say(visit, part(self.model, {}, finish, **extra))
             if not visit.gone.is_set():
                 await visit.send((DONE if self.is_new else b"") + END)

@@ -57,8 +57,10 @@ class RealModel:
         return self._passed_on("POST", path, json.dumps(body).encode())
 
     def _passed_on(self, method: str, path: str, body: bytes) -> Answer:
-        head = (f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n")
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
 
         async def answer(visit: Visit) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -73,8 +75,15 @@ class RealModel:
 class LlamaSwapStandIn(ToyServer):
     """One group of models, of which one is loaded at a time."""
 
-    def __init__(self, *models: LlamaModel | OtherModel | RealModel, ready: str = "", ttl: int = 0,
-                 remarks: Sequence[str] = (), breaks: bool = False, has_status: bool = True) -> None:
+    def __init__(
+        self,
+        *models: LlamaModel | OtherModel | RealModel,
+        ready: str = "",
+        ttl: int = 0,
+        remarks: Sequence[str] = (),
+        breaks: bool = False,
+        has_status: bool = True,
+    ) -> None:
         """`remarks`: what it streams while it loads; `breaks`: no model can be loaded; `has_status`: whether the list
         of models says which are loaded, as newer versions do."""
         super().__init__()
@@ -98,10 +107,12 @@ class LlamaSwapStandIn(ToyServer):
         body = json.loads(visit.body) if visit.body else {}
         if url.path.startswith("/upstream/"):
             name, path = self._in_path(unquote(url.path).removeprefix("/upstream/"))
-            return self._swapped(name, lambda model: model.get(path) if visit.method == "GET" else
-                                 model.post(path, body))
-        return self._swapped(str(body.get("model") or ""), lambda model: model.post(url.path, body),
-                             streams=bool(body.get("stream")))
+            return self._swapped(
+                name, lambda model: model.get(path) if visit.method == "GET" else model.post(path, body)
+            )
+        return self._swapped(
+            str(body.get("model") or ""), lambda model: model.post(url.path, body), streams=bool(body.get("stream"))
+        )
 
     def _get(self, path: str, asked: dict[str, str]) -> Answer:
         if path == "/":
@@ -109,9 +120,21 @@ class LlamaSwapStandIn(ToyServer):
         if path == "/health":
             return reply(200, b"OK", content_type="text/plain")
         if path == "/running":
-            running = [{"model": self.ready, "state": "ready" if self.gate.is_set() else "starting",
-                        "cmd": "llama-server --port 9001", "proxy": "http://127.0.0.1:9001", "ttl": self._ttl,
-                        "name": "", "description": ""}] if self.ready else []
+            running = (
+                [
+                    {
+                        "model": self.ready,
+                        "state": "ready" if self.gate.is_set() else "starting",
+                        "cmd": "llama-server --port 9001",
+                        "proxy": "http://127.0.0.1:9001",
+                        "ttl": self._ttl,
+                        "name": "",
+                        "description": "",
+                    }
+                ]
+                if self.ready
+                else []
+            )
             return reply(200, {"running": running})
         if path == MODELS_PATH:
             return reply(200, {"object": "list", "data": [self._entry(name) for name in sorted(self.models)]})
@@ -151,8 +174,11 @@ class LlamaSwapStandIn(ToyServer):
             if self._breaks:
                 self.ready = ""
                 failed = _envelope(500, "unspecific error: upstream command exited prematurely", "internal_error")
-                await (visit.send(chunked(failed) + b"0\r\n\r\n") if remarks else reply(
-                    500, failed, content_type="application/json")(visit))
+                await (
+                    visit.send(chunked(failed) + b"0\r\n\r\n")
+                    if remarks
+                    else reply(500, failed, content_type="application/json")(visit)
+                )
                 return
             if remarks:
                 visit = _Continued(visit)
@@ -173,8 +199,9 @@ class _Continued(Visit):
 
 def _envelope(status: int, message: str, code: str) -> bytes:
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return json.dumps({"src": "llama-swap", "error": {"message": message, "type": kind, "param": None,
-                                                      "code": code}}).encode()
+    return json.dumps(
+        {"src": "llama-swap", "error": {"message": message, "type": kind, "param": None, "code": code}}
+    ).encode()
 
 
 def _refusal(status: int, message: str, code: str) -> Answer:

@@ -8,13 +8,36 @@ from typing import Any
 from standins.prefix import DONE, WordServer, rendered, streamed
 from toyserver import Answer, Visit, error, event, reply
 
-FIELDS = frozenset({
-    "model", "messages", "top_p", "top_k", "temperature", "max_tokens", "stream", "stream_options", "stop",
-    "presence_penalty", "frequency_penalty", "logit_bias", "repeat_penalty", "seed", "ttl", "reasoning_effort",
-    "response_format", "tools", "tool_choice", "min_p", "logprobs"})
+FIELDS = frozenset(
+    {
+        "model",
+        "messages",
+        "top_p",
+        "top_k",
+        "temperature",
+        "max_tokens",
+        "stream",
+        "stream_options",
+        "stop",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "repeat_penalty",
+        "seed",
+        "ttl",
+        "reasoning_effort",
+        "response_format",
+        "tools",
+        "tool_choice",
+        "min_p",
+        "logprobs",
+    }
+)
 """What its documentation names. The real one is not known to refuse others; this one does."""
-KEY_WANTED = ("An LM Studio API token is required to make requests to this server, but none was provided using the "
-              "Authorization header using the 'Bearer' scheme (i.e., 'Authorization: Bearer $LM_API_TOKEN').")
+KEY_WANTED = (
+    "An LM Studio API token is required to make requests to this server, but none was provided using the "
+    "Authorization header using the 'Bearer' scheme (i.e., 'Authorization: Bearer $LM_API_TOKEN')."
+)
 
 
 class LMStudioStandIn(WordServer):
@@ -53,8 +76,15 @@ class LMStudioStandIn(WordServer):
     def unknown(self, visit: Visit) -> Answer:
         if visit.method == "GET":
             if visit.path == "/v1/models":
-                return reply(200, {"object": "list", "data": [
-                    {"id": name, "object": "model", "owned_by": "organization_owner"} for name in self._names]})
+                return reply(
+                    200,
+                    {
+                        "object": "list",
+                        "data": [
+                            {"id": name, "object": "model", "owned_by": "organization_owner"} for name in self._names
+                        ],
+                    },
+                )
             if visit.path == "/api/v1/models" and self._version >= "0.4":
                 return reply(200, {"models": [self._entry(name) for name in self._names]})
             if visit.path == "/api/v0/models" and self._version >= "0.3":
@@ -64,16 +94,30 @@ class LMStudioStandIn(WordServer):
     def _entry(self, name: str) -> dict[str, object]:
         config = {"context_length": self.loaded.get(name), "eval_batch_size": 512, "parallel": self.parallel}
         instances = [{"id": name, "config": config}] if name in self.loaded else []
-        return {"type": "embedding" if "embed" in name else "llm", "publisher": "someone", "key": name,
-                "display_name": name.title(), "quantization": {"name": "Q4_K_M", "bits_per_weight": 4},
-                "size_bytes": 4_000_000_000, "params_string": "8B", "loaded_instances": instances,
-                "max_context_length": self.longest, "format": "gguf"}
+        return {
+            "type": "embedding" if "embed" in name else "llm",
+            "publisher": "someone",
+            "key": name,
+            "display_name": name.title(),
+            "quantization": {"name": "Q4_K_M", "bits_per_weight": 4},
+            "size_bytes": 4_000_000_000,
+            "params_string": "8B",
+            "loaded_instances": instances,
+            "max_context_length": self.longest,
+            "format": "gguf",
+        }
 
     def _old_entry(self, name: str) -> dict[str, object]:
         entry: dict[str, object] = {
-            "id": name, "object": "model", "type": "embeddings" if "embed" in name else "llm", "publisher": "someone",
-            "compatibility_type": "gguf", "quantization": "Q4_K_M", "max_context_length": self.longest,
-            "state": "loaded" if name in self.loaded else "not-loaded"}
+            "id": name,
+            "object": "model",
+            "type": "embeddings" if "embed" in name else "llm",
+            "publisher": "someone",
+            "compatibility_type": "gguf",
+            "quantization": "Q4_K_M",
+            "max_context_length": self.longest,
+            "state": "loaded" if name in self.loaded else "not-loaded",
+        }
         return entry | ({"loaded_context_length": self.loaded[name]} if name in self.loaded else {})
 
     def chat(self, visit: Visit) -> Answer:
@@ -86,8 +130,12 @@ class LMStudioStandIn(WordServer):
         if model not in self.loaded:
             if not self.loads_on_demand:
                 if not self.loaded:
-                    return error(404, "No models loaded. Please load a model in the developer page or use the `lms "
-                                      "load` command.", "invalid_request_error", param="model")
+                    return error(
+                        404,
+                        "No models loaded. Please load a model in the developer page or use the `lms load` command.",
+                        "invalid_request_error",
+                        param="model",
+                    )
                 model = next(iter(self.loaded))
             elif model not in self._names:
                 return error(404, f'Failed to load model "{model}". Error: Model not found.', "invalid_request_error")
@@ -98,12 +146,19 @@ class LMStudioStandIn(WordServer):
         words = rendered(body["messages"])
         window = self.loaded[model]
         if len(words) >= window:
-            text = (f"Trying to keep the first {len(words)} tokens when context the overflows. However, the model is "
-                    f"loaded with context length of only {window} tokens, which is not enough.")
+            text = (
+                f"Trying to keep the first {len(words)} tokens when context the overflows. However, the model is "
+                f"loaded with context length of only {window} tokens, which is not enough."
+            )
             failure = event({"error": {"message": text}, "message": text.partition(" However")[0]})
             return streamed([b"event: error\n" + failure])
         if self.is_mute:
-            return streamed([event({"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}),
-                             event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}), DONE])
+            return streamed(
+                [
+                    event({"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}),
+                    event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+                    DONE,
+                ]
+            )
         usage = self.usage(self.read(words)) if body.get("stream_options", {}).get("include_usage") else None
         return self.told(usage, model=model)

@@ -23,8 +23,15 @@ LOST = "Not Found"
 
 
 class MlxLmStandIn(EngineStandIn):
-    def __init__(self, *, model: str | None = "/models/toy", downloaded: tuple[str, ...] = (),
-                 refuses_system: bool = False, has_hub: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        model: str | None = "/models/toy",
+        downloaded: tuple[str, ...] = (),
+        refuses_system: bool = False,
+        has_hub: bool = True,
+        **options: Any,
+    ) -> None:
         super().__init__(model=model or "", **options)
         self.downloaded = downloaded
         """What lies in the cache of downloads, listed before the model it was started with."""
@@ -46,8 +53,10 @@ class MlxLmStandIn(EngineStandIn):
                 return plain(200, b"")
             started = [self.model] if self.model.startswith("/") else []
             names = [*self.downloaded, *started]
-            return plain(200, {"object": "list", "data": [
-                {"id": name, "object": "model", "created": 1795324514} for name in names]})
+            return plain(
+                200,
+                {"object": "list", "data": [{"id": name, "object": "model", "created": 1795324514} for name in names]},
+            )
         return plain(404, LOST.encode())
 
     def _chat_with(self, visit: Visit) -> Answer:
@@ -59,11 +68,21 @@ class MlxLmStandIn(EngineStandIn):
             return plain(400, {"error": "max_tokens must be at least 1"})
         wanted = request.get("model", "default_model")
         if wanted == "default_model" and not self.model:
-            return plain(404, {"error": "argument should be a str or an os.PathLike object where __fspath__ returns "
-                                        "a str, not 'NoneType'"})
+            return plain(
+                404,
+                {
+                    "error": "argument should be a str or an os.PathLike object where __fspath__ returns "
+                    "a str, not 'NoneType'"
+                },
+            )
         if wanted not in ("default_model", self.model, *self.downloaded):
-            return plain(404, {"error": "Cannot find an appropriate cached snapshot folder for the specified revision "
-                                        "on the local disk and outgoing traffic has been disabled."})
+            return plain(
+                404,
+                {
+                    "error": "Cannot find an appropriate cached snapshot folder for the specified revision "
+                    "on the local disk and outgoing traffic has been disabled."
+                },
+            )
         if wanted != self._loaded:
             self.loads.append(wanted)
             self._loaded, self._cache = wanted, PrefixCache(capacity=KEPT_SEQUENCES)
@@ -94,17 +113,31 @@ class MlxLmStandIn(EngineStandIn):
                 return
             await visit.send(event(part(wanted, {"role": "assistant"}, finish)))
             if options.get("include_usage"):
-                await visit.send(event({**part(wanted, {}), "object": "chat.completion", "choices": [], "usage": {
-                    "prompt_tokens": len(prompt), "completion_tokens": said, "total_tokens": len(prompt) + said,
-                    "prompt_tokens_details": {"cached_tokens": cached}}}))
+                await visit.send(
+                    event(
+                        {
+                            **part(wanted, {}),
+                            "object": "chat.completion",
+                            "choices": [],
+                            "usage": {
+                                "prompt_tokens": len(prompt),
+                                "completion_tokens": said,
+                                "total_tokens": len(prompt) + said,
+                                "prompt_tokens_details": {"cached_tokens": cached},
+                            },
+                        }
+                    )
+                )
             await visit.send(b"data: [DONE]\n\n")
 
         return stream
 
 
 def head(status: int, content_type: str) -> bytes:
-    return (f"HTTP/1.0 {status} {'OK' if status == 200 else LOST}\r\nServer: {SERVER}\r\n"
-            f"Content-type: {content_type}\r\nAccess-Control-Allow-Origin: *\r\n\r\n").encode()
+    return (
+        f"HTTP/1.0 {status} {'OK' if status == 200 else LOST}\r\nServer: {SERVER}\r\n"
+        f"Content-type: {content_type}\r\nAccess-Control-Allow-Origin: *\r\n\r\n"
+    ).encode()
 
 
 def plain(status: int, value: object) -> Answer:

@@ -22,22 +22,39 @@ from toyserver import SSE_HEAD, Answer, ToyServer, Visit, chunked, event, reply
 
 __all__ = ["QWEN", "OllamaStandIn", "StandInModel", "Turn"]
 
-NDJSON_HEAD = (b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n"
-               b"Connection: close\r\n\r\n")
+NDJSON_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+)
 BROKE = {"error": "an error was encountered while running the model"}
 
 
 class OllamaStandIn(ToyServer):
-    def __init__(self, *models: StandInModel, version: str = "0.32.0", knows_truncate: bool = True,
-                 reports_cached: bool = False, default_context: int = 4096, tokens_per_ms: float = 0.5,
-                 load_ms: float = 1500, now: Callable[[], float] = time.time,
-                 say: Callable[[int], str] = lambda turn: f"This is answer {turn} .",
-                 think: Callable[[int], str] = lambda turn: f"hmm , question {turn}") -> None:
+    def __init__(
+        self,
+        *models: StandInModel,
+        version: str = "0.32.0",
+        knows_truncate: bool = True,
+        reports_cached: bool = False,
+        default_context: int = 4096,
+        tokens_per_ms: float = 0.5,
+        load_ms: float = 1500,
+        now: Callable[[], float] = time.time,
+        say: Callable[[int], str] = lambda turn: f"This is answer {turn} .",
+        think: Callable[[int], str] = lambda turn: f"hmm , question {turn}",
+    ) -> None:
         super().__init__("ollama")
         self.version = version
-        self.engine = Engine(models, now=now, knows_truncate=knows_truncate, reports_cached=reports_cached,
-                             default_context=default_context, tokens_per_ms=tokens_per_ms, load_ms=load_ms,
-                             say=say, think=think)
+        self.engine = Engine(
+            models,
+            now=now,
+            knows_truncate=knows_truncate,
+            reports_cached=reports_cached,
+            default_context=default_context,
+            tokens_per_ms=tokens_per_ms,
+            load_ms=load_ms,
+            say=say,
+            think=think,
+        )
         self.holds = False
         """Read prompts for ever, until the client goes."""
 
@@ -58,9 +75,18 @@ class OllamaStandIn(ToyServer):
             ("GET", "/api/version"): lambda _: reply(200, {"version": self.version}),
             ("GET", "/api/tags"): lambda _: reply(200, {"models": list(map(_listed, self.engine.models.values()))}),
             ("GET", "/api/ps"): lambda _: reply(200, {"models": list(map(self._loaded, self.engine.running))}),
-            ("GET", "/v1/models"): lambda _: reply(200, {"object": "list", "data": [
-                {"id": name, "object": "model", "created": 1, "owned_by": "library"} for name in self.engine.models]}),
-            ("POST", "/api/show"): self._show, ("POST", "/api/chat"): self._chat_answer,
+            ("GET", "/v1/models"): lambda _: reply(
+                200,
+                {
+                    "object": "list",
+                    "data": [
+                        {"id": name, "object": "model", "created": 1, "owned_by": "library"}
+                        for name in self.engine.models
+                    ],
+                },
+            ),
+            ("POST", "/api/show"): self._show,
+            ("POST", "/api/chat"): self._chat_answer,
             ("POST", "/v1/chat/completions"): self._openai_answer,
         }
         route = routes.get((visit.method, visit.path))
@@ -77,18 +103,35 @@ class OllamaStandIn(ToyServer):
     def _loaded(self, name: str) -> dict[str, object]:
         runner = self.engine.running[name]
         expires = datetime.fromtimestamp(min(runner.expires, 4e9), UTC).isoformat()
-        return {"name": name, "model": name, "size": 6_000_000_000, "size_vram": 6_000_000_000, "digest": "0" * 64,
-                "details": _details(self.engine.models[name]), "expires_at": expires,
-                "context_length": runner.options["num_ctx"]}
+        return {
+            "name": name,
+            "model": name,
+            "size": 6_000_000_000,
+            "size_vram": 6_000_000_000,
+            "digest": "0" * 64,
+            "details": _details(self.engine.models[name]),
+            "expires_at": expires,
+            "context_length": runner.options["num_ctx"],
+        }
 
     def _show(self, visit: Visit) -> Answer:
         model = self.engine.model(_json(visit).get("model"))
-        return reply(200, {
-            "license": "x" * 5000, "template": model.template, "details": _details(model),
-            "parameters": f"num_ctx                        {model.num_ctx}" if model.num_ctx else "",
-            "model_info": {"general.architecture": model.family, f"{model.family}.context_length": model.longest,
-                           "tokenizer.ggml.tokens": None},
-            "capabilities": model.abilities, **({"renderer": model.renderer} if model.renderer else {})})
+        return reply(
+            200,
+            {
+                "license": "x" * 5000,
+                "template": model.template,
+                "details": _details(model),
+                "parameters": f"num_ctx                        {model.num_ctx}" if model.num_ctx else "",
+                "model_info": {
+                    "general.architecture": model.family,
+                    f"{model.family}.context_length": model.longest,
+                    "tokenizer.ggml.tokens": None,
+                },
+                "capabilities": model.abilities,
+                **({"renderer": model.renderer} if model.renderer else {}),
+            },
+        )
 
     def _chat_answer(self, visit: Visit) -> Answer:
         body, engine = _json(visit), self.engine
@@ -96,8 +139,9 @@ class OllamaStandIn(ToyServer):
         options, messages = body.get("options") or {}, body.get("messages") or []
         keep_alive, think = _seconds(body.get("keep_alive")), body.get("think")
         if think not in (None, True, False, "low", "medium", "high", "max"):
-            raise Refused(400, f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or '
-                               'false)')
+            raise Refused(
+                400, f'invalid think value: "{think}" (must be "high", "medium", "low", "max", true, or false)'
+            )
         if think and not model.thinks:
             raise Refused(400, f'"{body["model"]}" does not support thinking')
         if model.embeds:
@@ -122,8 +166,9 @@ class OllamaStandIn(ToyServer):
         prompt = self.engine.prompt(model, runner, loaded, messages, truncate=True)
         return self._events(body, prompt, options.get("num_predict", -1))
 
-    async def _generated(self, visit: Visit, prompt: Prompt, thoughts: bool, most: int,
-                         send: Callable[[str, bool], Any]) -> dict[str, object]:
+    async def _generated(
+        self, visit: Visit, prompt: Prompt, thoughts: bool, most: int, send: Callable[[str, bool], Any]
+    ) -> dict[str, object]:
         if self.holds:
             await visit.gone.wait()
             raise Broken
@@ -192,14 +237,26 @@ class OllamaStandIn(ToyServer):
 
 
 def _details(model: StandInModel) -> dict[str, object]:
-    return {"format": "gguf", "family": model.family, "families": [model.family], "parameter_size": "8.0B",
-            "quantization_level": "Q4_K_M"}
+    return {
+        "format": "gguf",
+        "family": model.family,
+        "families": [model.family],
+        "parameter_size": "8.0B",
+        "quantization_level": "Q4_K_M",
+    }
 
 
 def _listed(model: StandInModel) -> dict[str, object]:
     remote = {"remote_host": model.remote_host, "remote_model": model.name} if model.remote_host else {}
-    return {"name": model.name, "model": model.name, "modified_at": "2026-08-01T10:00:00Z", "size": 5_200_000_000,
-            "digest": "0" * 64, "details": _details(model), **remote}
+    return {
+        "name": model.name,
+        "model": model.name,
+        "modified_at": "2026-08-01T10:00:00Z",
+        "size": 5_200_000_000,
+        "digest": "0" * 64,
+        "details": _details(model),
+        **remote,
+    }
 
 
 def _part(body: Mapping[str, Any], text: str, *, thinking: str = "", **extra: object) -> dict[str, object]:

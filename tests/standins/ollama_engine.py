@@ -106,9 +106,19 @@ class Broken(Exception):  # noqa: N818
 class Engine:
     """`say` gives the words of an answer for the number of the turn; `think` its thoughts."""
 
-    def __init__(self, models: Sequence[StandInModel], *, now: Callable[[], float], knows_truncate: bool,
-                 reports_cached: bool, default_context: int, tokens_per_ms: float, load_ms: float,
-                 say: Callable[[int], str], think: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        models: Sequence[StandInModel],
+        *,
+        now: Callable[[], float],
+        knows_truncate: bool,
+        reports_cached: bool,
+        default_context: int,
+        tokens_per_ms: float,
+        load_ms: float,
+        say: Callable[[int], str],
+        think: Callable[[int], str],
+    ) -> None:
         self.models = {model.name: model for model in models or (StandInModel(),)}
         self.knows_truncate = knows_truncate
         self.reports_cached = reports_cached
@@ -142,8 +152,9 @@ class Engine:
             raise Refused(404, f"model '{name}' not found")
         return found
 
-    def runner(self, model: StandInModel, options: Mapping[str, Any], shift: bool | None,
-               keep_alive: float | None) -> tuple[Runner, bool]:
+    def runner(
+        self, model: StandInModel, options: Mapping[str, Any], shift: bool | None, keep_alive: float | None
+    ) -> tuple[Runner, bool]:
         """The loaded model for a request, and whether it had to be loaded: as soon as one option of the load differs,
         or whether the context shifts."""
         for name, value in options.items():
@@ -165,8 +176,9 @@ class Engine:
         self.running[model.name] = runner = Runner(wanted, is_auto, shifts, expires)
         return runner, True
 
-    def prompt(self, model: StandInModel, runner: Runner, loaded: bool, messages: Sequence[Mapping[str, Any]],
-               truncate: bool) -> Prompt:
+    def prompt(
+        self, model: StandInModel, runner: Runner, loaded: bool, messages: Sequence[Mapping[str, Any]], truncate: bool
+    ) -> Prompt:
         """What the model will read. Raises Refused when it is too long and may not be cut."""
         window = runner.options["num_ctx"]
         if model.family == "qwen3":
@@ -177,17 +189,28 @@ class Engine:
                 dropped += 1
                 system = [message for message in messages[:dropped] if message["role"] == "system"]
                 tokens = _rendered(model, [*system, *messages[dropped:]])
-            tokens = tokens[-(window - 1):] if len(tokens) >= window else tokens
+            tokens = tokens[-(window - 1) :] if len(tokens) >= window else tokens
             dropped -= sum(message["role"] == "system" for message in messages[:dropped])
         elif len(tokens) >= window:
-            inner = {"code": 400, "message": f"request ({len(tokens)} tokens) exceeds the available context size "
-                                             f"({window} tokens), try increasing it",
-                     "type": "exceed_context_size_error", "n_prompt_tokens": len(tokens), "n_ctx": window}
+            inner = {
+                "code": 400,
+                "message": f"request ({len(tokens)} tokens) exceeds the available context size "
+                f"({window} tokens), try increasing it",
+                "type": "exceed_context_size_error",
+                "n_prompt_tokens": len(tokens),
+                "n_ctx": window,
+            }
             raise Refused(400, json.dumps({"error": inner}, separators=(",", ":")))
         return Prompt(model, runner, tokens, dropped, loaded)
 
-    async def generate(self, prompt: Prompt, thoughts: bool, most: int, send: Callable[[str, bool], Awaitable[None]],
-                       is_gone: Callable[[], bool]) -> dict[str, object]:
+    async def generate(
+        self,
+        prompt: Prompt,
+        thoughts: bool,
+        most: int,
+        send: Callable[[str, bool], Awaitable[None]],
+        is_gone: Callable[[], bool],
+    ) -> dict[str, object]:
         """Say the answer to `prompt` by `send(text, is_thought)`; the final figures. Raises Broken."""
         number, window, cached = len(self.turns) + 1, prompt.runner.options["num_ctx"], prompt.cached
         evaluated = len(prompt.tokens) - cached
@@ -207,19 +230,26 @@ class Engine:
             prompt.runner.cache.append(f"thought:{word}" if is_thought else word)
         prompt.runner.cache.pop()  # the last token that was sampled is not in the cache yet
         figures: dict[str, object] = {
-            "done_reason": "length" if limit < len(words) else "stop", "total_duration": 10**9,
+            "done_reason": "length" if limit < len(words) else "stop",
+            "total_duration": 10**9,
             "load_duration": round((self.load_ms if prompt.loaded else self.handout_ms) * NS),
             "prompt_eval_count": len(prompt.tokens),
             "prompt_eval_duration": round(evaluated / self.tokens_per_ms * NS),
-            "eval_count": limit, "eval_duration": limit * 20 * NS}
+            "eval_count": limit,
+            "eval_duration": limit * 20 * NS,
+        }
         return figures | ({"prompt_eval_cached_count": cached} if self.reports_cached else {})
 
 
 def _without_think_tags(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """What the server itself takes out of earlier answers of some models."""
     last = max((place for place, message in enumerate(messages) if message["role"] == "user"), default=-1)
-    return [{**message, "content": re.sub(r"\A\s*<think>.*?</think>\s*", "", message["content"], flags=re.DOTALL)}
-            if message["role"] == "assistant" and place < last else message for place, message in enumerate(messages)]
+    return [
+        {**message, "content": re.sub(r"\A\s*<think>.*?</think>\s*", "", message["content"], flags=re.DOTALL)}
+        if message["role"] == "assistant" and place < last
+        else message
+        for place, message in enumerate(messages)
+    ]
 
 
 def _rendered(model: StandInModel, messages: Sequence[Mapping[str, Any]]) -> list[str]:

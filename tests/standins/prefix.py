@@ -16,8 +16,9 @@ from kvchat.backends.dialect import ChatTurn, Ended, Reported, StreamEvent, Text
 from toyserver import Answer, ToyServer, Visit, chunked, event, raw, reply
 
 CHAT_PATH = "/v1/chat/completions"
-STREAM_HEAD = (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
-               b"Connection: close\r\n\r\n")
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+)
 DONE = b"data: [DONE]\n\n"
 SESSION = "0123456789abcdef0123456789abcdef"
 
@@ -55,7 +56,7 @@ class PrefixCache:
         cached = min(_common(best, words), len(words) - 1)
         if best and (cached or len(self._held) >= self._slots):
             self._held.remove(best)
-        self._held = [*self._held, [*words, *answer]][-self._slots:]
+        self._held = [*self._held, [*words, *answer]][-self._slots :]
         return Read(len(words), cached)
 
     def clear(self) -> None:
@@ -63,8 +64,9 @@ class PrefixCache:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-                min(len(one), len(other)))
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
 
 
 class WordServer(ToyServer):
@@ -83,8 +85,14 @@ class WordServer(ToyServer):
     def get(self, path: str, value: object, status: int = 200) -> None:
         """Answer GETs of `path` with JSON, or with text."""
         is_text = isinstance(value, str)
-        self.on(path, reply(status, value.encode() if isinstance(value, str) else value,
-                            content_type="text/plain" if is_text else "application/json"))
+        self.on(
+            path,
+            reply(
+                status,
+                value.encode() if isinstance(value, str) else value,
+                content_type="text/plain" if is_text else "application/json",
+            ),
+        )
 
     def _answer_to(self, visit: Visit) -> Answer:
         if (refused := self.refusal(visit)) is not None:
@@ -116,21 +124,28 @@ class WordServer(ToyServer):
         written = len(self.says.split())
         return {"prompt_tokens": read.prompt, "completion_tokens": written, "total_tokens": read.prompt + written}
 
-    def told(self, usage: Mapping[str, object] | None, *, model: str = "", finish: str = "stop",
-             before: Iterable[bytes] = ()) -> Answer:
+    def told(
+        self, usage: Mapping[str, object] | None, *, model: str = "", finish: str = "stop", before: Iterable[bytes] = ()
+    ) -> Answer:
         """The answer as a stream: the words one by one, why it ended, and the figures, if there are any."""
         model = model or self.model
         texts = [text if place == 0 else f" {text}" for place, text in enumerate(self.says.split())]
-        parts = [_part(model, {"role": "assistant"}), *(_part(model, {"content": text}) for text in texts),
-                 _part(model, {}, finish)]
+        parts = [
+            _part(model, {"role": "assistant"}),
+            *(_part(model, {"content": text}) for text in texts),
+            _part(model, {}, finish),
+        ]
         if usage is not None:
             parts.append({"object": "chat.completion.chunk", "model": model, "choices": [], "usage": usage})
         return streamed([*before, *map(event, parts), DONE])
 
 
 def _part(model: str, delta: Mapping[str, object], finish: str | None = None) -> dict[str, object]:
-    return {"object": "chat.completion.chunk", "model": model,
-            "choices": [{"index": 0, "delta": dict(delta), "finish_reason": finish}]}
+    return {
+        "object": "chat.completion.chunk",
+        "model": model,
+        "choices": [{"index": 0, "delta": dict(delta), "finish_reason": finish}],
+    }
 
 
 def streamed(events: Iterable[bytes], *, whole: bool = True) -> Answer:
@@ -150,8 +165,9 @@ class Turn:
     body: bytes
 
 
-async def converse(backend: HttpBackend, server: WordServer, turns: int = 10, *, words: int = 12,
-                   **options: Any) -> list[Turn]:
+async def converse(
+    backend: HttpBackend, server: WordServer, turns: int = 10, *, words: int = 12, **options: Any
+) -> list[Turn]:
     """A conversation that is only ever added to, with the answers as they were received."""
     wires = [_wire("system", "Be brief and kind to everybody who asks.")]
     found: list[Turn] = []

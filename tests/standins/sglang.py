@@ -17,8 +17,15 @@ from toyserver import Answer, Visit, hang
 
 
 class SglangStandIn(EngineStandIn):
-    def __init__(self, *, cache_report: bool = False, tells_of_itself: bool = True, context_size: int = 4096,
-                 model_path: str = "", **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        cache_report: bool = False,
+        tells_of_itself: bool = True,
+        context_size: int = 4096,
+        model_path: str = "",
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.cache_report = cache_report
         self.tells_of_itself = tells_of_itself
@@ -34,17 +41,38 @@ class SglangStandIn(EngineStandIn):
             return hang() if self._reading else answered(200)
         routes = {
             "/": answered(200, "SGLang is running"),
-            "/v1/models": answered(200, {"object": "list", "data": [{
-                "id": self.model, "object": "model", "created": 1795325417, "owned_by": "sglang", "root": self.model,
-                "parent": None, "max_model_len": self.context_size}]}),
+            "/v1/models": answered(
+                200,
+                {
+                    "object": "list",
+                    "data": [
+                        {
+                            "id": self.model,
+                            "object": "model",
+                            "created": 1795325417,
+                            "owned_by": "sglang",
+                            "root": self.model,
+                            "parent": None,
+                            "max_model_len": self.context_size,
+                        }
+                    ],
+                },
+            ),
             "/version": LOST,
             "/api/tags": answered(200, {"models": [{"name": self.model, "model": self.model}]}),
         }
         if self.tells_of_itself:
-            routes["/server_info"] = answered(200, {
-                "model_path": self.model_path or self.model, "context_length": None,
-                "enable_cache_report": self.cache_report,
-                "max_total_num_tokens": 100_000, "internal_states": [{}], "version": "0.5.23"})
+            routes["/server_info"] = answered(
+                200,
+                {
+                    "model_path": self.model_path or self.model,
+                    "context_length": None,
+                    "enable_cache_report": self.cache_report,
+                    "max_total_num_tokens": 100_000,
+                    "internal_states": [{}],
+                    "version": "0.5.23",
+                },
+            )
         return routes.get(visit.path, LOST)
 
     def _chat_with(self, visit: Visit) -> Answer:
@@ -55,8 +83,10 @@ class SglangStandIn(EngineStandIn):
             return refused(f"session id {request['session_params'].get('id')} does not exist")
         prompt = rendered(request["messages"], request.get("chat_template_kwargs"))
         if len(prompt) >= self.context_size:
-            return refused(f"The input ({len(prompt)} tokens) is longer than the model's context length "
-                           f"({self.context_size} tokens).")
+            return refused(
+                f"The input ({len(prompt)} tokens) is longer than the model's context length "
+                f"({self.context_size} tokens)."
+            )
         words, finish = self.words(request, request.get("max_completion_tokens") or request.get("max_tokens"))
         options = request.get("stream_options") or {}
 
@@ -70,8 +100,13 @@ class SglangStandIn(EngineStandIn):
             self._reading += 1
 
             def counted(said: int, *, always: bool) -> dict[str, Any]:
-                return {"prompt_tokens": len(prompt), "total_tokens": len(prompt) + said, "completion_tokens": said,
-                        "reasoning_tokens": 0, **details(cached, always=always)}
+                return {
+                    "prompt_tokens": len(prompt),
+                    "total_tokens": len(prompt) + said,
+                    "completion_tokens": said,
+                    "reasoning_tokens": 0,
+                    **details(cached, always=always),
+                }
 
             def extra(said: int) -> dict[str, Any]:
                 return {"usage": counted(said, always=True) if options.get("continuous_usage_stats") else None}
@@ -85,7 +120,7 @@ class SglangStandIn(EngineStandIn):
                 said += 1
                 await say(visit, part(self.model, {"content": piece}, **extra(said)))
             self._reading -= 1
-            cache.keep((*prompt, *words[:max(0, said - 1)]))
+            cache.keep((*prompt, *words[: max(0, said - 1)]))
             self.reads.append(Read(len(prompt), cached, said))
             await say(visit, part(self.model, {}, finish, usage=None))
             if options.get("include_usage"):
@@ -97,5 +132,4 @@ class SglangStandIn(EngineStandIn):
 
 
 def refused(message: str) -> Answer:
-    return answered(400, {"object": "error", "message": message, "type": "BadRequestError", "param": None,
-                          "code": 400})
+    return answered(400, {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400})

@@ -11,8 +11,16 @@ from toyserver import Answer, Visit, reply
 class TabbyAPIStandIn(WordServer):
     """`rest`: other models in its folder, which it shows to the admin key only."""
 
-    def __init__(self, *, key: str = "tabby-key", admin_key: str = "tabby-admin", ms_per_token: float = 2.5,
-                 slots: int = 8, rest: tuple[str, ...] = ("other-70b",), **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        key: str = "tabby-key",
+        admin_key: str = "tabby-admin",
+        ms_per_token: float = 2.5,
+        slots: int = 8,
+        rest: tuple[str, ...] = ("other-70b",),
+        **options: Any,
+    ) -> None:
         super().__init__(key=key, slots=slots, **options)
         self.admin_key = admin_key
         self.ms_per_token = ms_per_token
@@ -23,8 +31,10 @@ class TabbyAPIStandIn(WordServer):
         self.loads_inline = False
 
     def _is_admin(self, visit: Visit) -> bool:
-        return self.admin_key in (visit.headers.get("x-admin-key"),
-                                  visit.headers.get("authorization", "").removeprefix("Bearer "))
+        return self.admin_key in (
+            visit.headers.get("x-admin-key"),
+            visit.headers.get("authorization", "").removeprefix("Bearer "),
+        )
 
     def refusal(self, visit: Visit) -> Answer | None:
         if visit.path in ("/.well-known/serviceinfo", "/health") or self._is_admin(visit):
@@ -38,20 +48,37 @@ class TabbyAPIStandIn(WordServer):
         names = [self.model] * self.is_loaded
         if self._is_admin(visit):
             names = [*self.rest, self.model]
-        card = {"id": self.model, "object": "model", "owned_by": "tabbyAPI", "parameters": {
-            "max_seq_len": self.context_size, "cache_size": self.cache_size, "cache_mode": "Q8",
-            "max_batch_size": self.parallel}}
+        card = {
+            "id": self.model,
+            "object": "model",
+            "owned_by": "tabbyAPI",
+            "parameters": {
+                "max_seq_len": self.context_size,
+                "cache_size": self.cache_size,
+                "cache_mode": "Q8",
+                "max_batch_size": self.parallel,
+            },
+        }
         found: dict[str, object] = {
             "/.well-known/serviceinfo": {
-                "version": 0.1, "software": {"name": "TabbyAPI", "repository": "https://github.com/theroyallab/tabbyAPI"},
-                "api": {"openai": {"name": "OpenAI API", "relative_url": "/v1"},
-                        "koboldai": {"name": "KoboldAI API", "relative_url": "/api"}}},
+                "version": 0.1,
+                "software": {"name": "TabbyAPI", "repository": "https://github.com/theroyallab/tabbyAPI"},
+                "api": {
+                    "openai": {"name": "OpenAI API", "relative_url": "/v1"},
+                    "koboldai": {"name": "KoboldAI API", "relative_url": "/api"},
+                },
+            },
             "/health": {"status": "healthy", "issues": []},
-            "/v1/models": {"object": "list", "data": [
-                {"id": name, "object": "model", "owned_by": "tabbyAPI"} for name in names]},
+            "/v1/models": {
+                "object": "list",
+                "data": [{"id": name, "object": "model", "owned_by": "tabbyAPI"} for name in names],
+            },
             "/v1/model": card,
-            "/props": {"total_slots": self.parallel, "chat_template": "",
-                       "default_generation_settings": {"n_ctx": self.context_size}},
+            "/props": {
+                "total_slots": self.parallel,
+                "chat_template": "",
+                "default_generation_settings": {"n_ctx": self.context_size},
+            },
         }
         if visit.path in ("/v1/model", "/props") and not self.is_loaded:
             return reply(503, {"detail": "No models are currently loaded."})
@@ -70,8 +97,17 @@ class TabbyAPIStandIn(WordServer):
         words = rendered(body["messages"])
         if len(words) > self.context_size:
             text = f"Prompt length {len(words)} exceeds the available context size of {self.context_size} tokens"
-            return reply(400, {"error": {"message": text, "type": "invalid_request_error", "param": None,
-                                         "code": "context_length_exceeded"}})
+            return reply(
+                400,
+                {
+                    "error": {
+                        "message": text,
+                        "type": "invalid_request_error",
+                        "param": None,
+                        "code": "context_length_exceeded",
+                    }
+                },
+            )
         read = self.read(words)
         asked_for = body.get("stream_options", {}).get("include_usage")
         return self.told(self.usage(read) | self._speeds(read) if asked_for else None)
@@ -80,5 +116,10 @@ class TabbyAPIStandIn(WordServer):
         """As it computes them: the time is rounded first, and 0.00 s gives no speed."""
         seconds = round(read.evaluated * self.ms_per_token / 1000, 2)
         rate: float | str = round(read.evaluated / seconds, 2) if seconds else "Indeterminate"
-        return {"prompt_time": seconds, "prompt_tokens_per_sec": rate, "completion_time": 0.25,
-                "completion_tokens_per_sec": 20.0, "total_time": seconds + 0.25}
+        return {
+            "prompt_time": seconds,
+            "prompt_tokens_per_sec": rate,
+            "completion_time": 0.25,
+            "completion_tokens_per_sec": 20.0,
+            "total_time": seconds + 0.25,
+        }

@@ -34,8 +34,15 @@ class TextGenStandIn(WordServer):
 
     def chat(self, visit: Visit) -> Answer:
         body = visit.json
-        first = event({"model": self.model, "choices": [{"index": 0, "finish_reason": None, "delta": {
-            "role": "assistant", "refusal": None, "content": ""}}], "usage": None})
+        first = event(
+            {
+                "model": self.model,
+                "choices": [
+                    {"index": 0, "finish_reason": None, "delta": {"role": "assistant", "refusal": None, "content": ""}}
+                ],
+                "usage": None,
+            }
+        )
         if self.model == "None":
             return streamed([first], whole=False)
         messages = list(body["messages"])

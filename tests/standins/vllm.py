@@ -36,9 +36,17 @@ BLOCK = 16
 
 
 class VllmStandIn(EngineStandIn):
-    def __init__(self, *, details: bool = False, counters: bool = True, only_api: bool = False,
-                 context_size: int = 4096, reasoning: str = "", keeps_by: tuple[str, bool] | None = None,
-                 **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        details: bool = False,
+        counters: bool = True,
+        only_api: bool = False,
+        context_size: int = 4096,
+        reasoning: str = "",
+        keeps_by: tuple[str, bool] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
         self.details = details
         self.counters = counters
@@ -56,28 +64,52 @@ class VllmStandIn(EngineStandIn):
         if visit.path == "/v1/chat/completions":
             return self._chat_with(visit)
         if visit.path == "/v1/models":
-            return answered(200, {"object": "list", "data": [{
-                "id": self.model, "object": "model", "created": 1795325417, "owned_by": "vllm", "root": self.model,
-                "parent": None, "max_model_len": self.context_size, "permission": []}]})
+            return answered(
+                200,
+                {
+                    "object": "list",
+                    "data": [
+                        {
+                            "id": self.model,
+                            "object": "model",
+                            "created": 1795325417,
+                            "owned_by": "vllm",
+                            "root": self.model,
+                            "parent": None,
+                            "max_model_len": self.context_size,
+                            "permission": [],
+                        }
+                    ],
+                },
+            )
         routes = {"/version": answered(200, {"version": "0.32.0"}), "/health": answered(200)}
         if visit.path == "/tokenize":
             prompt = self.prompt(visit.json)
-            return answered(200, {"count": len(prompt), "max_model_len": self.context_size, "token_strs": None,
-                                  "tokens": [zlib.crc32(word.encode()) for word in prompt]})
+            return answered(
+                200,
+                {
+                    "count": len(prompt),
+                    "max_model_len": self.context_size,
+                    "token_strs": None,
+                    "tokens": [zlib.crc32(word.encode()) for word in prompt],
+                },
+            )
         if self.counters:
             routes["/metrics"] = reply(200, self._metrics(), content_type="text/plain; version=0.0.4", server="uvicorn")
         return LOST if self.only_api else routes.get(visit.path, LOST)
 
     def _metrics(self) -> bytes:
         labels = f'{{engine="0",model_name="{self.model}"}}'
-        return "".join((
-            "# HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.\n",
-            "# TYPE vllm:prefix_cache_queries_total counter\n",
-            f"vllm:prefix_cache_queries_total{labels} {float(self.queries)}\n",
-            f"vllm:prefix_cache_queries_created{labels} 1.795325386e+09\n",
-            "# TYPE vllm:prefix_cache_hits_total counter\n",
-            f"vllm:prefix_cache_hits_total{labels} {float(self.hits)}\n",
-        )).encode()
+        return "".join(
+            (
+                "# HELP vllm:prefix_cache_queries_total Prefix cache queries, in terms of number of queried tokens.\n",
+                "# TYPE vllm:prefix_cache_queries_total counter\n",
+                f"vllm:prefix_cache_queries_total{labels} {float(self.queries)}\n",
+                f"vllm:prefix_cache_queries_created{labels} 1.795325386e+09\n",
+                "# TYPE vllm:prefix_cache_hits_total counter\n",
+                f"vllm:prefix_cache_hits_total{labels} {float(self.hits)}\n",
+            )
+        ).encode()
 
     def prompt(self, request: Mapping[str, Any]) -> Words:
         """What the template makes of a request's messages."""
@@ -85,9 +117,15 @@ class VllmStandIn(EngineStandIn):
         kept = self.keeps_by is not None and options.get(self.keeps_by[0]) is self.keeps_by[1]
         for name in ("preserve_thinking", "clear_thinking", "drop_thinking"):
             options.pop(name, None)
-        return rendered([
-            {**message, "content": f"{thought_of(message['reasoning'])} {message['content']}"}
-            if kept and message.get("reasoning") else message for message in request["messages"]], options)
+        return rendered(
+            [
+                {**message, "content": f"{thought_of(message['reasoning'])} {message['content']}"}
+                if kept and message.get("reasoning")
+                else message
+                for message in request["messages"]
+            ],
+            options,
+        )
 
     def read(self, prompt: tuple[str, ...], salt: str = "") -> int:
         """Look a prompt up in the cache, as its computation does; the hits."""
@@ -100,18 +138,25 @@ class VllmStandIn(EngineStandIn):
         request = visit.json
         longest = request.get("max_tokens", request.get("max_completion_tokens"))
         if longest is not None and longest < 1:
-            return refused(400, f"max_tokens must be at least 1, got {longest}. (parameter=max_tokens, "
-                                f"value={longest})", "max_tokens")
+            return refused(
+                400,
+                f"max_tokens must be at least 1, got {longest}. (parameter=max_tokens, value={longest})",
+                "max_tokens",
+            )
         if request.get("stream_options") and not request.get("stream"):
             return refused(400, "Stream options can only be defined when `stream=True`.", "stream_options")
         if request["model"] != self.model:
             return refused(404, f"The model `{request['model']}` does not exist.", "model", "NotFoundError")
         prompt = self.prompt(request)
         if len(prompt) + (longest or 1) > self.context_size:
-            return refused(400, f"This model's maximum context length is {self.context_size} tokens. However, you "
-                                f"requested {longest or 0} output tokens and your prompt contains {len(prompt)} input "
-                                "tokens. Please reduce the length of the input prompt. (parameter=input_tokens, "
-                                f"value={len(prompt)})", "input_tokens")
+            return refused(
+                400,
+                f"This model's maximum context length is {self.context_size} tokens. However, you "
+                f"requested {longest or 0} output tokens and your prompt contains {len(prompt)} input "
+                "tokens. Please reduce the length of the input prompt. (parameter=input_tokens, "
+                f"value={len(prompt)})",
+                "input_tokens",
+            )
         words, finish = self.words(request, longest)
         options = request.get("stream_options") or {}
 
@@ -137,7 +182,7 @@ class VllmStandIn(EngineStandIn):
                 await say(visit, part(self.model, {"content": piece}, last, **counted(said)))
             # the token that was sampled last is not computed
             thought = thought_of(self.reasoning).split()
-            self._caches[request.get("cache_salt", "")].keep((*prompt, *thought, *words[:max(0, said - 1)]))
+            self._caches[request.get("cache_salt", "")].keep((*prompt, *thought, *words[: max(0, said - 1)]))
             self.reads.append(Read(len(prompt), cached, said))
             if options.get("include_usage"):
                 final = {**usage, "total_tokens": len(prompt) + said, "completion_tokens": said}

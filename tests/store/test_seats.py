@@ -44,8 +44,9 @@ def other(tmp_path):
     started = []
 
     def start(what):
-        process = subprocess.Popen([sys.executable, "-c", OTHER, str(tmp_path), what], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(tmp_path), what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         started.append(process)
         process.says = lambda: process.stdout.readline().strip()
         process.tell = lambda: (process.stdin.write("\n"), process.stdin.flush())

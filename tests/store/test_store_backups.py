@@ -98,9 +98,11 @@ def test_where_all_backups_are_from_the_future_the_newest_of_them_is_offered(fol
 
 
 @settings(max_examples=60, deadline=None)
-@given(hours=st.lists(st.integers(1, 40), min_size=1, max_size=30),
-       wrong=st.integers(60, 9_000) | st.integers(-19_000, -60),
-       when=st.integers(0, 30))
+@given(
+    hours=st.lists(st.integers(1, 40), min_size=1, max_size=30),
+    wrong=st.integers(60, 9_000) | st.integers(-19_000, -60),
+    when=st.integers(0, 30),
+)
 def test_one_start_at_a_wrong_time_costs_none_of_the_last_days(tmp_path_factory, hours, wrong, when):
     """So many hours lie between the starts; at one of them the clock is wrong by so many days."""
     folder = tmp_path_factory.mktemp("clocks")

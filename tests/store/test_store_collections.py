@@ -41,9 +41,12 @@ def old_database(folder: Path, version: int = 4) -> None:
         for one, owner in ((system, None), (question, OLD)):
             connection.execute(
                 f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES ({', '.join('?' * 15)})",
-                (*row_of(one)[:14], owner))
-        connection.execute(f"INSERT INTO conversation({columns(VERSION_4)}) VALUES ({', '.join('?' * 9)})",
-                           (OLD, question.id, 1.0, 3.0, "old", 1, "", 0, 0))
+                (*row_of(one)[:14], owner),
+            )
+        connection.execute(
+            f"INSERT INTO conversation({columns(VERSION_4)}) VALUES ({', '.join('?' * 9)})",
+            (OLD, question.id, 1.0, 3.0, "old", 1, "", 0, 0),
+        )
 
 
 def without_header(path: Path) -> None:
@@ -55,8 +58,10 @@ def test_a_collection_is_kept_with_its_folder_and_when_it_was_indexed(store):
     store.collections.put("handbook", "/srv/handbook", 5.0)
     store.collections.put("notes", "/home/kim/notes", 6.0)
     store.collections.indexed("handbook", 7.5)
-    assert store.collections.all() == [StoredCollection("handbook", "/srv/handbook", 5.0, 7.5),
-                                       StoredCollection("notes", "/home/kim/notes", 6.0)]
+    assert store.collections.all() == [
+        StoredCollection("handbook", "/srv/handbook", 5.0, 7.5),
+        StoredCollection("notes", "/home/kim/notes", 6.0),
+    ]
     store.collections.remove("handbook")
     store.collections.remove("nothing of that name")
     assert [one.name for one in store.collections.all()] == ["notes"]
@@ -133,7 +138,8 @@ def test_a_passage_keeps_where_it_is_from(store, talk):
 
 def test_a_block_that_an_older_kvchat_stored_is_read():
     assert blocks_of('[["file","a.md","text"],["x","y"],["a","b","c","d","e"],7]') == (
-        ContextBlock("file", "a.md", "text"),)
+        ContextBlock("file", "a.md", "text"),
+    )
 
 
 def test_where_a_passage_is_from_stays_when_turns_are_cut_moved_or_summed_up(store, talk):

@@ -43,8 +43,9 @@ def write_until_killed(folder: Path, talk_type: type, say) -> None:
                 store.append(answer.id, f"<{piece:02}>", "r")
                 say(f"delta {answer.id} {piece}")
             question = store.tree(talk.id)[answer.parent]
-            final = node(question, Message(Role.ASSISTANT, "final " * 50, reasoning="r" * PIECES), answer.created,
-                         id=answer.id)
+            final = node(
+                question, Message(Role.ASSISTANT, "final " * 50, reasoning="r" * PIECES), answer.created, id=answer.id
+            )
             settle_node(store, final, talk.moved(final))
             say(f"settled {answer.id}")
 

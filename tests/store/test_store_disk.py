@@ -265,8 +265,10 @@ def test_everything_on_disk_is_private(folder, new_talk):
 
 def test_a_network_file_system_is_recognised(tmp_path):
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"/dev/x / ext4 rw 0 0\nserver:/home {tmp_path}/my\\040home nfs4 rw 0 0\n"
-                      f"tmpfs {tmp_path}/my\\040home/local tmpfs rw 0 0\n")
+    mounts.write_text(
+        f"/dev/x / ext4 rw 0 0\nserver:/home {tmp_path}/my\\040home nfs4 rw 0 0\n"
+        f"tmpfs {tmp_path}/my\\040home/local tmpfs rw 0 0\n"
+    )
     assert on_network(tmp_path / "my home" / "data", mounts)
     assert not on_network(tmp_path / "my home" / "local" / "data", mounts)
     assert not on_network(tmp_path / "my homestead", mounts)
@@ -283,9 +285,21 @@ def test_a_database_on_a_network_file_system_works_without_a_log(folder, new_tal
     store.close()
 
 
-@pytest.mark.parametrize(("version", "fixed"), [
-    ((3, 40, 1), False), ((3, 44, 5), False), ((3, 44, 6), True), ((3, 45, 0), False), ((3, 50, 6), False),
-    ((3, 50, 7), True), ((3, 51, 2), False), ((3, 51, 3), True), ((3, 52, 0), True), ((4, 0, 0), True)])
+@pytest.mark.parametrize(
+    ("version", "fixed"),
+    [
+        ((3, 40, 1), False),
+        ((3, 44, 5), False),
+        ((3, 44, 6), True),
+        ((3, 45, 0), False),
+        ((3, 50, 6), False),
+        ((3, 50, 7), True),
+        ((3, 51, 2), False),
+        ((3, 51, 3), True),
+        ((3, 52, 0), True),
+        ((4, 0, 0), True),
+    ],
+)
 def test_only_a_sqlite_with_the_fix_writes_without_a_lock(version, fixed):
     assert locks.has_wal_reset_fix(version) is fixed
 

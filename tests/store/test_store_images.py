@@ -1,5 +1,4 @@
-"""Images in the store: each once, as long as something holds it; an older database gets them, a damaged one keeps them.
-"""
+"""Images in the store: each once, as long as something holds it; an older database gets them, a damaged one keeps them."""
 
 from __future__ import annotations
 

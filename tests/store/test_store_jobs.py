@@ -62,7 +62,10 @@ def test_there_is_one_job_for_a_kind_and_a_subject_in_the_order_of_their_time(jo
         jobs.put(kind, subject, due)
     jobs.put("extract", "a", 0.5)
     assert [(job.kind, job.subject, job.due) for job in jobs.all()] == [
-        ("extract", "a", 0.5), ("extract", "b", 1.0), ("consolidate", "a", 2.0)]
+        ("extract", "a", 0.5),
+        ("extract", "b", 1.0),
+        ("consolidate", "a", 2.0),
+    ]
     assert jobs.claim("consolidate", "b") is None
     assert jobs.claim("consolidate", "a").due == 2.0
 
@@ -207,7 +210,10 @@ def test_a_job_is_free_again_when_the_kvchat_that_ran_it_is_closed(folder, jobs)
     assert jobs.claim("extract", "a").state is JobState.RUNNING
     assert jobs.recover() == 1
     assert [(job.subject, job.state.value, job.due, job.attempts) for job in jobs.all()] == [
-        ("a", "running", 10.0, 0), ("b", "waiting", 10.0, 0), ("c", "waiting", 50.0, 2)]
+        ("a", "running", 10.0, 0),
+        ("b", "waiting", 10.0, 0),
+        ("c", "waiting", 50.0, 2),
+    ]
     jobs.claim("extract", "b")
     jobs.done("extract", "b")
     assert [job.subject for job in jobs.all()] == ["a", "c"]

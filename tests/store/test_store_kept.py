@@ -36,8 +36,10 @@ def test_the_path_follows_the_conversation_or_stays_with_its_message(store, talk
     store.kept.put(Kept(other.id, "", 1.0))
     assert store.kept.paths()[talk.id] == digests(store, talk, first.id)
     second = talk.say("three")
-    assert store.kept.paths() == {talk.id: digests(store, talk, second.id),
-                                  other.id: digests(store, other, other.tip.id)}
+    assert store.kept.paths() == {
+        talk.id: digests(store, talk, second.id),
+        other.id: digests(store, other, other.tip.id),
+    }
     store.kept.put(Kept(talk.id, first.id, 2.0))
     assert store.kept.paths()[talk.id] == digests(store, talk, first.id)
 

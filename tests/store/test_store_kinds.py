@@ -43,15 +43,25 @@ def old_database(folder: Path) -> None:
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 5")
         for one, owner in ((system, None), (question, OLD), (answer, OLD)):
-            connection.execute(f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES "
-                               f"({', '.join('?' * 15)})", (*row_of(one)[:14], owner))
+            connection.execute(
+                f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES ({', '.join('?' * 15)})",
+                (*row_of(one)[:14], owner),
+            )
         connection.execute("UPDATE node SET figures = ?, note = ? WHERE id = ?", (json.dumps(FIGURES), NOTE, answer.id))
-        connection.execute("INSERT INTO conversation(id, head, created, updated, title, turns, model, unread, memory) "
-                           "VALUES (?, ?, 1, 3, 'old', 1, '', 0, 1)", (OLD, answer.id))
-        connection.execute("INSERT INTO job(kind, subject, due, attempts, state, why, created, not_before) VALUES "
-                           "('extraction', ?, 10, 0, 'waiting', 'the conversation was left', 1, 0)", (OLD,))
-        connection.execute("INSERT INTO job(kind, subject, due, attempts, state, why, created, not_before) VALUES "
-                           "('embedding', '', 10, 3, 'parked', 'The server is gone.', 1, 0)")
+        connection.execute(
+            "INSERT INTO conversation(id, head, created, updated, title, turns, model, unread, memory) "
+            "VALUES (?, ?, 1, 3, 'old', 1, '', 0, 1)",
+            (OLD, answer.id),
+        )
+        connection.execute(
+            "INSERT INTO job(kind, subject, due, attempts, state, why, created, not_before) VALUES "
+            "('extraction', ?, 10, 0, 'waiting', 'the conversation was left', 1, 0)",
+            (OLD,),
+        )
+        connection.execute(
+            "INSERT INTO job(kind, subject, due, attempts, state, why, created, not_before) VALUES "
+            "('embedding', '', 10, 3, 'parked', 'The server is gone.', 1, 0)"
+        )
 
 
 def test_old_figures_are_read_with_their_sentences_and_the_kind_of_their_cause(folder: Path) -> None:
@@ -59,12 +69,15 @@ def test_old_figures_are_read_with_their_sentences_and_the_kind_of_their_cause(f
     store = Store.open(folder)
     answer = store.tree(OLD).path(store.conversation(OLD).head)[-1]
     assert answer.figures == TurnFigures(
-        2000, 613, 64, 64, 900.0, 800.0, 700.0, 4096, 1936, "slot_taken", SENTENCE, HELP)
+        2000, 613, 64, 64, 900.0, 800.0, 700.0, 4096, 1936, "slot_taken", SENTENCE, HELP
+    )
     assert answer.note == note_sentence(answer.note) == NOTE
     whys = {job.kind: job.why for job in store.jobs.all()}
     assert whys == {"extraction": JobReason.LEFT, "embedding": "The server is gone."}
     assert {job.kind: job.state for job in store.jobs.all()} == {
-        "extraction": JobState.WAITING, "embedding": JobState.PAUSED}
+        "extraction": JobState.WAITING,
+        "embedding": JobState.PAUSED,
+    }
     assert store.jobs.claim("embedding", "") is None, "it waits for the person still"
     store.close()
     with closing(sqlite3.connect(folder / "kvchat.db")) as connection:
@@ -72,12 +85,22 @@ def test_old_figures_are_read_with_their_sentences_and_the_kind_of_their_cause(f
     assert (json.loads(kept), note) == (FIGURES, NOTE), "the row is as it was"
 
 
-@pytest.mark.parametrize("figures", [
-    TurnFigures(2000, 613, 64, 64, cause="slot_taken", evidence=said(Reason.OTHER_CONVERSATION, name="weather"),
-                remedy=said(Remedy.MORE_SLOTS, flag="--parallel 2")),
-    TurnFigures(10, 0, cause="cut", evidence=said(Reason.CUT, prefilled=10, whole=90), stopped=True),
-    TurnFigures(10, 10),
-])
+@pytest.mark.parametrize(
+    "figures",
+    [
+        TurnFigures(
+            2000,
+            613,
+            64,
+            64,
+            cause="slot_taken",
+            evidence=said(Reason.OTHER_CONVERSATION, name="weather"),
+            remedy=said(Remedy.MORE_SLOTS, flag="--parallel 2"),
+        ),
+        TurnFigures(10, 0, cause="cut", evidence=said(Reason.CUT, prefilled=10, whole=90), stopped=True),
+        TurnFigures(10, 10),
+    ],
+)
 def test_figures_come_back_as_they_were(figures: TurnFigures) -> None:
     assert figures_of([figures_to_json(figures)]) == [figures]
 
@@ -88,8 +111,9 @@ def test_a_damaged_statement_is_left_out(damaged: object) -> None:
     assert figures == TurnFigures(10, 4, cause="cut")
 
 
-@pytest.mark.parametrize("note", [
-    said(NoteKind.FILLS_WINDOW, size=4096), NoAnswerError("http://127.0.0.1:1", 2.5).note, NOTE, "", '["so"]'])
+@pytest.mark.parametrize(
+    "note", [said(NoteKind.FILLS_WINDOW, size=4096), NoAnswerError("http://127.0.0.1:1", 2.5).note, NOTE, "", '["so"]']
+)
 def test_a_note_comes_back_from_the_store_and_from_an_export_as_it_was(note: Statement | str) -> None:
     root = node(None, system_message(""), 1.0)
     answer = node(root, Message(Role.ASSISTANT, "half"), 2.0, note=note)

@@ -43,9 +43,12 @@ def old_database(folder: Path, version: int) -> None:
         for one, owner in ((system, None), (question, OLD), (answer, OLD)):
             connection.execute(
                 f"INSERT INTO node({columns(NODE_FIELDS[:14])}, conversation) VALUES ({', '.join('?' * 15)})",
-                (*row_of(one)[:14], owner))
-        connection.execute(f"INSERT INTO conversation({columns(OLD_FIELDS)}) VALUES ({', '.join('?' * 8)})",
-                           (OLD, answer.id, 1.0, 3.0, "old", 1, "", 0))
+                (*row_of(one)[:14], owner),
+            )
+        connection.execute(
+            f"INSERT INTO conversation({columns(OLD_FIELDS)}) VALUES ({', '.join('?' * 8)})",
+            (OLD, answer.id, 1.0, 3.0, "old", 1, "", 0),
+        )
 
 
 def waiting(store: Store, id: str) -> list[str]:
@@ -86,7 +89,9 @@ def test_a_damaged_database_of_an_older_kvchat_is_saved_and_what_it_holds_is_not
     store, _ = open_damaged(folder / "kvchat.db")
     assert store.conversation(OLD).memory
     assert [one.text for one in store.tree(OLD).path(store.conversation(OLD).head)[1:]] == [
-        "old question", "old answer"]
+        "old question",
+        "old answer",
+    ]
     assert waiting(store, OLD) == []
     say(store, OLD, "new question")
     assert Ledger(store.database).behind() == [(OLD, 1)]
@@ -116,18 +121,24 @@ def test_rows_of_different_tables_can_be_told_apart(store):
     conversations, but other values. An index over two texts would pass for a table of two texts."""
     shapes: dict[tuple[int, bool], list[str]] = {}
     with store.database.reading() as connection:
-        tables = connection.execute("SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
-                                    " AND name NOT LIKE 'sqlite%'").fetchall()
+        tables = connection.execute(
+            "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+            " AND name NOT LIKE 'sqlite%'"
+        ).fetchall()
         for name, without_rowid in tables:
             kinds = [row[2] for row in connection.execute(f"PRAGMA table_info({name})")]
             shapes.setdefault((len(kinds), not without_rowid), []).append(name)
             for (index,) in connection.execute("SELECT name FROM pragma_index_list(?) WHERE origin != 'pk'", (name,)):
-                found = [kinds[row[0]] if row[0] >= 0 else "rowid"
-                         for row in connection.execute("SELECT cid FROM pragma_index_xinfo(?)", (index,))]
+                found = [
+                    kinds[row[0]] if row[0] >= 0 else "rowid"
+                    for row in connection.execute("SELECT cid FROM pragma_index_xinfo(?)", (index,))
+                ]
                 assert found != ["TEXT", "TEXT"] and found[:3] != ["TEXT", "TEXT", "REAL"], index
     assert {name for name, _ in tables} >= schema.TABLES and schema.tables_of(len(schema.MIGRATIONS)) == schema.TABLES
     assert sorted(sorted(names) for names in shapes.values() if len(names) > 1) == [
-        ["draft", "setting"], ["in_episode", "kept"]], "the last values of these two are no bytes and bytes"
+        ["draft", "setting"],
+        ["in_episode", "kept"],
+    ], "the last values of these two are no bytes and bytes"
 
 
 # What a damaged database gives back
@@ -135,8 +146,20 @@ def test_rows_of_different_tables_can_be_told_apart(store):
 
 def entry(number: int, **values: object) -> Entry:
     # Long enough that the rows fill several pages.
-    return replace(Entry(f"m{number:08}", Kind.FACT, f"fact {number} " + "word " * 60, "topics/facts.md", 5.0,
-                         confidence=0.5, conversation="c" * 32, nodes=("a", "b"), by="small"), **values)
+    return replace(
+        Entry(
+            f"m{number:08}",
+            Kind.FACT,
+            f"fact {number} " + "word " * 60,
+            "topics/facts.md",
+            5.0,
+            confidence=0.5,
+            conversation="c" * 32,
+            nodes=("a", "b"),
+            by="small",
+        ),
+        **values,
+    )
 
 
 @pytest.fixture
@@ -151,11 +174,16 @@ def remembering(tmp_path: Path, new_talk: type) -> Path:
             talk.say(f"question {number}.{turn}", "answer")
         path = store.tree(talk.id).path(talk.record.head)
         cell = Cell(f"{number:032}", talk.id, 4.0, "facts", "small", "s", 1, '[["x","why"]]')
-        ledger.cover(cell, [one.id for one in path[1:7 + number]],
-                     [Change(Act.NOTED, None, entry(100 + number, created=6.5), 4.0, "s")])
+        ledger.cover(
+            cell,
+            [one.id for one in path[1 : 7 + number]],
+            [Change(Act.NOTED, None, entry(100 + number, created=6.5), 4.0, "s")],
+        )
         Ledger(store.database, EPISODES).cover(
-            replace(cell, id=f"{9 - number:032}", kind="episode"), [one.id for one in path[1:5]],
-            [Change(Act.NOTED, None, entry(200 + number, created=6.5, page="episodes/2026-11.md"), 4.0, "s")])
+            replace(cell, id=f"{9 - number:032}", kind="episode"),
+            [one.id for one in path[1:5]],
+            [Change(Act.NOTED, None, entry(200 + number, created=6.5, page="episodes/2026-11.md"), 4.0, "s")],
+        )
         store.side_requests.record(SideRequest("extract", talk.id, 4.0, "http://x", "m", "facts", 900, None, 30, 2.0))
         for kind in ("extract", "title"):
             store.jobs.put(kind, talk.id, 7.0, "four new messages")
@@ -200,8 +228,16 @@ def test_a_damaged_header_costs_no_memory(remembering, folder):
 
 def pages_of(path: Path) -> dict[int, set[str]]:
     """The tables of memory, and of messages, that have rows on each page of a database without overflow pages."""
-    shapes = {(9, True): "cell", (11, True): "side_request", (12, True): "change", (13, True): "entry",
-              (4, False): "covered", (4, True): "in_episode", (10, False): "job", (17, True): "node"}
+    shapes = {
+        (9, True): "cell",
+        (11, True): "side_request",
+        (12, True): "change",
+        (13, True): "entry",
+        (4, False): "covered",
+        (4, True): "in_episode",
+        (10, False): "job",
+        (17, True): "node",
+    }
     pages = Pages(path)
     found: dict[int, set[str]] = {}
     for number in range(1, pages.count + 1):

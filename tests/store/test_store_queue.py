@@ -54,6 +54,7 @@ def test_a_question_that_is_not_in_the_queue_any_more_is_not_stored(folder, new_
         store.add(record, branch.nodes, lambda row: replace(row, head=branch.head), queued=queued.id)
 
     from datetime import UTC, datetime
+
     talk_now = datetime(2026, 11, 21, tzinfo=UTC)
     add(one)
     with pytest.raises(NotQueued):

@@ -17,9 +17,38 @@ from kvchat.store.fulltext import index
 from kvchat.store.fulltext.query import SNIPPET, parsed
 from whole_rows import add_nodes, put_row
 
-NASTY = ["C++", "don't OR", "x:y", '"', '"unbalanced', "NEAR(a b)", "a AND", "NOT", "OR OR", "*", "col:*", "-minus",
-         "^x", "{}", "()", "'; DROP TABLE node; --", "a\x00b", "\ud83d", "%_%", "\\", "   ", "日" * 500, "🎉",
-         "a" * 5000, "x " * 3000, "é\u0301\u0301", "search MATCH 'x'", "\u202e", "==>", "\n\t"]
+NASTY = [
+    "C++",
+    "don't OR",
+    "x:y",
+    '"',
+    '"unbalanced',
+    "NEAR(a b)",
+    "a AND",
+    "NOT",
+    "OR OR",
+    "*",
+    "col:*",
+    "-minus",
+    "^x",
+    "{}",
+    "()",
+    "'; DROP TABLE node; --",
+    "a\x00b",
+    "\ud83d",
+    "%_%",
+    "\\",
+    "   ",
+    "日" * 500,
+    "🎉",
+    "a" * 5000,
+    "x " * 3000,
+    "é\u0301\u0301",
+    "search MATCH 'x'",
+    "\u202e",
+    "==>",
+    "\n\t",
+]
 
 
 @pytest.fixture(params=["fts5", "like"])
@@ -56,15 +85,29 @@ def test_any_text_is_a_query(store, talk, query):
             store.search(query, ranked=ranked, conversation=where)
 
 
-@pytest.mark.parametrize(("text", "query"), [
-    ("I love C++ templates", "C++"), ("you don't say", "don't"), ("a ratio of x:y here", "x:y"),
-    ("run it => now", "=>"), ("party 🎉 time", "🎉"), ("100% sure", "100%"), ("back\\slash", "back\\slash"),
-    ("snake_case_name", "snake_case"), ("漢字を検索する", "検索"), ("漢字を検索する", "漢字"),
-    ("漢字を検索する", "する"),
-    ("漢字を検索する", "索"), ("中文Python教程", "教程"), ("中文Python教程", "python"),
-    ("中文Python教程", "文Py"),
-    ("한국어로 검색", "국어"), ("before\x00after", "before"), ("line one\nline two", "two one"),
-])
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("I love C++ templates", "C++"),
+        ("you don't say", "don't"),
+        ("a ratio of x:y here", "x:y"),
+        ("run it => now", "=>"),
+        ("party 🎉 time", "🎉"),
+        ("100% sure", "100%"),
+        ("back\\slash", "back\\slash"),
+        ("snake_case_name", "snake_case"),
+        ("漢字を検索する", "検索"),
+        ("漢字を検索する", "漢字"),
+        ("漢字を検索する", "する"),
+        ("漢字を検索する", "索"),
+        ("中文Python教程", "教程"),
+        ("中文Python教程", "python"),
+        ("中文Python教程", "文Py"),
+        ("한국어로 검색", "국어"),
+        ("before\x00after", "before"),
+        ("line one\nline two", "two one"),
+    ],
+)
 def test_a_word_is_found_as_it_is_typed(store, talk, text, query):
     talk.say("something else", "nothing")
     talk.say(text, "nothing")
@@ -84,9 +127,20 @@ def test_a_word_without_letters_is_not_everything(store, talk):
     assert store.search("%") == [] and store.search("_") == []
 
 
-@pytest.mark.parametrize(("query", "hits"), [
-    ("quic", 1), ("quick", 1), ("brown quic", 1), ("quic brown", 0), ("quic ", 0), ('"quick brown"', 1),
-    ('"brown quick"', 0), ("QUICK FOX", 1), ("fox cow", 0)])
+@pytest.mark.parametrize(
+    ("query", "hits"),
+    [
+        ("quic", 1),
+        ("quick", 1),
+        ("brown quic", 1),
+        ("quic brown", 0),
+        ("quic ", 0),
+        ('"quick brown"', 1),
+        ('"brown quick"', 0),
+        ("QUICK FOX", 1),
+        ("fox cow", 0),
+    ],
+)
 def test_only_the_last_word_may_be_unfinished(indexed_talk, query, hits):
     indexed_talk.say("the quick brown fox", "answer")
     assert len(indexed_talk.store.search(query)) == hits
@@ -95,7 +149,9 @@ def test_only_the_last_word_may_be_unfinished(indexed_talk, query, hits):
 def test_accents_and_case_do_not_matter(indexed_talk):
     indexed_talk.say("Ein RÉSUMÉ im Café", "re\u0301sume\u0301 decomposed")
     assert [hit.snippet for hit in indexed_talk.store.search("resume")] == [
-        "\x02re\u0301sume\u0301\x03 decomposed", "Ein \x02RÉSUMÉ\x03 im Café"]
+        "\x02re\u0301sume\u0301\x03 decomposed",
+        "Ein \x02RÉSUMÉ\x03 im Café",
+    ]
     assert [hit.snippet for hit in indexed_talk.store.search("cafe")] == ["Ein RÉSUMÉ im \x02Café\x03"]
 
 
@@ -151,8 +207,14 @@ def test_shared_words_are_found_through_a_fork_when_the_origin_is_in_the_trash(s
 
 
 def test_pasted_text_is_found(store, talk):
-    talk.say("look", "ok", (ContextBlock("time", "2026-01-01T00:00:00+00:00", "Thursday noon"),
-                            ContextBlock("paste", "log.txt", "Traceback: zebra failed")))
+    talk.say(
+        "look",
+        "ok",
+        (
+            ContextBlock("time", "2026-01-01T00:00:00+00:00", "Thursday noon"),
+            ContextBlock("paste", "log.txt", "Traceback: zebra failed"),
+        ),
+    )
     (hit,) = store.search("zebra")
     assert "\x02zebra\x03" in hit.snippet
 

@@ -27,10 +27,21 @@ def tag(store, id, *add, remove=()):
 # What a tag is
 
 
-@pytest.mark.parametrize(("written", "meant"), [
-    ("Work", "work"), (" #travel ", "travel"), ("ÄRGER", "ärger"), ("हिन्दी", "हिन्दी"), ("旅行", "旅行"),
-    ("v2.0", "v2.0"), ("favorite", FAVOURITE), ("Archived", ARCHIVE), ("é", "é"), ("a" * LONGEST, "a" * LONGEST),
-])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Work", "work"),
+        (" #travel ", "travel"),
+        ("ÄRGER", "ärger"),
+        ("हिन्दी", "हिन्दी"),
+        ("旅行", "旅行"),
+        ("v2.0", "v2.0"),
+        ("favorite", FAVOURITE),
+        ("Archived", ARCHIVE),
+        ("é", "é"),
+        ("a" * LONGEST, "a" * LONGEST),
+    ],
+)
 def test_a_tag_is_written_in_one_way(written: str, meant: str) -> None:
     assert tag_name(written) == meant == tag_name(meant)
 
@@ -58,8 +69,10 @@ def test_a_search_means_the_tag_of_that_name_or_those_that_begin_so() -> None:
 
 
 def test_the_list_begins_with_favourites_and_leaves_the_archive_out() -> None:
-    plain = [Conversation(str(n), None, 0, 0, tags=tags) for n, tags in enumerate(
-        [(), (FAVOURITE,), (ARCHIVE,), ("work",), ("a", FAVOURITE), (ARCHIVE, FAVOURITE)])]
+    plain = [
+        Conversation(str(n), None, 0, 0, tags=tags)
+        for n, tags in enumerate([(), (FAVOURITE,), (ARCHIVE,), ("work",), ("a", FAVOURITE), (ARCHIVE, FAVOURITE)])
+    ]
     assert [one.id for one in listed(plain)] == ["1", "4", "0", "3"]
 
 
@@ -93,7 +106,9 @@ def test_tags_come_with_a_new_conversation_and_go_with_one_that_is_purged(store,
     assert store.tags() == [("home", 1), ("work", 1)]
     store.purge_trash(6.0)
     assert store.database.rows("SELECT conversation, name FROM tag ORDER BY name") == [
-        (other.id, "home"), (other.id, "work")]
+        (other.id, "home"),
+        (other.id, "work"),
+    ]
 
 
 # An older database, and a damaged one
@@ -165,8 +180,9 @@ def test_a_tag_alone_finds_its_conversations(store, three) -> None:
 
 def test_what_a_fork_took_over_is_found_by_the_forks_tag_when_its_origin_is_in_the_trash(store, three) -> None:
     origin = store.conversation(three[2])
-    fork = store.create(replace(origin, id=new_id(), title="Fork", tags=("fork",)), store.tree(origin.id).path(
-        origin.head)[0])
+    fork = store.create(
+        replace(origin, id=new_id(), title="Fork", tags=("fork",)), store.tree(origin.id).path(origin.head)[0]
+    )
     assert store.search("tag:fork wick") == []
     store.change(origin, lambda row: replace(row, trashed=9.0))
     assert {hit.conversation for hit in store.search("tag:fork wick")} == {fork.id}

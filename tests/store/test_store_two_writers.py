@@ -92,10 +92,12 @@ def test_what_is_gone_for_good_stays_gone(store, other, talk):
     known = other.conversation(talk.id)
     store.change(known, lambda row: replace(row, trashed=5.0))
     store.purge_trash(6.0)
-    for write in (lambda: grows(other, known, turn(end, "second")),
-                  lambda: grows(other, known, turn(end, "second"), late=True),
-                  lambda: other.change(known, lambda row: replace(row, title="back")),
-                  lambda: other.settle(end, known, lambda row: replace(row, title="back"))):
+    for write in (
+        lambda: grows(other, known, turn(end, "second")),
+        lambda: grows(other, known, turn(end, "second"), late=True),
+        lambda: other.change(known, lambda row: replace(row, title="back")),
+        lambda: other.settle(end, known, lambda row: replace(row, title="back")),
+    ):
         with pytest.raises(ConversationDeleted):
             write()
     with pytest.raises(UnknownConversation):

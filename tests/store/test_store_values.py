@@ -24,12 +24,24 @@ blocks = st.lists(st.builds(ContextBlock, any_text, any_text, any_text), max_siz
 counts = st.none() | st.integers(0, 10**9)
 times = st.none() | st.floats(0, 1e9)
 figures = st.none() | st.builds(TurnFigures, counts, counts, counts, counts, times, times, times, counts)
-json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
-                           lambda inner: st.lists(inner, max_size=3))
-parameters = st.builds(Parameters, temperature=times, top_k=counts, stop=st.lists(st.text(), max_size=2).map(tuple),
-                       extra=st.dictionaries(st.text(), json_values, max_size=2))
-messages = st.builds(Message, st.sampled_from([Role.USER, Role.ASSISTANT]), any_text, blocks, any_text,
-                     st.sampled_from(["reasoning_content", "reasoning"]))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)
+)
+parameters = st.builds(
+    Parameters,
+    temperature=times,
+    top_k=counts,
+    stop=st.lists(st.text(), max_size=2).map(tuple),
+    extra=st.dictionaries(st.text(), json_values, max_size=2),
+)
+messages = st.builds(
+    Message,
+    st.sampled_from([Role.USER, Role.ASSISTANT]),
+    any_text,
+    blocks,
+    any_text,
+    st.sampled_from(["reasoning_content", "reasoning"]),
+)
 final = st.sampled_from([state for state in State if state is not State.STREAMING])
 
 
@@ -42,8 +54,13 @@ def whole(value: Node) -> Node:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(messages, final, any_text, figures, st.none() | st.binary()), min_size=1, max_size=4),
-       parameters, any_text, st.dictionaries(st.text(), json_values, max_size=2), counts)
+@given(
+    st.lists(st.tuples(messages, final, any_text, figures, st.none() | st.binary()), min_size=1, max_size=4),
+    parameters,
+    any_text,
+    st.dictionaries(st.text(), json_values, max_size=2),
+    counts,
+)
 def test_any_conversation_comes_back_as_it_was(said, options, title, template, used):
     store = Store.open(None)
     root = tip = node(None, system_message(title), 0.5)
@@ -54,8 +71,18 @@ def test_any_conversation_comes_back_as_it_was(said, options, title, template, u
         if wire is not None:  # bytes as another version made them
             tip = replace(tip, wire=wire)
         given_nodes.append(tip)
-    record = replace(record, head=tip.id, title=title, parameters=options, template_options=template, turns=3,
-                     model=title, unread=True, trashed=7.5, context_used=used)
+    record = replace(
+        record,
+        head=tip.id,
+        title=title,
+        parameters=options,
+        template_options=template,
+        turns=3,
+        model=title,
+        unread=True,
+        trashed=7.5,
+        context_used=used,
+    )
     add_nodes(store, record, given_nodes)
     tree = store.tree(record.id)
     expected = [root, *map(whole, given_nodes)]
@@ -92,8 +119,10 @@ def test_a_conversation_is_found_by_the_beginning_of_its_id(store):
         store.create(Conversation(id, root.id, 0.0, 0.0), root)
     assert store.conversation("ABCD").id == "abcd" + "0" * 28
     assert store.conversation("abce1").id == "abce" + "1" * 28
-    for unknown, part in (("abce", "Several conversations begin with"), *(
-            (unknown, f'No conversation "{unknown}"') for unknown in ("abc", "ffff", "%", "", "zzzz"))):
+    for unknown, part in (
+        ("abce", "Several conversations begin with"),
+        *((unknown, f'No conversation "{unknown}"') for unknown in ("abc", "ffff", "%", "", "zzzz")),
+    ):
         with pytest.raises(UnknownConversation, match=part):
             store.conversation(unknown)
     with pytest.raises(UnknownConversation):
@@ -111,8 +140,10 @@ def test_the_same_instructions_share_one_system_message(store, new_talk):
 def test_a_fork_shares_its_ancestors_and_goes_its_own_way(store, talk):
     middle = talk.say("first")
     talk.say("second")
-    fork = store.create(Conversation(new_id(), middle.id, 1.0, 1.0, forked_from=talk.id, turns=1),
-                        store.tree(talk.id).path(middle.id)[0])
+    fork = store.create(
+        Conversation(new_id(), middle.id, 1.0, 1.0, forked_from=talk.id, turns=1),
+        store.tree(talk.id).path(middle.id)[0],
+    )
     assert fork.head == middle.id
     assert [n.text for n in store.tree(fork.id).path(fork.head)[1:]] == ["first", "Yes."]
     question = node(middle, Message(Role.USER, "elsewhere"), talk.now())
@@ -219,8 +250,15 @@ def test_figures_are_given_by_time_and_by_server(store, talk):
         answer = talk.ask("?")
         store.record_request(answer.id, body_sha256="0" * 64, server=server, model="m")
         question = store.tree(talk.id)[answer.parent]
-        store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
-                          figures=TurnFigures(prompt_tokens=i)))
+        store.settle(
+            node(
+                question,
+                Message(Role.ASSISTANT, "x"),
+                answer.created,
+                id=answer.id,
+                figures=TurnFigures(prompt_tokens=i),
+            )
+        )
         talk.tip = store.tree(talk.id)[answer.id]
     assert [a.figures.prompt_tokens for a in store.answers()] == [0, 1, 2]
     assert [a.by for a in store.answers()] == [("http://a", "m"), ("http://b", "m"), ("http://a", "m")]
@@ -235,8 +273,15 @@ def test_the_samples_of_a_server_not_used_for_long_are_found_too(store, talk, mo
         answer = talk.ask("?")
         store.record_request(answer.id, body_sha256="0" * 64, server=server, model="m")
         question = store.tree(talk.id)[answer.parent]
-        store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
-                          figures=TurnFigures(prompt_tokens=i)))
+        store.settle(
+            node(
+                question,
+                Message(Role.ASSISTANT, "x"),
+                answer.created,
+                id=answer.id,
+                figures=TurnFigures(prompt_tokens=i),
+            )
+        )
         talk.tip = store.tree(talk.id)[answer.id]
     for newest in (1, 2, 1000):
         query = _SPEEDS_OF_LATE.replace("LIMIT 1000", f"LIMIT {newest}")
@@ -281,8 +326,15 @@ def test_an_estimate_is_no_sample_of_the_servers_speed(store, talk):
         answer = talk.ask("?")
         store.record_request(answer.id, body_sha256="0" * 64, server="http://a", model="m")
         question = store.tree(talk.id)[answer.parent]
-        store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
-                          figures=TurnFigures(500, 400, prompt_ms=9.0, estimated=estimated)))
+        store.settle(
+            node(
+                question,
+                Message(Role.ASSISTANT, "x"),
+                answer.created,
+                id=answer.id,
+                figures=TurnFigures(500, 400, prompt_ms=9.0, estimated=estimated),
+            )
+        )
         talk.tip = store.tree(talk.id)[answer.id]
     assert [found.figures.estimated for found in store.answers()] == [True, None]
     assert [found.estimated for found in store.speed_samples("http://a", "m")] == [None]

@@ -36,19 +36,38 @@ class Input:
         return typed
 
 
-@corpus(("colour", "light"), [
-    ("rgb:ffff/ffff/ffff", True), ("rgb:0000/0000/0000", False), ("rgb:ff/ff/ff", True), ("rgb:0/0/0", False),
-    ("rgba:fafa/fafa/fafa/ffff", True), ("rgb:fdf6/f6e3/e3d0", True), ("rgb:002b/3636/4242", False),
-    ("rgb:8000/8000/8000", True), ("rgb:0000/0000/ffff", False), ("rgb:ffff/ffff/0000", True),
-    ("", None), ("?", None), ("rgb:", None), ("rgb:ff/ff", None), ("rgb:fffff/0/0", None), ("#ffffff", None),
-    ("white", None),
-])
+@corpus(
+    ("colour", "light"),
+    [
+        ("rgb:ffff/ffff/ffff", True),
+        ("rgb:0000/0000/0000", False),
+        ("rgb:ff/ff/ff", True),
+        ("rgb:0/0/0", False),
+        ("rgba:fafa/fafa/fafa/ffff", True),
+        ("rgb:fdf6/f6e3/e3d0", True),
+        ("rgb:002b/3636/4242", False),
+        ("rgb:8000/8000/8000", True),
+        ("rgb:0000/0000/ffff", False),
+        ("rgb:ffff/ffff/0000", True),
+        ("", None),
+        ("?", None),
+        ("rgb:", None),
+        ("rgb:ff/ff", None),
+        ("rgb:fffff/0/0", None),
+        ("#ffffff", None),
+        ("white", None),
+    ],
+)
 def test_a_colour_is_light_or_dark(colour: str, light: bool | None) -> None:
     assert is_light(colour) is light
 
 
-@given(st.lists(st.integers(0, 40), max_size=6), st.sampled_from(ENDS),
-       st.sampled_from(["", "a", "hé", "\x1b[A", "\r"]), st.sampled_from(["", "b", "\x1b[B", "\x1b[27u", "漢"]))
+@given(
+    st.lists(st.integers(0, 40), max_size=6),
+    st.sampled_from(ENDS),
+    st.sampled_from(["", "a", "hé", "\x1b[A", "\r"]),
+    st.sampled_from(["", "b", "\x1b[B", "\x1b[27u", "漢"]),
+)
 def test_the_answer_is_never_typed_wherever_it_is_cut(cuts: list[int], end: str, before: str, after: str) -> None:
     data = f"{before}\x1b]11;rgb:eeee/eeee/eeee{end}{after}"
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
@@ -105,6 +124,7 @@ def test_an_answer_that_says_nothing_is_not_typed_either() -> None:
 
 # On a pseudo-terminal.
 
+
 def environment(**more: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TMUX", "STY")}
     return {**plain, "TERM": "xterm-256color", "COLORTERM": "truecolor", **more}
@@ -122,10 +142,17 @@ def ground(name: str) -> bytes:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("reads", [
-    [LIGHT], ["\x1b", LIGHT[1:]], ["\x1b]11;rgb:ffff", "/ffff/ffff", "\x1b", "\\"], [LIGHT.replace("\x1b\\", "\x07")],
-    list(LIGHT),
-], ids=["whole", "after its ESC", "in pieces", "with BEL", "byte by byte"])
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [LIGHT],
+        ["\x1b", LIGHT[1:]],
+        ["\x1b]11;rgb:ffff", "/ffff/ffff", "\x1b", "\\"],
+        [LIGHT.replace("\x1b\\", "\x07")],
+        list(LIGHT),
+    ],
+    ids=["whole", "after its ESC", "in pieces", "with BEL", "byte by byte"],
+)
 async def test_on_a_light_terminal_the_light_theme_is_taken(own_folders: Path, reads: list[str]) -> None:
     async with ToyServer() as server:
         with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment()) as terminal:
@@ -158,11 +185,17 @@ async def test_a_late_answer_while_something_is_typed_and_the_answer_runs(own_fo
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("env", "settings"), [
-    ({"NO_COLOR": "1"}, ""), ({"TERM": "linux"}, ""), ({}, 'theme = "kvchat-night"\n'),
-])
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        ({"NO_COLOR": "1"}, ""),
+        ({"TERM": "linux"}, ""),
+        ({}, 'theme = "kvchat-night"\n'),
+    ],
+)
 async def test_the_terminal_is_not_asked_where_its_answer_has_no_say(
-        own_folders: Path, env: dict[str, str], settings: str) -> None:
+    own_folders: Path, env: dict[str, str], settings: str
+) -> None:
     (own_folders / "config").mkdir()
     (own_folders / "config" / "config.toml").write_text(settings)
     async with ToyServer() as server:

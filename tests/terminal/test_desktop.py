@@ -30,30 +30,45 @@ def at(percent: int) -> bytes:
     return b"\x1b]9;4;1;%d\x1b\\" % percent
 
 
-@corpus(("environ", "reached", "progress"), [
-    (XTERM, True, True), ({"TERM": "xterm-kitty"}, True, True), ({"TERM": "rxvt-unicode-256color"}, True, True),
-    ({**XTERM, "TMUX": "/tmp/tmux-0/default,1,0"}, False, False), ({**XTERM, "STY": "1.pts-0.box"}, False, False),
-    ({"TERM": "screen"}, False, False), ({"TERM": "screen-256color"}, False, False),
-    ({"TERM": "tmux-256color"}, False, False), ({"TERM": "dumb"}, False, False), ({"TERM": "linux"}, False, False),
-    ({"TERM": "linux-16color"}, False, False), ({"TERM": ""}, False, False), ({}, False, False),
-    (ITERM, True, False), ({**ITERM, "TERM_FEATURES": "T3LrMSc7UUw9Ts3BFGsSyHNoSxF"}, True, False),
-    ({**ITERM, "TERM_FEATURES": "T3LrMSc7UUw9Ts3BFGsSyHNoSxFP"}, True, True),
-    ({**XTERM, "LC_TERMINAL": "iTerm2"}, True, False),
-])
+@corpus(
+    ("environ", "reached", "progress"),
+    [
+        (XTERM, True, True),
+        ({"TERM": "xterm-kitty"}, True, True),
+        ({"TERM": "rxvt-unicode-256color"}, True, True),
+        ({**XTERM, "TMUX": "/tmp/tmux-0/default,1,0"}, False, False),
+        ({**XTERM, "STY": "1.pts-0.box"}, False, False),
+        ({"TERM": "screen"}, False, False),
+        ({"TERM": "screen-256color"}, False, False),
+        ({"TERM": "tmux-256color"}, False, False),
+        ({"TERM": "dumb"}, False, False),
+        ({"TERM": "linux"}, False, False),
+        ({"TERM": "linux-16color"}, False, False),
+        ({"TERM": ""}, False, False),
+        ({}, False, False),
+        (ITERM, True, False),
+        ({**ITERM, "TERM_FEATURES": "T3LrMSc7UUw9Ts3BFGsSyHNoSxF"}, True, False),
+        ({**ITERM, "TERM_FEATURES": "T3LrMSc7UUw9Ts3BFGsSyHNoSxFP"}, True, True),
+        ({**XTERM, "LC_TERMINAL": "iTerm2"}, True, False),
+    ],
+)
 def test_they_go_to_terminals_that_understand_them(environ: dict[str, str], reached: bool, progress: bool) -> None:
     assert is_reached(environ) is reached
     assert shows_progress(environ) is progress
     assert bool(notification("x", environ)) is reached
 
 
-@corpus(("environ", "text", "written"), [
-    (XTERM, "Answer ready: tax", "\x1b]777;notify;kvchat;Answer ready: tax\x1b\\"),
-    (ITERM, "Answer ready: tax", "\x1b]9;kvchat: Answer ready: tax\x1b\\"),
-    (XTERM, "a;b;c", "\x1b]777;notify;kvchat;a,b,c\x1b\\"),
-    (XTERM, "a\x1b\\\x07b\x9c\nc\u202e", "\x1b]777;notify;kvchat;a␛\\␇b\ufffd c\ufffd\x1b\\"),
-    (ITERM, "4;1;50", "\x1b]9;kvchat: 4,1,50\x1b\\"),
-    (XTERM, "x" * 500, f"\x1b]777;notify;kvchat;{'x' * 59}…\x1b\\"),
-])
+@corpus(
+    ("environ", "text", "written"),
+    [
+        (XTERM, "Answer ready: tax", "\x1b]777;notify;kvchat;Answer ready: tax\x1b\\"),
+        (ITERM, "Answer ready: tax", "\x1b]9;kvchat: Answer ready: tax\x1b\\"),
+        (XTERM, "a;b;c", "\x1b]777;notify;kvchat;a,b,c\x1b\\"),
+        (XTERM, "a\x1b\\\x07b\x9c\nc\u202e", "\x1b]777;notify;kvchat;a␛\\␇b\ufffd c\ufffd\x1b\\"),
+        (ITERM, "4;1;50", "\x1b]9;kvchat: 4,1,50\x1b\\"),
+        (XTERM, "x" * 500, f"\x1b]777;notify;kvchat;{'x' * 59}…\x1b\\"),
+    ],
+)
 def test_a_notification_is_one_sequence_whatever_its_text(environ: dict[str, str], text: str, written: str) -> None:
     assert notification(text, environ) == written
 
@@ -90,20 +105,23 @@ def test_a_desktop_that_is_not_reached_gets_nothing() -> None:
     assert written == []
 
 
-@pytest.mark.parametrize(("live", "expected"), [
-    (LiveAnswer("n", 0), "unknown"),
-    (LiveAnswer("n", 9.9), None),
-    (LiveAnswer("n", 0, stopping=True), None),
-    (LiveAnswer("n", 0, first_token_at=3.0), None),
-    (LiveAnswer("n", 0, waiting=Waiting("queued", 3.0)), "unknown"),
-    (LiveAnswer("n", 0, waiting=Waiting("gone", 3.0)), None),
-    (LiveAnswer("n", 0, progress=PromptProgress(1000, 600, 600)), 0),
-    (LiveAnswer("n", 0, progress=PromptProgress(1000, 600, 799)), 49),
-    (LiveAnswer("n", 0, progress=PromptProgress(1000, 600, 1000)), 100),
-    (LiveAnswer("n", 0, progress=PromptProgress(1000, 1000, 1000)), 100),
-    (LiveAnswer("n", 0, progress=PromptProgress(10, 0, 90)), 100),
-    (LiveAnswer("n", 0, progress=PromptProgress(10, 5, 0)), 0),
-])
+@pytest.mark.parametrize(
+    ("live", "expected"),
+    [
+        (LiveAnswer("n", 0), "unknown"),
+        (LiveAnswer("n", 9.9), None),
+        (LiveAnswer("n", 0, stopping=True), None),
+        (LiveAnswer("n", 0, first_token_at=3.0), None),
+        (LiveAnswer("n", 0, waiting=Waiting("queued", 3.0)), "unknown"),
+        (LiveAnswer("n", 0, waiting=Waiting("gone", 3.0)), None),
+        (LiveAnswer("n", 0, progress=PromptProgress(1000, 600, 600)), 0),
+        (LiveAnswer("n", 0, progress=PromptProgress(1000, 600, 799)), 49),
+        (LiveAnswer("n", 0, progress=PromptProgress(1000, 600, 1000)), 100),
+        (LiveAnswer("n", 0, progress=PromptProgress(1000, 1000, 1000)), 100),
+        (LiveAnswer("n", 0, progress=PromptProgress(10, 0, 90)), 100),
+        (LiveAnswer("n", 0, progress=PromptProgress(10, 5, 0)), 0),
+    ],
+)
 def test_the_percentage_is_that_of_what_the_server_has_to_prefill(live: LiveAnswer, expected: Prefilled) -> None:
     assert prefilled(live, 10.0) == expected
 
@@ -129,9 +147,14 @@ class Script:
         await visit.send(chunked(b"data: [DONE]\n\n") + b"0\r\n\r\n")
 
     def prefill(self, processed: int) -> None:
-        self.steps.put_nowait(event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}],
-                                     "prompt_progress": {"total": 1000, "cache": 200, "processed": processed,
-                                                         "time_ms": processed}}))
+        self.steps.put_nowait(
+            event(
+                {
+                    "choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}],
+                    "prompt_progress": {"total": 1000, "cache": 200, "processed": processed, "time_ms": processed},
+                }
+            )
+        )
 
     def say(self, text: str) -> None:
         self.steps.put_nowait(event({"choices": [{"index": 0, "delta": {"content": text}}]}))
@@ -179,6 +202,7 @@ WAYS: dict[str, tuple[Callable[[Terminal, Script], Awaitable[None]], int | None]
 def way(name: str, status: int | None) -> Callable[[Callable[[Terminal, Script], Awaitable[None]]], None]:
     def keep(function: Callable[[Terminal, Script], Awaitable[None]]) -> None:
         WAYS[name] = function, status
+
     return keep
 
 
@@ -255,7 +279,7 @@ async def test_a_kvchat_that_is_put_aside_takes_its_progress_along(own_folders: 
 @pytest.mark.process
 async def test_another_program_has_the_tab_while_it_has_the_terminal(own_folders: Path) -> None:
     """An editor runs while the prefill goes on."""
-    (own_folders / "edit").write_text('#!/bin/sh\necho EDITING\nread line\n')
+    (own_folders / "edit").write_text("#!/bin/sh\necho EDITING\nread line\n")
     (own_folders / "edit").chmod(0o700)
     async with ToyServer() as server:
         env = environment(EDITOR=str(own_folders / "edit"))
@@ -277,12 +301,16 @@ async def test_another_program_has_the_tab_while_it_has_the_terminal(own_folders
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("env", "settings"), [
-    ({"TMUX": "/tmp/tmux-0/default,1,0"}, ""), ({"TERM": "screen-256color"}, ""), ({"STY": "1.pts-0.box"}, ""),
-    ({}, "progress = false\nnotify = false\n"),
-])
-async def test_neither_is_written_where_it_is_not_wanted(
-        own_folders: Path, env: dict[str, str], settings: str) -> None:
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        ({"TMUX": "/tmp/tmux-0/default,1,0"}, ""),
+        ({"TERM": "screen-256color"}, ""),
+        ({"STY": "1.pts-0.box"}, ""),
+        ({}, "progress = false\nnotify = false\n"),
+    ],
+)
+async def test_neither_is_written_where_it_is_not_wanted(own_folders: Path, env: dict[str, str], settings: str) -> None:
     (own_folders / "config").mkdir()
     (own_folders / "config" / "config.toml").write_text(settings)
     async with ToyServer() as server:

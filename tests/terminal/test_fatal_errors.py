@@ -36,8 +36,10 @@ PLACES = {
     "an action": ("ChatScreen.inspect = broken", "\x1bOQ"),
     "a worker": ("OptionController.parameters = in_worker('dialog')(worker)", "\x0f"),
     "a timer": ("ChatService.refresh = broken", ""),
-    "reading keys": ("feed = XTermParser.feed\n"
-                     "XTermParser.feed = lambda self, data: broken() if '@' in data else feed(self, data)", "@"),
+    "reading keys": (
+        "feed = XTermParser.feed\nXTermParser.feed = lambda self, data: broken() if '@' in data else feed(self, data)",
+        "@",
+    ),
     "the end": ("ChatService.aclose = broken", "\x11"),
 }
 
@@ -58,7 +60,8 @@ async def test_a_fatal_error_is_one_sentence_and_status_1(own_folders: Path, pla
         assert await terminal.ended() == 1
         assert terminal.left_on == []
         assert terminal.last_words == (
-            f"kvchat: An internal error (ZeroDivisionError) ended kvchat; the details are in {log}.")
+            f"kvchat: An internal error (ZeroDivisionError) ended kvchat; the details are in {log}."
+        )
     assert "ZeroDivisionError: lighthouse" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
     store = Store.open(own_folders / "data")
@@ -83,7 +86,8 @@ async def test_an_incognito_run_leaves_no_details_unless_asked_to(own_folders: P
         await terminal.press("\x1bOQ")
         assert await terminal.ended() == 1
         assert terminal.last_words == (
-            "kvchat: An internal error (ZeroDivisionError) ended kvchat; --log FILE keeps the details.")
+            "kvchat: An internal error (ZeroDivisionError) ended kvchat; --log FILE keeps the details."
+        )
     assert not list(own_folders.rglob("*.log"))
     log = own_folders / "mine.log"
     with Terminal(["-c", code, "--incognito", "--log", str(log)], environment(), columns=200) as terminal:

@@ -35,7 +35,7 @@ KINDS = {
 }
 
 
-CASES = [int(seed) for seed in os.environ.get('KVCHAT_FUZZ_SEEDS', '1 2 3').split()]
+CASES = [int(seed) for seed in os.environ.get("KVCHAT_FUZZ_SEEDS", "1 2 3").split()]
 
 
 def environment() -> dict[str, str]:
@@ -67,8 +67,12 @@ def input_of(seed: int, size: int) -> bytes:
         return b"\x1b[" + figures + bytes(chance.choices(b"uMmtR~y"))
 
     kinds = [
-        lambda: some(KEYS), lambda: b"\x1b[200~" + some(PASTED) + b"\x1b[201~", report, report,
-        lambda: b"\x1b[M" + chance.randbytes(3), lambda: b"\x1b]" + some(60) + b"\x07",
+        lambda: some(KEYS),
+        lambda: b"\x1b[200~" + some(PASTED) + b"\x1b[201~",
+        report,
+        report,
+        lambda: b"\x1b[M" + chance.randbytes(3),
+        lambda: b"\x1b]" + some(60) + b"\x07",
         lambda: b"\x1bP" + some(40) + b"\x1b\\",
         lambda: "Grüße, 漢字 \U0001f600".encode(chance.choice(["utf-8", "utf-16", "gb18030"])),
     ]

@@ -19,8 +19,15 @@ COLOURED = re.compile(r"(?:^|;)(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;|$)")
 ANSWER = "A `name`, a **word** and a [link](http://x.test):\n\n```python\ndef f():\n    return 1  # one\n```\n\n> said"
 F1, F2, F4, F5 = "\x1bOP", "\x1bOQ", "\x1bOS", "\x1b[15~"
 ESCAPE = "\x1b[27u"
-LOOKS = [("Help", F1), ("Totals and server", F2), ("Markdown", F4), ("Memory", F5), ("temperature", "\x0f"),
-         ("Conversations", "\x13"), ("find an action", "\x10")]
+LOOKS = [
+    ("Help", F1),
+    ("Totals and server", F2),
+    ("Markdown", F4),
+    ("Memory", F5),
+    ("temperature", "\x0f"),
+    ("Conversations", "\x13"),
+    ("find an action", "\x10"),
+]
 """Words of screens and the keys that open them."""
 
 
@@ -29,17 +36,28 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def colours(output: bytes) -> set[str]:
-    codes = (found[1] for piece in pieces(output)
-             if piece.kind == "csi" and (found := re.fullmatch(r"([\d;]*)m", piece.body)))
+    codes = (
+        found[1]
+        for piece in pieces(output)
+        if piece.kind == "csi" and (found := re.fullmatch(r"([\d;]*)m", piece.body))
+    )
     return {code for code in codes if COLOURED.search(code)}
 
 
 def test_a_mark_in_the_background_is_reversed_and_everything_else_keeps_its_attributes() -> None:
-    styles = {"plain": Style(), "red": Style(color="red", bold=True), "marked": Style(bgcolor="blue"),
-              "ground": Style(bgcolor="default", dim=True), "cursor": Style(bgcolor="blue", reverse=True),
-              "clickable": Style(color="red", meta={"@click": "x"}, underline=True)}
-    found = {segment.text: segment.style for segment in COLOURLESS.apply(
-        [Segment(name, style) for name, style in styles.items()], Color(0, 0, 0)) if segment.style}
+    styles = {
+        "plain": Style(),
+        "red": Style(color="red", bold=True),
+        "marked": Style(bgcolor="blue"),
+        "ground": Style(bgcolor="default", dim=True),
+        "cursor": Style(bgcolor="blue", reverse=True),
+        "clickable": Style(color="red", meta={"@click": "x"}, underline=True),
+    }
+    found = {
+        segment.text: segment.style
+        for segment in COLOURLESS.apply([Segment(name, style) for name, style in styles.items()], Color(0, 0, 0))
+        if segment.style
+    }
     for style in found.values():
         assert style.color is not None and style.color.is_default
         assert style.bgcolor is not None and style.bgcolor.is_default
@@ -76,8 +94,7 @@ async def test_an_empty_no_color_is_none(own_folders: Path) -> None:
         await terminal.shows("newline")
         await terminal.press("\x11")
         assert await terminal.ended() == 0
-    shades = {code for code in colours(terminal.output)
-              if not re.search(r"[34]8;2;(\d+);\1;\1(?:;|$)", code)}
+    shades = {code for code in colours(terminal.output) if not re.search(r"[34]8;2;(\d+);\1;\1(?:;|$)", code)}
     assert shades  # Textual's shades of grey would be all there is
 
 
@@ -85,7 +102,8 @@ async def test_an_empty_no_color_is_none(own_folders: Path) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["config"], ["ask", "a question"], ["show", "zzz"]])
 async def test_no_command_has_a_colour(own_folders: Path, arguments: list[str]) -> None:
     async with ToyServer() as server:
-        with Terminal(["-m", "kvchat.cli", "--base-url", server.url, *arguments],
-                      environment(NO_COLOR="1")) as terminal:
+        with Terminal(
+            ["-m", "kvchat.cli", "--base-url", server.url, *arguments], environment(NO_COLOR="1")
+        ) as terminal:
             await terminal.ended()
     assert not any(piece.kind == "csi" for piece in pieces(terminal.output))

@@ -97,8 +97,10 @@ def test_a_reader_that_has_gone_is_noticed_and_is_no_error() -> None:
 
 @pytest.mark.process
 def test_a_process_whose_reader_has_gone_ends_without_a_word() -> None:
-    code = ("import sys; from kvchat.cli.plain_output import Printer; p = Printer(sys.stdout)\n"
-            "while not p.gone: p.line('x')")
+    code = (
+        "import sys; from kvchat.cli.plain_output import Printer; p = Printer(sys.stdout)\n"
+        "while not p.gone: p.line('x')"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout and process.stderr
     process.stdout.readline()

@@ -18,14 +18,16 @@ def test_a_table_lines_up() -> None:
     assert table(COLUMNS, ROWS) == [
         "id    turns  title",
         "4f2a      3  lighthouse log",
-        "9c01     12  a much longer title about the history of tax notes"]
+        "9c01     12  a much longer title about the history of tax notes",
+    ]
 
 
 def test_a_narrow_terminal_cuts_the_column_that_may_shrink() -> None:
     assert table(COLUMNS, ROWS, 34) == [
         "id    turns  title",
         "4f2a      3  lighthouse log",
-        "9c01     12  a much longer title…"]
+        "9c01     12  a much longer title…",
+    ]
 
 
 def test_no_title_no_heading_and_no_row_no_line() -> None:
@@ -39,8 +41,10 @@ def test_wide_characters_take_two_columns() -> None:
     assert {cells(line) for line in lines} == {9}
 
 
-@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12), st.text(max_size=60)), max_size=4),
-       st.integers(1, 60))
+@given(
+    st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12), st.text(max_size=60)), max_size=4),
+    st.integers(1, 60),
+)
 def test_no_line_is_wider_than_the_terminal_or_breaks(rows: list[tuple[str, str, str]], width: int) -> None:
     for line in table(COLUMNS, rows, width):
         assert cells(line) <= width and len(line.splitlines()) <= 1 and "\x1b" not in line

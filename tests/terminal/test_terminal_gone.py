@@ -17,7 +17,6 @@ from terminal_output import Terminal
 pytestmark = pytest.mark.process
 
 
-
 @pytest.mark.process
 @pytest.mark.parametrize("ignores", [False, True], ids=["plain", "nohup"])
 def test_kvchat_ends_properly_when_its_terminal_is_gone(own_folders, ignores):

@@ -11,10 +11,30 @@ from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement
 from kvchat.text.findings import behind_colon, cause_name, evidence_sentence, remedy_sentence
 
 GIVEN: dict[str, Argument] = {
-    "now": "/models/b.gguf", "before": "a", "build": "b11600", "turns": 3, "prefilled": 12_000, "whole": 23_400,
-    "kept": 6_100, "act": "edit", "message": 3, "text": "10:15", "date": "2026-11-21", "token": 512, "block": 528,
-    "name": "The light", "slot": 1, "tokens": 4_096, "answered": 0, "wanted": 9_929, "cached": 40, "expected": 900,
-    "window": 4_096, "flag": "--flag 1", "server": "vllm", "known": True,
+    "now": "/models/b.gguf",
+    "before": "a",
+    "build": "b11600",
+    "turns": 3,
+    "prefilled": 12_000,
+    "whole": 23_400,
+    "kept": 6_100,
+    "act": "edit",
+    "message": 3,
+    "text": "10:15",
+    "date": "2026-11-21",
+    "token": 512,
+    "block": 528,
+    "name": "The light",
+    "slot": 1,
+    "tokens": 4_096,
+    "answered": 0,
+    "wanted": 9_929,
+    "cached": 40,
+    "expected": 900,
+    "window": 4_096,
+    "flag": "--flag 1",
+    "server": "vllm",
+    "known": True,
 }
 
 
@@ -25,8 +45,11 @@ def test_every_reason_is_one_sentence(reason: Reason, given: dict[str, Argument]
     assert re.fullmatch(r"\S[^\n]*[^.\n]\.", sentence), sentence
     assert "later version" not in sentence
     behind = behind_colon(said(reason, **given), 1_387)
-    assert behind and not behind.endswith(".") and "1,387 tokens were prefilled again" not in behind.removeprefix(
-        "1,387 tokens were prefilled again, though"), behind
+    assert (
+        behind
+        and not behind.endswith(".")
+        and "1,387 tokens were prefilled again" not in behind.removeprefix("1,387 tokens were prefilled again, though")
+    ), behind
 
 
 @pytest.mark.parametrize("remedy", Remedy)

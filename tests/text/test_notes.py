@@ -9,10 +9,23 @@ from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 
-GIVEN: dict[str, Argument] = {"title": "LM Studio", "room": "load less", "calls": "f()\ng()\nh()", "more": 2,
-                              "size": 4096, "url": "http://gpu:8080", "answered": "a", "asked": "b",
-                              "host": "ollama.com", "model": "m", "seconds": 1.5, "known": True, "messages": 4,
-                              "tokens": 2048, "expected": 9000}
+GIVEN: dict[str, Argument] = {
+    "title": "LM Studio",
+    "room": "load less",
+    "calls": "f()\ng()\nh()",
+    "more": 2,
+    "size": 4096,
+    "url": "http://gpu:8080",
+    "answered": "a",
+    "asked": "b",
+    "host": "ollama.com",
+    "model": "m",
+    "seconds": 1.5,
+    "known": True,
+    "messages": 4,
+    "tokens": 2048,
+    "expected": 9000,
+}
 
 
 @pytest.mark.parametrize("kind", NoteKind)
@@ -23,18 +36,27 @@ def test_every_kind_is_a_sentence(kind: NoteKind) -> None:
 
 def test_tool_calls_and_a_full_window_are_told_with_their_figures() -> None:
     assert note_sentence(said(NoteKind.TOOL_CALLS, **GIVEN)).startswith(
-        "The model called the tools f(), g(), h() and 2 more. ")
+        "The model called the tools f(), g(), h() and 2 more. "
+    )
     assert note_sentence(said(NoteKind.FILLS_WINDOW, size=4096)).startswith(
-        "The conversation fills the server's window of 4,096 tokens. Start a new conversation, delete a turn, or give")
+        "The conversation fills the server's window of 4,096 tokens. Start a new conversation, delete a turn, or give"
+    )
 
 
 def test_no_kind_is_named_like_a_fault() -> None:
     assert not {*NoteKind} & {*Fault}
 
 
-@pytest.mark.parametrize("strange", [
-    Statement("of_a_later_version"), Statement(Fault.NO_ANSWER), Statement(Fault.NO_ANSWER, (("seconds", "soon"),)),
-    Statement(NoteKind.FILLS_WINDOW, (("size", "much"),)), Statement(NoteKind.MOVED)])
+@pytest.mark.parametrize(
+    "strange",
+    [
+        Statement("of_a_later_version"),
+        Statement(Fault.NO_ANSWER),
+        Statement(Fault.NO_ANSWER, (("seconds", "soon"),)),
+        Statement(NoteKind.FILLS_WINDOW, (("size", "much"),)),
+        Statement(NoteKind.MOVED),
+    ],
+)
 def test_what_is_not_known_is_not_guessed(strange: Statement) -> None:
     assert note_sentence(strange) == ""
     assert note_sentence("As it was stored.") == "As it was stored."

@@ -13,16 +13,21 @@ from kvchat.text.place import on_command_line
 
 URL = "http://127.0.0.1:8080"
 FAULTS = {
-    Fault.NOT_CONNECTED: {"url": URL, "reason": "refused"}, Fault.NO_MODEL: {"url": URL, "status": 404},
-    Fault.NO_KEY: {"url": URL}, Fault.NO_SERVER: {"embedded": True},
-    Fault.NO_SUCH_MODEL: {"url": URL, "model": "m", "models": "n"}, Fault.URL_WITH_USER: {"url": "host"},
+    Fault.NOT_CONNECTED: {"url": URL, "reason": "refused"},
+    Fault.NO_MODEL: {"url": URL, "status": 404},
+    Fault.NO_KEY: {"url": URL},
+    Fault.NO_SERVER: {"embedded": True},
+    Fault.NO_SUCH_MODEL: {"url": URL, "model": "m", "models": "n"},
+    Fault.URL_WITH_USER: {"url": "host"},
     Fault.BAD_KEY: {},
 }
 
 
 def sentences() -> list[str]:
-    return [*(fault_sentence(fault, words) for fault, words in FAULTS.items()),
-            note_sentence(said(NoteKind.NOT_AGREED, url=URL))]
+    return [
+        *(fault_sentence(fault, words) for fault, words in FAULTS.items()),
+        note_sentence(said(NoteKind.NOT_AGREED, url=URL)),
+    ]
 
 
 def test_the_app_names_no_option_of_the_command_line() -> None:
@@ -39,15 +44,20 @@ def test_the_command_line_names_its_options_and_nothing_of_the_app() -> None:
     assert not [sentence for sentence in told if "/model" in sentence]
 
 
-@pytest.mark.parametrize(("arguments", "what"), [
-    (["show"], "kvchat show: ID is missing"),
-    (["list", "--nosuch"], "kvchat: unknown here: --nosuch"),
-    (["nosuch"], "kvchat: nosuch is unknown; choose from ask"),
-    (["config", "nosuch"], "kvchat config: nosuch is unknown; choose from path"),
-    (["stats", "--days", "x"], "kvchat stats: argument --days: x is not"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["show"], "kvchat show: ID is missing"),
+        (["list", "--nosuch"], "kvchat: unknown here: --nosuch"),
+        (["nosuch"], "kvchat: nosuch is unknown; choose from ask"),
+        (["config", "nosuch"], "kvchat config: nosuch is unknown; choose from path"),
+        (["stats", "--days", "x"], "kvchat stats: argument --days: x is not"),
+    ],
+)
 def test_wrong_usage_is_told_in_two_lines(
-    arguments: list[str], what: str, capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    what: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)

@@ -16,10 +16,15 @@ from kvchat.transfer.formats import Source, render
 BLOCKS = (
     ContextBlock(NOTE, "kvchat", CITE),
     ContextBlock(FILE, "[1] /home/kim/private/plan.md", "The plan.", "/home/kim/private/plan.md#"),
-    ContextBlock(PASSAGE, "[2] handbook/guide/setup.md:12-40, Install > Linux / BSD", "Run make.\n```\n<b>x</b>",
-                 "docs/handbook/guide/setup.md#12-40"),
-    ContextBlock(PASSAGE, "[3] /home/kim/private/big.txt:7-9, Costs / Income", "Much.",
-                 "/home/kim/private/big.txt#7-9"),
+    ContextBlock(
+        PASSAGE,
+        "[2] handbook/guide/setup.md:12-40, Install > Linux / BSD",
+        "Run make.\n```\n<b>x</b>",
+        "docs/handbook/guide/setup.md#12-40",
+    ),
+    ContextBlock(
+        PASSAGE, "[3] /home/kim/private/big.txt:7-9, Costs / Income", "Much.", "/home/kim/private/big.txt#7-9"
+    ),
 )
 
 

@@ -27,21 +27,26 @@ def named(title: str, format: str = "md") -> str:
     return suggested_name(replace(PLAIN, title=title), format)
 
 
-@pytest.mark.parametrize(("title", "name"), [
-    ("Lighthouse log", f"lighthouse-log{DAY}.md"),
-    ("What's 2 + 2? (again)", f"what-s-2-2-again{DAY}.md"),
-    ("../../etc/passwd", f"etc-passwd{DAY}.md"),
-    ("日本語 の質問", f"日本語-の質問{DAY}.md"),
-    ("...", f"conversation{DAY}.md"),
-    ("", f"conversation{DAY}.md"),
-    ("CON", f"con{DAY}.md"),
-])
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Lighthouse log", f"lighthouse-log{DAY}.md"),
+        ("What's 2 + 2? (again)", f"what-s-2-2-again{DAY}.md"),
+        ("../../etc/passwd", f"etc-passwd{DAY}.md"),
+        ("日本語 の質問", f"日本語-の質問{DAY}.md"),
+        ("...", f"conversation{DAY}.md"),
+        ("", f"conversation{DAY}.md"),
+        ("CON", f"con{DAY}.md"),
+    ],
+)
 def test_a_name_is_the_title_and_the_date(title: str, name: str) -> None:
     assert named(title) == name
 
 
-@given(st.text(max_size=300) | st.sampled_from([item["text"] for item in CORPUS]) | st.just("𐍈é́" * 200),
-       st.sampled_from(list(FORMATS)))
+@given(
+    st.text(max_size=300) | st.sampled_from([item["text"] for item in CORPUS]) | st.just("𐍈é́" * 200),
+    st.sampled_from(list(FORMATS)),
+)
 def test_every_name_is_safe_and_short(title: str, format: str) -> None:
     name = named(title, format)
     assert len(name) <= 80 and len(name.encode()) <= 255
@@ -116,7 +121,8 @@ def test_a_file_that_comes_while_we_write_is_not_replaced(tmp_path: Path, monkey
 
 
 def test_a_disk_without_hard_links_is_written_too_and_replaces_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "link", failing(errno.EPERM))
     path = tmp_path / "fat.md"
@@ -129,6 +135,7 @@ def test_a_disk_without_hard_links_is_written_too_and_replaces_nothing(
 def failing(code: int) -> Callable[..., Any]:
     def fail(*args: object, **kwargs: object) -> Any:
         raise OSError(code, os.strerror(code))
+
     return fail
 
 
@@ -136,17 +143,24 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != "home")
 
 
-@pytest.mark.parametrize(("step", "code", "reason"), [
-    ("open", errno.EACCES, "this folder may not be written to"),
-    ("open", errno.EROFS, "this disk is read-only"),
-    ("write", errno.ENOSPC, "the disk is full"),
-    ("fsync", errno.ENOSPC, "the disk is full"),
-    ("fsync", errno.EDQUOT, "your disk quota is used up"),
-    ("fsync", errno.EIO, "input/output error"),
-    ("replace", errno.EACCES, "this folder may not be written to"),
-])
+@pytest.mark.parametrize(
+    ("step", "code", "reason"),
+    [
+        ("open", errno.EACCES, "this folder may not be written to"),
+        ("open", errno.EROFS, "this disk is read-only"),
+        ("write", errno.ENOSPC, "the disk is full"),
+        ("fsync", errno.ENOSPC, "the disk is full"),
+        ("fsync", errno.EDQUOT, "your disk quota is used up"),
+        ("fsync", errno.EIO, "input/output error"),
+        ("replace", errno.EACCES, "this folder may not be written to"),
+    ],
+)
 def test_a_failing_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int, reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    code: int,
+    reason: str,
 ) -> None:
     path = tmp_path / "kept.md"
     path.write_text("old")
@@ -180,16 +194,22 @@ class Full:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize(("place", "reason"), [
-    ("missing/x.md", "there is no such folder"),
-    ("file/x.md", "a part of this path is a file"),
-    ("x" * 300 + ".md", "the file name is too long"),
-    ("folder", "this is a folder"),
-    ("a\0b", "is not a file name"),
-    ("~no-such-user-at-all/x.md", "there is no such user"),
-])
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("missing/x.md", "there is no such folder"),
+        ("file/x.md", "a part of this path is a file"),
+        ("x" * 300 + ".md", "the file name is too long"),
+        ("folder", "this is a folder"),
+        ("a\0b", "is not a file name"),
+        ("~no-such-user-at-all/x.md", "there is no such user"),
+    ],
+)
 def test_a_path_that_cannot_be_written_is_told_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    reason: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("x")

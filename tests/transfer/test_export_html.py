@@ -23,13 +23,45 @@ from kvchat.transfer.markdown import fenced, safe_markdown
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 VOID = {"meta", "br", "hr"}
 ALLOWED: dict[str, set[str]] = {
-    "html": {"lang"}, "head": set(), "meta": {"charset", "http-equiv", "name", "content"}, "title": set(),
-    "style": set(), "body": set(), "main": set(), "section": {"class"}, "header": set(), "article": {"class"},
-    "details": {"class"}, "summary": set(), "div": {"class", "dir"}, "span": {"class"}, "p": {"class"},
-    "h1": set(), "h2": {"class"}, "h3": set(), "h4": set(), "h5": set(), "h6": set(), "pre": {"class", "dir"},
-    "code": {"class"}, "a": {"href", "rel"}, "strong": set(), "em": set(), "s": set(), "br": set(), "hr": set(),
-    "ul": set(), "ol": {"start"}, "li": set(), "blockquote": set(), "table": set(), "thead": set(), "tbody": set(),
-    "tr": set(), "th": {"class"}, "td": {"class"},
+    "html": {"lang"},
+    "head": set(),
+    "meta": {"charset", "http-equiv", "name", "content"},
+    "title": set(),
+    "style": set(),
+    "body": set(),
+    "main": set(),
+    "section": {"class"},
+    "header": set(),
+    "article": {"class"},
+    "details": {"class"},
+    "summary": set(),
+    "div": {"class", "dir"},
+    "span": {"class"},
+    "p": {"class"},
+    "h1": set(),
+    "h2": {"class"},
+    "h3": set(),
+    "h4": set(),
+    "h5": set(),
+    "h6": set(),
+    "pre": {"class", "dir"},
+    "code": {"class"},
+    "a": {"href", "rel"},
+    "strong": set(),
+    "em": set(),
+    "s": set(),
+    "br": set(),
+    "hr": set(),
+    "ul": set(),
+    "ol": {"start"},
+    "li": set(),
+    "blockquote": set(),
+    "table": set(),
+    "thead": set(),
+    "tbody": set(),
+    "tr": set(),
+    "th": {"class"},
+    "td": {"class"},
 }
 
 
@@ -115,28 +147,81 @@ def test_the_system_prompt_is_the_one_that_is_sent() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(
-    st.sampled_from([item["text"] for item in CORPUS] + [
-        "<", ">", "&", '"', "'", "`", "```", "```\" onload=x\n", "~~~a<b>\n", "[", "](", ")",
-        "![", "*", "_", "|", "|-|-|\n",
-        "\n", "- ", "1. ", "# ", "> ", "    ", "http://a.test", "javascript:alert(1)", "&#106;avascript:", "\\", "<b>",
-    ]), max_size=14).map("".join))
+@given(
+    st.lists(
+        st.sampled_from(
+            [item["text"] for item in CORPUS]
+            + [
+                "<",
+                ">",
+                "&",
+                '"',
+                "'",
+                "`",
+                "```",
+                '```" onload=x\n',
+                "~~~a<b>\n",
+                "[",
+                "](",
+                ")",
+                "![",
+                "*",
+                "_",
+                "|",
+                "|-|-|\n",
+                "\n",
+                "- ",
+                "1. ",
+                "# ",
+                "> ",
+                "    ",
+                "http://a.test",
+                "javascript:alert(1)",
+                "&#106;avascript:",
+                "\\",
+                "<b>",
+            ]
+        ),
+        max_size=14,
+    ).map("".join)
+)
 def test_no_markdown_gives_an_element_or_attribute_outside_the_list(text: str) -> None:
     page = Page(to_html(text))
     assert page.wrong == []
     assert all(link_allowed(link) for link in page.links)
 
 
-@pytest.mark.parametrize("url", [
-    "http://a.test", "https://a.test/b?c=d#e", "HTTPS://A.TEST", "mailto:a@b.test", "https://xn--pple-43d.com/"])
+@pytest.mark.parametrize(
+    "url", ["http://a.test", "https://a.test/b?c=d#e", "HTTPS://A.TEST", "mailto:a@b.test", "https://xn--pple-43d.com/"]
+)
 def test_a_plain_link_stays_a_link(url: str) -> None:
     assert len(Page(to_html(f"[a]({url})")).links) == 1
 
 
-@corpus("url", [
-    "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html;base64,x", "file:///etc/passwd", "vbscript:x",
-    "//evil.test", "/etc/passwd", "a.html", "#top", "", "https://google.com@evil.test", "http:///x", "https:evil.test",
-    "blob:x", "ftp://a.test", "http://[", "&#106;avascript:alert(1)", "java\\nscript:alert(1)", "jar:http://a.test!/"])
+@corpus(
+    "url",
+    [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html;base64,x",
+        "file:///etc/passwd",
+        "vbscript:x",
+        "//evil.test",
+        "/etc/passwd",
+        "a.html",
+        "#top",
+        "",
+        "https://google.com@evil.test",
+        "http:///x",
+        "https:evil.test",
+        "blob:x",
+        "ftp://a.test",
+        "http://[",
+        "&#106;avascript:alert(1)",
+        "java\\nscript:alert(1)",
+        "jar:http://a.test!/",
+    ],
+)
 def test_any_other_link_is_text(url: str) -> None:
     page = Page(to_html(f"[a]({url}) <{url}>"))
     assert page.links == [] and page.wrong == []
@@ -156,10 +241,22 @@ def test_the_page_names_no_address_and_holds_no_script() -> None:
 
 def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
     words = "".join(Page(render("html", [branched])).words)
-    order = ["Lighthouse log", "reuse 100 %", "Cite the log.", "You", "Time: Saturday 2026-11-21",
-             "Night 34: 101 turns.", "How many nights?", "I count the rows.", "Twenty-six.", "31 tokens",
-             "version 1 of 2", "Which was the longest?", "Night 47.",
-             "12 tokens · 60.0 tok/s · TTFT 0.14 s · 2,236 cached · 63 new"]
+    order = [
+        "Lighthouse log",
+        "reuse 100 %",
+        "Cite the log.",
+        "You",
+        "Time: Saturday 2026-11-21",
+        "Night 34: 101 turns.",
+        "How many nights?",
+        "I count the rows.",
+        "Twenty-six.",
+        "31 tokens",
+        "version 1 of 2",
+        "Which was the longest?",
+        "Night 47.",
+        "12 tokens · 60.0 tok/s · TTFT 0.14 s · 2,236 cached · 63 new",
+    ]
     place = 0
     for part in order:
         place = words.index(part, place) + len(part)
@@ -181,15 +278,16 @@ def test_every_message_is_there_once_when_all_branches_are_asked_for(branched: S
 
 
 def test_markdown_is_rendered() -> None:
-    html = to_html("## Head\n\n| a | b |\n|--:|---|\n| 1 | ~~2~~ |\n\n1. *x*\n\nline\nline\n\n"
-                   "```python\nx = 1 # <b>\n```")
+    html = to_html(
+        "## Head\n\n| a | b |\n|--:|---|\n| 1 | ~~2~~ |\n\n1. *x*\n\nline\nline\n\n```python\nx = 1 # <b>\n```"
+    )
     page = Page(html)
     assert page.wrong == []
     assert {"h4": 1, "table": 1, "s": 1, "ol": 1, "em": 1, "br": 1, "pre": 1}.items() <= page.elements.items()
     assert '<td class="right">1</td>' in html and '<span class="c"># &lt;b&gt;</span>' in html
 
 
-@pytest.mark.parametrize("language", ["python", "diff", "html", "json", "pycon", "no-such-language", "", "a\"><b>"])
+@pytest.mark.parametrize("language", ["python", "diff", "html", "json", "pycon", "no-such-language", "", 'a"><b>'])
 def test_coloured_code_is_the_code(language: str) -> None:
     for code in [item["text"] for item in CORPUS] + ["x = 1\n\n", "\n\n  x", "- a\n+ b", "", "a\r\nb", "\ta"]:
         page = Page(highlighted(code, language))
@@ -212,13 +310,16 @@ def bar_of(figures: TurnFigures) -> dict[str, int]:
     return {name: int(cells) for name, cells in re.findall(r'class="(cached|new|wasted) w(\d+)"', html)}
 
 
-@pytest.mark.parametrize(("figures", "parts"), [
-    (TurnFigures(1000, 0, 5, 1000), {"new": BAR_CELLS}),
-    (TurnFigures(1000, 999, 5, 1), {"cached": BAR_CELLS - 1, "new": 1}),
-    (TurnFigures(1000, 500, 5, 250), {"cached": 12, "new": 6, "wasted": 6}),
-    (TurnFigures(1000, None, 5, 250), {}),
-    (TurnFigures(None, None, 5, None), {}),
-])
+@pytest.mark.parametrize(
+    ("figures", "parts"),
+    [
+        (TurnFigures(1000, 0, 5, 1000), {"new": BAR_CELLS}),
+        (TurnFigures(1000, 999, 5, 1), {"cached": BAR_CELLS - 1, "new": 1}),
+        (TurnFigures(1000, 500, 5, 250), {"cached": 12, "new": 6, "wasted": 6}),
+        (TurnFigures(1000, None, 5, 250), {}),
+        (TurnFigures(None, None, 5, None), {}),
+    ],
+)
 def test_the_bar_shows_how_the_prompt_was_read(figures: TurnFigures, parts: dict[str, int]) -> None:
     assert bar_of(figures) == parts
 

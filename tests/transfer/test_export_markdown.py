@@ -46,8 +46,15 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
     assert 'model: "SmolLM2-135M"\n' in text and "temperature 0.7" in text
     body = text.split("---\n", 2)[2]
     assert headings(body) == ["Lighthouse log", "System prompt", "You", "SmolLM2-135M", "You", "SmolLM2-135M"]
-    order = ["Cite the log.", "Night 34: 101 turns.", "How many nights?", "I count the rows.", "Twenty-six.",
-             "Which was the longest?", "Night 47."]
+    order = [
+        "Cite the log.",
+        "Night 34: 101 turns.",
+        "How many nights?",
+        "I count the rows.",
+        "Twenty-six.",
+        "Which was the longest?",
+        "Night 47.",
+    ]
     places = [body.index(part) for part in order]
     assert places == sorted(places)
     assert "> I count the rows." in body and "12 tokens · 60.0 tok/s · TTFT 0.14 s" in body
@@ -57,8 +64,11 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
 def test_the_system_prompt_is_the_one_that_is_sent() -> None:
     sent = system_message("Be brief.", "[kv-ab12]\n")
     system = node(None, sent, BEGIN)
-    paragraphs = [token for token in PARSER.parse(render("md", [conversation([system], system)]))
-                  if token.type == "inline" and token.level == 2]  # inside the quotation
+    paragraphs = [
+        token
+        for token in PARSER.parse(render("md", [conversation([system], system)]))
+        if token.type == "inline" and token.level == 2
+    ]  # inside the quotation
     words = ["".join(child.content or "\n" for child in token.children or []) for token in paragraphs]
     assert "\n\n".join(words) == sent.text
 
@@ -82,8 +92,10 @@ def test_a_branch_says_which_branch_it_leaves() -> None:
         nodes.append(node(nodes[parent], Message(role, text), BEGIN + len(nodes)))
     text = render("md", [conversation(nodes, nodes[2])], all_branches=True)
     assert [line for line in text.splitlines() if line.startswith("## Branch")] == [
-        "## Branch 2: another message 2", "## Branch 3: another message 4 of branch 2",
-        "## Branch 4: goes on after message 2"]
+        "## Branch 2: another message 2",
+        "## Branch 3: another message 4 of branch 2",
+        "## Branch 4: goes on after message 2",
+    ]
 
 
 def test_a_fence_is_longer_than_any_fence_in_the_context(branched: Source) -> None:
@@ -99,17 +111,38 @@ def test_a_fenced_text_is_one_code_block_with_that_text(text: str) -> None:
 
 
 HOSTILE = [item["text"] for item in CORPUS] + [
-    "```python\nprint(1)", "~~~~\nopen", "````\n```\nstill open", "- ```\n  in a list", "> ```\n> in a quote",
-    "<!-- swallows everything", "<script>", "<pre>\n", "<![CDATA[", "<?php", "![a\n](https://evil.test/x.png)",
-    "![a][b]\n\n[b]: https://evil.test/x.png", "![b]\n\n[b]: https://evil.test/x.png", "`` ![a](b) `",
-    "![a](<b c> \"t\")", "![a [b](c)](d)", "\\![a](b)", "`x\n![a](b)\ny`", "    ![a](b)\n", "<img\nsrc=x>",
-    "![`](x)`](https://evil.test)", "a\n===", "[x]: <\n", "<details><summary>",
+    "```python\nprint(1)",
+    "~~~~\nopen",
+    "````\n```\nstill open",
+    "- ```\n  in a list",
+    "> ```\n> in a quote",
+    "<!-- swallows everything",
+    "<script>",
+    "<pre>\n",
+    "<![CDATA[",
+    "<?php",
+    "![a\n](https://evil.test/x.png)",
+    "![a][b]\n\n[b]: https://evil.test/x.png",
+    "![b]\n\n[b]: https://evil.test/x.png",
+    "`` ![a](b) `",
+    '![a](<b c> "t")',
+    "![a [b](c)](d)",
+    "\\![a](b)",
+    "`x\n![a](b)\ny`",
+    "    ![a](b)\n",
+    "<img\nsrc=x>",
+    "![`](x)`](https://evil.test)",
+    "a\n===",
+    "[x]: <\n",
+    "<details><summary>",
 ]
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet="`~![]()<>\\ \nab-:/=\"'", max_size=60)
-       | st.lists(st.sampled_from(HOSTILE), max_size=3).map("\n".join))
+@given(
+    st.text(alphabet="`~![]()<>\\ \nab-:/=\"'", max_size=60)
+    | st.lists(st.sampled_from(HOSTILE), max_size=3).map("\n".join)
+)
 def test_no_text_fetches_anything_or_swallows_what_follows(text: str) -> None:
     document = safe_markdown(clean(text)) + f"\n\n## {MARK}\n"
     assert headings(document)[-1:] == [MARK]
@@ -156,7 +189,7 @@ def test_a_name_in_a_heading_shows_as_it_is(name: str) -> None:
 
 def test_front_matter_holds_whatever_the_title_is(hostile: Source) -> None:
     lines = render("md", [hostile]).split("\n")
-    assert lines[0] == "---" and all(": \"" in line for line in lines[1:lines.index("---", 1)])
+    assert lines[0] == "---" and all(': "' in line for line in lines[1 : lines.index("---", 1)])
     assert json.loads(lines[1].removeprefix("title: ")) == one_line(hostile.conversation.title)
 
 

@@ -96,14 +96,22 @@ def test_every_format_is_told_by_its_content_and_comes_whole(name: str, tmp_path
         assert made.source.conversation.turns == TURNS
 
 
-@pytest.mark.parametrize(("name", "branches", "losses"), [
-    ("chatgpt", 4, {Loss.IMAGES: 1, Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
-    ("claude", 1, {Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
-    ("open_webui", 6, {Loss.IMAGES: 1}), ("llama_ui", 6, {Loss.IMAGES: 1}), ("llama_trace", 6, {Loss.IMAGES: 1}),
-    ("lm_studio", 6, {Loss.IMAGES: 1}), ("oterm", 1, {Loss.IMAGES: 1}), ("aichat", 1, {}),
-])
+@pytest.mark.parametrize(
+    ("name", "branches", "losses"),
+    [
+        ("chatgpt", 4, {Loss.IMAGES: 1, Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
+        ("claude", 1, {Loss.TOOL_CALLS: 1, Loss.TOOL_RESULTS: 1}),
+        ("open_webui", 6, {Loss.IMAGES: 1}),
+        ("llama_ui", 6, {Loss.IMAGES: 1}),
+        ("llama_trace", 6, {Loss.IMAGES: 1}),
+        ("lm_studio", 6, {Loss.IMAGES: 1}),
+        ("oterm", 1, {Loss.IMAGES: 1}),
+        ("aichat", 1, {}),
+    ],
+)
 def test_branches_come_along_and_what_is_left_out_is_counted(
-        name: str, branches: int, losses: dict[Loss, int], tmp_path: Path) -> None:
+    name: str, branches: int, losses: dict[Loss, int], tmp_path: Path
+) -> None:
     found, _ = found_in(SAMPLES[name](tmp_path, 1))
     made = tree_of(found[0])
     assert len(made.source.tree.leaves()) == branches
@@ -126,7 +134,8 @@ def test_reasoning_times_and_attached_text_come_along(tmp_path: Path) -> None:
     assert first.message.reasoning == "I count."
     asked = branch(made)[3]
     assert [(block.kind, block.source, block.text) for block in asked.message.blocks] == [
-        ("file", "log.txt", "Night 34.")]
+        ("file", "log.txt", "Night 34.")
+    ]
     assert b"Night 34." in asked.wire
     assert asked.created == llama_messages(0)[5]["timestamp"] / 1000  # type: ignore[operator]
     assert made.source.conversation.updated == max(node.created for node in made.source.tree)
@@ -143,8 +152,9 @@ def test_thoughts_of_open_webui_leave_the_text() -> None:
 
 def test_the_older_json_and_the_trace_of_llama_cpp_are_one_conversation(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(llama_trace(0))
-    (tmp_path / "b.json").write_text(json.dumps({"conv": {"id": "llama-0", "name": "x"},
-                                                 "messages": llama_messages(0)}))
+    (tmp_path / "b.json").write_text(
+        json.dumps({"conv": {"id": "llama-0", "name": "x"}, "messages": llama_messages(0)})
+    )
     found, _ = found_in(tmp_path / "a.jsonl", tmp_path / "b.json")
     one, other = map(tree_of, found)
     assert one.source.conversation.id == other.source.conversation.id
@@ -152,9 +162,13 @@ def test_the_older_json_and_the_trace_of_llama_cpp_are_one_conversation(tmp_path
 
 
 def test_a_trace_without_ids_is_one_branch(tmp_path: Path) -> None:
-    lines = [{"type": "session", "harness": "x", "id": "1", "name": "Trace"},
-             *({"type": "message", "message": {"role": role, "content": text}}
-               for role, text in (("system", "Be brief."), ("user", "A?"), ("assistant", "B."), ("user", "C?")))]
+    lines = [
+        {"type": "session", "harness": "x", "id": "1", "name": "Trace"},
+        *(
+            {"type": "message", "message": {"role": role, "content": text}}
+            for role, text in (("system", "Be brief."), ("user", "A?"), ("assistant", "B."), ("user", "C?"))
+        ),
+    ]
     (tmp_path / "x").write_text("\n".join(map(json.dumps, lines)))
     found, _ = found_in(tmp_path / "x")
     made = tree_of(found[0])
@@ -163,11 +177,12 @@ def test_a_trace_without_ids_is_one_branch(tmp_path: Path) -> None:
 
 def test_the_yaml_of_aichat_in_all_its_quotes(tmp_path: Path) -> None:
     (tmp_path / "odd.yaml").write_text(
-        "model: openai:gpt-4o\nsave_session: null\nmessages:\n- role: system\n  content: >-\n".replace(">-", "''") +
-        '- role: user\n  content: "tab\\tquote\\" \\u263a"\n'
+        "model: openai:gpt-4o\nsave_session: null\nmessages:\n- role: system\n  content: >-\n".replace(">-", "''")
+        + '- role: user\n  content: "tab\\tquote\\" \\u263a"\n'
         "- role: assistant\n  content: |2-\n      indented\n    plain\n\n    last\n"
         "- role: user\n  content:\n  - type: text\n    text: 'it''s'\n  - type: image_url\n    image_url:\n"
-        "      url: data:x\n- role: assistant\n  content: plain # no comment\ndata_urls: {}\n")
+        "      url: data:x\n- role: assistant\n  content: plain # no comment\ndata_urls: {}\n"
+    )
     found, missed = found_in(tmp_path / "odd.yaml")
     assert not missed
     made = tree_of(found[0])
@@ -203,9 +218,14 @@ def made_of(*messages: Said, **more: object) -> Grown:
 
 
 def test_messages_of_one_role_in_a_row_become_one() -> None:
-    made = made_of(Said("1", None, Role.USER, "A?"), Said("2", "1", Role.ASSISTANT, "I look."),
-                   Said("3", "2", Role.SYSTEM, ""), Said("4", "3", Role.ASSISTANT, "Found."),
-                   Said("5", "3", Role.ASSISTANT, "Nothing."), head="5")
+    made = made_of(
+        Said("1", None, Role.USER, "A?"),
+        Said("2", "1", Role.ASSISTANT, "I look."),
+        Said("3", "2", Role.SYSTEM, ""),
+        Said("4", "3", Role.ASSISTANT, "Found."),
+        Said("5", "3", Role.ASSISTANT, "Nothing."),
+        head="5",
+    )
     assert texts(made) == ["A?", "I look.\n\nNothing."]
     assert sorted(leaf.text for leaf in made.source.tree.leaves()) == ["I look.\n\nFound.", "I look.\n\nNothing."]
 
@@ -218,9 +238,14 @@ def test_a_question_without_a_reply_gets_an_empty_one_and_a_reply_without_a_ques
 
 
 def test_loose_and_ringed_messages_and_late_system_messages_are_counted() -> None:
-    made = made_of(Said("1", None, Role.USER, "A?"), Said("2", "1", Role.SYSTEM, "Late."),
-                   Said("3", "2", Role.ASSISTANT, "B."), Said("4", "gone", Role.USER, "C?"),
-                   Said("5", "6", Role.USER, "ring"), Said("6", "5", Role.USER, "ring"))
+    made = made_of(
+        Said("1", None, Role.USER, "A?"),
+        Said("2", "1", Role.SYSTEM, "Late."),
+        Said("3", "2", Role.ASSISTANT, "B."),
+        Said("4", "gone", Role.USER, "C?"),
+        Said("5", "6", Role.USER, "ring"),
+        Said("6", "5", Role.USER, "ring"),
+    )
     assert made.losses == {Loss.LATE_SYSTEM: 1, Loss.LOOSE: 3}
     assert is_lawful(made) and {"A?", "B.", "C?"} <= {node.text for node in made.source.tree}
 
@@ -243,8 +268,14 @@ def threads(draw: st.DrawFn) -> Thread:
         role, text = draw(ROLES), draw(st.sampled_from(["", " ", "\ud800", f"t{number}"]))
         thought = draw(st.sampled_from(["", "why"])) if role is Role.ASSISTANT else ""
         messages.append(Said(str(number), parent, role, text, draw(st.none() | st.floats(1, 1e9)), reasoning=thought))
-    return Thread("x", "1", "T", draw(st.permutations(messages)), draw(st.none() | st.integers(0, count).map(str)),
-                  own_ids=draw(st.booleans()))
+    return Thread(
+        "x",
+        "1",
+        "T",
+        draw(st.permutations(messages)),
+        draw(st.none() | st.integers(0, count).map(str)),
+        own_ids=draw(st.booleans()),
+    )
 
 
 @given(threads())
@@ -352,25 +383,28 @@ def other_database(folder: Path) -> Path:
     return folder / "x.db"
 
 
-@pytest.mark.parametrize(("make", "reason"), [
-    (lambda folder: folder / "none", Reason.MISSING),
-    (written(b""), Reason.FOREIGN),
-    (written(b"\x00\xff" * 100), Reason.FOREIGN),
-    (written(b"hello"), Reason.FOREIGN),
-    (written(b'{"name": "x", "messages": [{"role": "user"}]}'), Reason.FOREIGN),
-    (written(b"[" + b"1," * 10_000 + b"1]"), Reason.FOREIGN),
-    (written(b"[" + b'{"a": 1},' * 10_000), Reason.FOREIGN),
-    (written(b"[" * 1_000_000), Reason.CUT_OFF),
-    (written(b'{"format": "kvchat-conversations", "version": 99, "conversations": [{"x": 1}]}'), Reason.NEWER),
-    (written(b"PK\x03\x04 but no archive"), Reason.BROKEN_ZIP),
-    (encrypted, Reason.ENCRYPTED),
-    (damaged_member, Reason.BROKEN_ZIP),
-    (lambda folder: zipped(folder / "x.zip", ("x.png", b"\x89PNG")), Reason.FOREIGN),
-    (lambda folder: zipped(folder / "x.zip", ("conversations.json", b"[" + b" " * (110 * 2**20))), Reason.BOMB),
-    (cut_database, Reason.BROKEN_DATABASE),
-    (own_database, Reason.OWN_DATABASE),
-    (other_database, Reason.FOREIGN),
-])
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda folder: folder / "none", Reason.MISSING),
+        (written(b""), Reason.FOREIGN),
+        (written(b"\x00\xff" * 100), Reason.FOREIGN),
+        (written(b"hello"), Reason.FOREIGN),
+        (written(b'{"name": "x", "messages": [{"role": "user"}]}'), Reason.FOREIGN),
+        (written(b"[" + b"1," * 10_000 + b"1]"), Reason.FOREIGN),
+        (written(b"[" + b'{"a": 1},' * 10_000), Reason.FOREIGN),
+        (written(b"[" * 1_000_000), Reason.CUT_OFF),
+        (written(b'{"format": "kvchat-conversations", "version": 99, "conversations": [{"x": 1}]}'), Reason.NEWER),
+        (written(b"PK\x03\x04 but no archive"), Reason.BROKEN_ZIP),
+        (encrypted, Reason.ENCRYPTED),
+        (damaged_member, Reason.BROKEN_ZIP),
+        (lambda folder: zipped(folder / "x.zip", ("x.png", b"\x89PNG")), Reason.FOREIGN),
+        (lambda folder: zipped(folder / "x.zip", ("conversations.json", b"[" + b" " * (110 * 2**20))), Reason.BOMB),
+        (cut_database, Reason.BROKEN_DATABASE),
+        (own_database, Reason.OWN_DATABASE),
+        (other_database, Reason.FOREIGN),
+    ],
+)
 def test_what_is_wrong_with_a_file_is_told(make: Callable[[Path], Path], reason: Reason, tmp_path: Path) -> None:
     found, missed = found_in(make(tmp_path))
     assert found == [] or reason is Reason.BROKEN_DATABASE
@@ -401,31 +435,42 @@ def test_lone_surrogates_and_octets_that_are_no_text_are_replaced(tmp_path: Path
 
 
 def test_a_conversation_that_is_too_long_or_too_deep_is_skipped(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(json_values, "LONGEST", 100_000)
     long = claude_conversation(1, 1)
     long["name"] = 'x\\"' * 100_000
     deep = json.dumps(claude_conversation(2, 1)).replace('"account": {"uuid": "x"}', '"a": ' + "[" * 300 + "]" * 300)
-    (tmp_path / "x").write_text(f"[{json.dumps(claude_conversation(0, 1))}, {json.dumps(long)}, {deep}, "
-                                f"{json.dumps(claude_conversation(3, 1))}]")
+    (tmp_path / "x").write_text(
+        f"[{json.dumps(claude_conversation(0, 1))}, {json.dumps(long)}, {deep}, "
+        f"{json.dumps(claude_conversation(3, 1))}]"
+    )
     found, missed = found_in(tmp_path / "x")
     assert len(found) == 2
     assert reasons(missed) == {Reason.TOO_LARGE: 1, Reason.TOO_DEEP: 1}
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["[", '"', "\\"]),
-                    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-                    max_leaves=12)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["[", '"', "\\"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=4) | st.lists(JSON, max_size=4), max_size=6),
-       st.integers(1, 9), st.sampled_from(["array", "lines", "wrapped"]))
+@given(
+    st.lists(st.dictionaries(st.text(max_size=8), JSON, max_size=4) | st.lists(JSON, max_size=4), max_size=6),
+    st.integers(1, 9),
+    st.sampled_from(["array", "lines", "wrapped"]),
+)
 def test_values_come_as_they_are_however_they_are_cut(values: list[object], chunk: int, shape: str) -> None:
     if shape == "lines":  # an array there would be its elements
         values = [value for value in values if isinstance(value, dict)]
     dumped = [json.dumps(value, ensure_ascii=False) for value in values]
-    text = {"array": f"[{' , '.join(dumped)}]", "lines": "\n".join(dumped),
-            "wrapped": f'{{"version": 1, "conversations": [{",".join(dumped)}], "more": [[1], {{}}]}}'}[shape]
+    text = {
+        "array": f"[{' , '.join(dumped)}]",
+        "lines": "\n".join(dumped),
+        "wrapped": f'{{"version": 1, "conversations": [{",".join(dumped)}], "more": [[1], {{}}]}}',
+    }[shape]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_values, "CHUNK", chunk)
         patch.setattr(json_values, "LARGEST_CHUNK", chunk)
@@ -436,8 +481,13 @@ def test_values_come_as_they_are_however_they_are_cut(values: list[object], chun
 @st.composite
 def near_exports(draw: st.DrawFn) -> str:
     """An export in which some values were put in place of others."""
-    samples = [chatgpt_conversation(0, 2), claude_conversation(0, 2), open_webui_conversation(0, 2),
-               {"conv": {"id": "1"}, "messages": llama_messages(0, 2)}, lm_studio_conversation(0, 2)]
+    samples = [
+        chatgpt_conversation(0, 2),
+        claude_conversation(0, 2),
+        open_webui_conversation(0, 2),
+        {"conv": {"id": "1"}, "messages": llama_messages(0, 2)},
+        lm_studio_conversation(0, 2),
+    ]
     value = draw(st.sampled_from(samples))
     for _ in range(draw(st.integers(1, 4))):
         place: object = value

@@ -34,16 +34,32 @@ COUNTS = st.none() | st.integers(0, 2**40)
 TIMES = st.floats(0, 4e9)
 MILLISECONDS = st.none() | st.floats(0, 1e9)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(max_size=8)
     | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=5,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
 )
 FIGURES = st.builds(TurnFigures, COUNTS, COUNTS, COUNTS, COUNTS, MILLISECONDS, MILLISECONDS, MILLISECONDS, COUNTS)
 BLOCKS = st.lists(st.builds(ContextBlock, TEXTS, TEXTS, TEXTS, TEXTS), max_size=2).map(tuple)
 NUMBERS = st.none() | st.floats(-10, 10)
 WHOLE = st.none() | st.integers(-1, 2**31)
-PARAMETERS = st.builds(Parameters, NUMBERS, NUMBERS, WHOLE, NUMBERS, NUMBERS, NUMBERS, NUMBERS, WHOLE, WHOLE,
-                       st.lists(TEXTS, max_size=2).map(tuple), st.dictionaries(st.text(max_size=8), JSON, max_size=2))
+PARAMETERS = st.builds(
+    Parameters,
+    NUMBERS,
+    NUMBERS,
+    WHOLE,
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+    WHOLE,
+    WHOLE,
+    st.lists(TEXTS, max_size=2).map(tuple),
+    st.dictionaries(st.text(max_size=8), JSON, max_size=2),
+)
 
 
 @st.composite
@@ -55,8 +71,16 @@ def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
     if role is Role.ASSISTANT:
         field = draw(st.sampled_from(["reasoning", "thinking"]))
         message = replace(message, reasoning=draw(TEXTS), reasoning_field=field)
-    made = node(parent, message, draw(TIMES), id=id, state=draw(st.sampled_from(State)), model=draw(TEXTS),
-                figures=draw(st.none() | FIGURES), note=draw(TEXTS | NOTES))
+    made = node(
+        parent,
+        message,
+        draw(TIMES),
+        id=id,
+        state=draw(st.sampled_from(State)),
+        model=draw(TEXTS),
+        figures=draw(st.none() | FIGURES),
+        note=draw(TEXTS | NOTES),
+    )
     if message.blocks and draw(st.booleans()):  # the frame of an earlier version, frozen in the wire bytes
         wire = canonical({"role": "user", "content": "[[notes]]\n" + message.text})
         made = replace(made, wire=wire, digest=chained(parent.digest if parent else b"", wire))
@@ -69,13 +93,27 @@ def sources(draw: st.DrawFn) -> Source:
     nodes: list[Node] = []
     for id in ids:
         nodes.append(draw(nodes_below(draw(st.sampled_from(nodes)) if nodes else None, id)))
-    record = draw(st.builds(
-        Conversation, IDS, st.none() | st.sampled_from(ids), TIMES, TIMES, TEXTS, st.integers(0, 9), TEXTS, PARAMETERS,
-        st.dictionaries(st.text(max_size=8), JSON, max_size=2), st.none() | IDS, st.booleans(), st.none() | TIMES,
-        COUNTS, collections=st.lists(st.from_regex(r"[\w.-]{1,40}", fullmatch=True), max_size=3).map(tuple),
-        retrieval=st.sampled_from(RETRIEVAL_MODES),
-        tags=st.lists(st.sampled_from(["favourite", "archive", "work", "ärger", "旅行"])).map(tagged),
-    ))
+    record = draw(
+        st.builds(
+            Conversation,
+            IDS,
+            st.none() | st.sampled_from(ids),
+            TIMES,
+            TIMES,
+            TEXTS,
+            st.integers(0, 9),
+            TEXTS,
+            PARAMETERS,
+            st.dictionaries(st.text(max_size=8), JSON, max_size=2),
+            st.none() | IDS,
+            st.booleans(),
+            st.none() | TIMES,
+            COUNTS,
+            collections=st.lists(st.from_regex(r"[\w.-]{1,40}", fullmatch=True), max_size=3).map(tuple),
+            retrieval=st.sampled_from(RETRIEVAL_MODES),
+            tags=st.lists(st.sampled_from(["favourite", "archive", "work", "ärger", "旅行"])).map(tagged),
+        )
+    )
     return Source(record, Tree(draw(st.permutations(nodes))))
 
 
@@ -91,7 +129,8 @@ def test_what_is_read_equals_what_was_written_wire_bytes_included(written: list[
     assert [source.conversation for source in read] == [source.conversation for source in written]
     assert [nodes_of(source) for source in read] == [nodes_of(source) for source in written]
     assert [[leaf.id for leaf in source.tree.leaves()] for source in read] == [
-        [leaf.id for leaf in source.tree.leaves()] for source in written]
+        [leaf.id for leaf in source.tree.leaves()] for source in written
+    ]
     assert render("json", read) == render("json", written)
 
 
@@ -162,45 +201,53 @@ def test_a_text_that_is_not_what_the_model_would_see_is_reported() -> None:
 def test_words_hidden_in_the_wire_beside_the_text_are_reported() -> None:
     source = chat("How are you?")
     parent = source.tree.path(source.conversation.head)[0]
-    for sent in ({"role": "user", "content": "Obey. How are you?"},
-                 {"role": "user", "content": "How are you?", "tool_calls": []}):
+    for sent in (
+        {"role": "user", "content": "Obey. How are you?"},
+        {"role": "user", "content": "How are you?", "tool_calls": []},
+    ):
         wire = canonical(sent)
         change = set_node(1, wire=wire.decode(), digest=chained(parent.digest, wire).hex())
         with pytest.raises(TransferError, match="not the text the model would see"):
             read_lossless(changed(source, change))
 
 
-@corpus(("change", "sentence"), [
-    (lambda d: d.update(conversations=[3]), "The conversation is not a JSON object"),
-    (lambda d: d["conversations"][0].update(nodes=["x"]), "Message 1 is not a JSON object"),
-    (lambda d: d["conversations"][0]["nodes"].reverse(), "does not stand before it"),
-    (lambda d: d["conversations"][0]["nodes"].append(d["conversations"][0]["nodes"][0]), "stands twice"),
-    (lambda d: d["conversations"].append(
-        {**d["conversations"][0], "nodes": [{**d["conversations"][0]["nodes"][0], "parent": "nowhere"}]}),
-     "does not stand before it"),
-    (set_node(2, state="sleeping"), "state is not"),
-    (set_node(2, role="tool"), "role is not"),
-    (set_node(2, text=None), "text is not text"),
-    (set_node(2, id="../x"), "id is not an id"),
-    (set_node(2, created="now"), "created is not a number"),
-    (set_node(2, created=10**400), "created is not a whole number"),
-    (set_node(2, digest="zz"), "wire or digest is not"),
-    (set_node(2, wire="\ud800"), "wire or digest is not"),
-    (set_node(2, figures=[]), "figures is not a JSON object"),
-    (set_node(2, figures={"prompt_tokens": 1.5}), "prompt_tokens is not a whole number"),
-    (set_node(2, blocks=[{"kind": "file"}]), "context 1: the field source is not text"),
-    (set_node(2, blocks=[{"kind": "file", "source": "a", "text": "b", "ref": 1}]), "ref is not text"),
-    (set_conversation(collections="handbook"), "collections is not a list"),
-    (set_conversation(collections=["hand/book"]), "collections is not a list of names"),
-    (set_conversation(collections=[""]), "collections is not a list of names"),
-    (set_conversation(retrieval="sometimes"), "retrieval is not off, ask or always"),
-    (set_conversation(tags="work"), "tags is not a list"),
-    (set_conversation(tags=["two words"]), "tags is not a list of tags"),
-    (set_conversation(head="0" * 32), "its branch ends at a message that is not in the file"),
-    (set_conversation(unread=1), "unread is not true or false"),
-    (set_conversation(template_options=[]), "template_options is not a JSON object"),
-    (set_conversation(parameters={"stop": [1]}), "stop is not a list of texts"),
-])
+@corpus(
+    ("change", "sentence"),
+    [
+        (lambda d: d.update(conversations=[3]), "The conversation is not a JSON object"),
+        (lambda d: d["conversations"][0].update(nodes=["x"]), "Message 1 is not a JSON object"),
+        (lambda d: d["conversations"][0]["nodes"].reverse(), "does not stand before it"),
+        (lambda d: d["conversations"][0]["nodes"].append(d["conversations"][0]["nodes"][0]), "stands twice"),
+        (
+            lambda d: d["conversations"].append(
+                {**d["conversations"][0], "nodes": [{**d["conversations"][0]["nodes"][0], "parent": "nowhere"}]}
+            ),
+            "does not stand before it",
+        ),
+        (set_node(2, state="sleeping"), "state is not"),
+        (set_node(2, role="tool"), "role is not"),
+        (set_node(2, text=None), "text is not text"),
+        (set_node(2, id="../x"), "id is not an id"),
+        (set_node(2, created="now"), "created is not a number"),
+        (set_node(2, created=10**400), "created is not a whole number"),
+        (set_node(2, digest="zz"), "wire or digest is not"),
+        (set_node(2, wire="\ud800"), "wire or digest is not"),
+        (set_node(2, figures=[]), "figures is not a JSON object"),
+        (set_node(2, figures={"prompt_tokens": 1.5}), "prompt_tokens is not a whole number"),
+        (set_node(2, blocks=[{"kind": "file"}]), "context 1: the field source is not text"),
+        (set_node(2, blocks=[{"kind": "file", "source": "a", "text": "b", "ref": 1}]), "ref is not text"),
+        (set_conversation(collections="handbook"), "collections is not a list"),
+        (set_conversation(collections=["hand/book"]), "collections is not a list of names"),
+        (set_conversation(collections=[""]), "collections is not a list of names"),
+        (set_conversation(retrieval="sometimes"), "retrieval is not off, ask or always"),
+        (set_conversation(tags="work"), "tags is not a list"),
+        (set_conversation(tags=["two words"]), "tags is not a list of tags"),
+        (set_conversation(head="0" * 32), "its branch ends at a message that is not in the file"),
+        (set_conversation(unread=1), "unread is not true or false"),
+        (set_conversation(template_options=[]), "template_options is not a JSON object"),
+        (set_conversation(parameters={"stop": [1]}), "stop is not a list of texts"),
+    ],
+)
 def test_a_damaged_file_is_refused_with_one_sentence(change: Callable[[dict[str, Any]], None], sentence: str) -> None:
     with pytest.raises(TransferError, match=sentence) as caught:
         read_lossless(changed(chat("How are you?", "Well."), change))

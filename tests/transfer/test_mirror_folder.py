@@ -89,9 +89,15 @@ def test_a_file_that_another_kvchat_wrote_meanwhile_is_taken_for_ours(tmp_path):
     assert files(tmp_path) == ["lighthouse-log-abababab.md"]
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("not/there", "there is no such folder"), ("~nobody-of-this-name/x", "there is no such user"),
-    ("file", "not a folder"), ("a\0b", "is not a file name")])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("not/there", "there is no such folder"),
+        ("~nobody-of-this-name/x", "there is no such user"),
+        ("file", "not a folder"),
+        ("a\0b", "is not a file name"),
+    ],
+)
 def test_a_folder_that_cannot_be_is_told_in_a_sentence(tmp_path, name, words):
     (tmp_path / "file").write_text("")
     with pytest.raises(TransferError, match=words):

@@ -31,8 +31,10 @@ def test_reasoning_is_left_out_because_strict_tools_refuse_it(branched: Source) 
 
 def test_all_branches_give_a_line_each_the_one_in_use_first(branched: Source) -> None:
     lines = render("jsonl", [branched], all_branches=True).splitlines()
-    ends = [branched.conversation.head, *(leaf.id for leaf in branched.tree.leaves()
-                                          if leaf.id != branched.conversation.head)]
+    ends = [
+        branched.conversation.head,
+        *(leaf.id for leaf in branched.tree.leaves() if leaf.id != branched.conversation.head),
+    ]
     assert [json.loads(line)["messages"] for line in lines] == [sent(branched, end) for end in ends]
     assert len(lines) == 3
 

@@ -44,9 +44,18 @@ def bars(svg: str) -> list[tuple[float, float, float, float, str]]:
 def test_it_holds_the_figures() -> None:
     words = " ".join(ET.fromstring(card(WEEK)).itertext())
     for expected in (
-        f"{duration(WEEK.totals.seconds_saved)} of prefill saved", "last 7 days · 15–21 Jun 2026", "reuse 77 %",
-        "4 turns", "TTFT 0.31 s (median)", f"{count(WEEK.totals.cached_tokens)} tokens cached", "2,602 wasted",
-        "2,539 new", "all new", "100 %", "Mon", "Sun",
+        f"{duration(WEEK.totals.seconds_saved)} of prefill saved",
+        "last 7 days · 15–21 Jun 2026",
+        "reuse 77 %",
+        "4 turns",
+        "TTFT 0.31 s (median)",
+        f"{count(WEEK.totals.cached_tokens)} tokens cached",
+        "2,602 wasted",
+        "2,539 new",
+        "all new",
+        "100 %",
+        "Mon",
+        "Sun",
     ):
         assert expected in words
 
@@ -67,10 +76,16 @@ def test_what_is_within_the_noise_has_no_part_of_a_bar() -> None:
 
 
 @pytest.mark.parametrize("days", [1, 7, 10, 11, 31, 366])
-@given(st.lists(st.tuples(st.integers(0, 400), st.integers(1, 10**7), st.integers(0, 10**7), st.integers(0, 10**7)),
-                min_size=1, max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 400), st.integers(1, 10**7), st.integers(0, 10**7), st.integers(0, 10**7)),
+        min_size=1,
+        max_size=12,
+    )
+)
 def test_bars_stay_in_their_place_and_are_as_high_as_their_tokens(
-        days: int, turns: list[tuple[int, int, int, int]]) -> None:
+    days: int, turns: list[tuple[int, int, int, int]]
+) -> None:
     svg = card(of([(day, prompt, min(cached, prompt), min(new, prompt)) for day, prompt, cached, new in turns], days))
     assert "nan" not in svg and "inf" not in svg
     drawn = bars(svg)

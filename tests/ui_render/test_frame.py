@@ -19,10 +19,28 @@ from terminal_model import TerminalModel
 
 WIDTH, HEIGHT = 24, 3
 SIZE = Size(WIDTH, HEIGHT)
-STYLES = [None, Style(), *map(Style.parse, (
-    "red", "bold", "on blue", "#102030 on #405060", "#112233 on #405060", "bold #102030 on #405060",
-    "dim italic on red", "underline", "reverse", "color(120)",
-    "white on black", "link https://example.org", "bold red link http://x.y"))]
+STYLES = [
+    None,
+    Style(),
+    *map(
+        Style.parse,
+        (
+            "red",
+            "bold",
+            "on blue",
+            "#102030 on #405060",
+            "#112233 on #405060",
+            "bold #102030 on #405060",
+            "dim italic on red",
+            "underline",
+            "reverse",
+            "color(120)",
+            "white on black",
+            "link https://example.org",
+            "bold red link http://x.y",
+        ),
+    ),
+]
 WORDS = ["a", "word", " ", "    ", "─│●", "日本語", "é", "e\u0301x", "👍", "x" * 9, "…·"]
 
 
@@ -31,7 +49,8 @@ def console(system: str = "truecolor") -> Console:
 
 
 lines = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(STYLES)), max_size=8).map(
-    lambda parts: Strip([Segment(text, style) for text, style in parts]).adjust_cell_length(WIDTH))
+    lambda parts: Strip([Segment(text, style) for text, style in parts]).adjust_cell_length(WIDTH)
+)
 frames = st.lists(lines, min_size=HEIGHT, max_size=HEIGHT)
 
 
@@ -44,8 +63,11 @@ def part(rows: list[Strip], cuts: list[int], spans: list[tuple[int, int]]) -> Ch
     ends = sorted({*cuts, WIDTH} - {0})
     starts = [0, *ends[:-1]]
     chops = [dict(zip(starts, row.divide(ends), strict=True)) for row in rows]
-    return ChopsUpdate(chops, [(y, *sorted(span)) for y, span in enumerate(spans) if span[0] != span[1]] or [
-        (0, 0, WIDTH)], [ends] * HEIGHT)
+    return ChopsUpdate(
+        chops,
+        [(y, *sorted(span)) for y, span in enumerate(spans) if span[0] != span[1]] or [(0, 0, WIDTH)],
+        [ends] * HEIGHT,
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -58,8 +80,11 @@ def test_the_terminal_shows_what_it_would_if_everything_were_written(data) -> No
             rows = [data.draw(st.sampled_from(both)) for both in zip(rows, data.draw(frames), strict=True)]
         if number and data.draw(st.booleans()):
             place = st.integers(0, WIDTH)
-            update = part(rows, data.draw(st.lists(place, max_size=4)),
-                          data.draw(st.lists(st.tuples(place, place), min_size=HEIGHT, max_size=HEIGHT)))
+            update = part(
+                rows,
+                data.draw(st.lists(place, max_size=4)),
+                data.draw(st.lists(st.tuples(place, place), min_size=HEIGHT, max_size=HEIGHT)),
+            )
         else:
             update = whole(rows)
         if data.draw(st.integers(0, 9)) == 0:
@@ -98,13 +123,19 @@ def test_after_a_change_of_size_and_when_asked_everything_is_written() -> None:
 
 
 def test_a_style_goes_over_into_the_next_with_what_differs() -> None:
-    parts = [("a", "bold #102030 on #405060"), ("b", "bold #102031 on #405060"), ("c", "#102031 on #405060"),
-             ("d", "#102031"), ("e", "")]
+    parts = [
+        ("a", "bold #102030 on #405060"),
+        ("b", "bold #102031 on #405060"),
+        ("c", "#102031 on #405060"),
+        ("d", "#102031"),
+        ("e", ""),
+    ]
     row = Strip([Segment(text, Style.parse(style)) for text, style in parts])
     update = LayoutUpdate([[row]], Region(0, 0, 5, 1))
     assert Frame().update(update, Size(5, 1)).render_segments(console()) == (
         "\x1b[1;1H\x1b[0;1;38;2;16;32;48;48;2;64;80;96ma\x1b[38;2;16;32;49mb\x1b[0;38;2;16;32;49;48;2;64;80;96mc"
-        "\x1b[0;38;2;16;32;49md\x1b[0me")
+        "\x1b[0;38;2;16;32;49md\x1b[0me"
+    )
 
 
 @pytest.mark.parametrize("text", ["日本語", "👍🏽", "e\u0301", "❤\ufe0f"])

@@ -9,16 +9,78 @@ from markdown_kit import render_markdown
 from kvchat.ui.render.markdown import MarkdownDocument
 from kvchat.ui.render.rows import copied, text_of
 
-_LINES = st.sampled_from([
-    "", "", "word and word", "# Heading", "#", "## H2 `c`", "- item", "- ", "-", "* star", "*", "+ plus", "1. one",
-    "2. two", "1.", "10) ten", "  - nested", "   continued", "    indented", "      deep", "> quote", ">", "> - q",
-    "```", "```py", "```py `x`", "~~~", "def f():", '    """doc', '"""', "| a | b |", "|---|:-:|", "| 1 | 2 | 3 |", "|",
-    "a|b", "-|-", "--", "---", "***", "* * *", "===", "**bold** and *em*", "**open", "close**", "[x]: http://e.test",
-    "[l](http://e.test)", "![i](u)", "List<int> <think>x</think>", "<br>", "<div>", r"\(x\) \[y\]", "&amp; &#27;",
-    "漢字かな交じり文、とても長い文章です。もっと長く。", "👨‍👩‍👧 ❤️ é", "\ttab\tin", "x" * 70,
-    "- [ ] task", "- [x] done", "`code",
-    "\u2028sep", "cr\r", "\x1b[2J", "1.5 is no item", "12", "123456789. long", "https://e.test/a_b_c", "a  ", "b\\",
-])
+_LINES = st.sampled_from(
+    [
+        "",
+        "",
+        "word and word",
+        "# Heading",
+        "#",
+        "## H2 `c`",
+        "- item",
+        "- ",
+        "-",
+        "* star",
+        "*",
+        "+ plus",
+        "1. one",
+        "2. two",
+        "1.",
+        "10) ten",
+        "  - nested",
+        "   continued",
+        "    indented",
+        "      deep",
+        "> quote",
+        ">",
+        "> - q",
+        "```",
+        "```py",
+        "```py `x`",
+        "~~~",
+        "def f():",
+        '    """doc',
+        '"""',
+        "| a | b |",
+        "|---|:-:|",
+        "| 1 | 2 | 3 |",
+        "|",
+        "a|b",
+        "-|-",
+        "--",
+        "---",
+        "***",
+        "* * *",
+        "===",
+        "**bold** and *em*",
+        "**open",
+        "close**",
+        "[x]: http://e.test",
+        "[l](http://e.test)",
+        "![i](u)",
+        "List<int> <think>x</think>",
+        "<br>",
+        "<div>",
+        r"\(x\) \[y\]",
+        "&amp; &#27;",
+        "漢字かな交じり文、とても長い文章です。もっと長く。",
+        "👨‍👩‍👧 ❤️ é",
+        "\ttab\tin",
+        "x" * 70,
+        "- [ ] task",
+        "- [x] done",
+        "`code",
+        "\u2028sep",
+        "cr\r",
+        "\x1b[2J",
+        "1.5 is no item",
+        "12",
+        "123456789. long",
+        "https://e.test/a_b_c",
+        "a  ",
+        "b\\",
+    ]
+)
 _TEXTS = st.lists(_LINES, max_size=14).map("\n".join)
 
 
@@ -39,8 +101,14 @@ def _code_texts(document: MarkdownDocument) -> list[tuple[str, str]]:
 @example(["para\n#", "para\n#foo\n\nmore\n\nand"], 44)
 @example(["- a\n\n1", "- a\n\n1. b\n2. c"], 44)
 @example(["> quote\n\na|b\n|---|:-", "> quote\n\na|b\n|---|:-:|\n"], 20)
-@example(["| a | b |\n|---|---|\n| 1 |", "| a | b |\n|---|---|\n| 1 | 2 |\n| 3",
-          "| a | b |\n|---|---|\n| 1 | 2 |\n| 3\n\nend"], 44)
+@example(
+    [
+        "| a | b |\n|---|---|\n| 1 |",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n| 3",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n| 3\n\nend",
+    ],
+    44,
+)
 def test_streaming_draws_the_same_text_as_drawing_at_once(steps: list[str], width: int) -> None:
     streamed = MarkdownDocument(width)
     for text in steps:

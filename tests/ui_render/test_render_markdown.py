@@ -17,42 +17,72 @@ from kvchat.ui.render.wrap import _ONE_CELL, breaks
 from kvchat.ui.widgets.transcript.styles import STYLES
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "fixtures" / "hostile_text.json").read_text())
-CONTEXTS = ["{}", "# {}", "- {}", "> {}", "`{}`", "```\n{}\n```", "```{}\nx\n```", "| {} | b |\n|---|---|\n| {} | c |",
-            "[{}](http://e.test)", "[l](http://e.test \"{}\")", "![{}](u)", "1. a\n\n   {}"]
+CONTEXTS = [
+    "{}",
+    "# {}",
+    "- {}",
+    "> {}",
+    "`{}`",
+    "```\n{}\n```",
+    "```{}\nx\n```",
+    "| {} | b |\n|---|---|\n| {} | c |",
+    "[{}](http://e.test)",
+    '[l](http://e.test "{}")',
+    "![{}](u)",
+    "1. a\n\n   {}",
+]
 
 
 def drawn(text: str, width: int = 40) -> list[str]:
     return [line.rstrip() for line in text_of(render_markdown(text, width))]
 
 
-@pytest.mark.parametrize(("text", "lines"), [
-    ("# Title\n\ntext\n## Next", ["Title", "text", "", "Next"]),
-    ("one *two* **three** ~~four~~ `five`", ["one two three four five"]),
-    ("a line\nand another", ["a line", "and another"]),
-    ("- a\n- b\n  - c\n    1. d\n", ["• a", "• b", "  ◦ c", "    1. d"]),
-    ("1. a\n\n   more\n2. b", ["1. a", "", "   more", "2. b"]),
-    ("9) nine\n10) ten", ["9) nine", "10) ten"]),
-    ("- [ ] open\n- [x] done", ["☐ open", "☑ done"]),
-    ("> said\n> twice\n\nend", ["▎ said", "▎ twice", "", "end"]),
-    ("a\n\n---\n\nb", ["a", "", "─" * 40, "", "b"]),
-    ("[text](https://e.test/x)", ["text (https://e.test/x)"]),
-    ("<https://e.test/x>", ["https://e.test/x"]),
-    ("[https://e.test](https://e.test)", ["https://e.test"]),
-    ("![a cat](https://e.test/c.png)", ["image: a cat (https://e.test/c.png)"]),
-    ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 32 + "copy", "▏x = 1", "", "end"]),
-    ("| a | b |\n|:-:|--:|\n| one | 2 |\n| three | 10 |",
-     ["  a   │   b", "──────┼────", " one  │   2", "three │  10"]),
-    ("    indented\n    code", ["▏" + " " * 34 + "copy", "▏indented", "▏code"]),
-])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("# Title\n\ntext\n## Next", ["Title", "text", "", "Next"]),
+        ("one *two* **three** ~~four~~ `five`", ["one two three four five"]),
+        ("a line\nand another", ["a line", "and another"]),
+        ("- a\n- b\n  - c\n    1. d\n", ["• a", "• b", "  ◦ c", "    1. d"]),
+        ("1. a\n\n   more\n2. b", ["1. a", "", "   more", "2. b"]),
+        ("9) nine\n10) ten", ["9) nine", "10) ten"]),
+        ("- [ ] open\n- [x] done", ["☐ open", "☑ done"]),
+        ("> said\n> twice\n\nend", ["▎ said", "▎ twice", "", "end"]),
+        ("a\n\n---\n\nb", ["a", "", "─" * 40, "", "b"]),
+        ("[text](https://e.test/x)", ["text (https://e.test/x)"]),
+        ("<https://e.test/x>", ["https://e.test/x"]),
+        ("[https://e.test](https://e.test)", ["https://e.test"]),
+        ("![a cat](https://e.test/c.png)", ["image: a cat (https://e.test/c.png)"]),
+        ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 32 + "copy", "▏x = 1", "", "end"]),
+        (
+            "| a | b |\n|:-:|--:|\n| one | 2 |\n| three | 10 |",
+            ["  a   │   b", "──────┼────", " one  │   2", "three │  10"],
+        ),
+        ("    indented\n    code", ["▏" + " " * 34 + "copy", "▏indented", "▏code"]),
+    ],
+)
 def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
     assert drawn(text) == lines
 
 
-@pytest.mark.parametrize("text", [
-    "List<int>", "<think>secret</think>", r"\(x\) and \[y\]", "<br>", "<!-- comment -->", "[ref]: http://e.test",
-    "<div>\n\nx\n\n</div>", "[/foo] [bold]no markup[/]", "a_b_c snake_case", "$a_1 * b$", "https://e.test/a_b",
-    ">" * 100 + " deep", "&notanentity;",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "List<int>",
+        "<think>secret</think>",
+        r"\(x\) and \[y\]",
+        "<br>",
+        "<!-- comment -->",
+        "[ref]: http://e.test",
+        "<div>\n\nx\n\n</div>",
+        "[/foo] [bold]no markup[/]",
+        "a_b_c snake_case",
+        "$a_1 * b$",
+        "https://e.test/a_b",
+        ">" * 100 + " deep",
+        "&notanentity;",
+    ],
+)
 def test_no_text_vanishes(text: str) -> None:
     assert "".join("".join(drawn(text, 200)).split()) == "".join(text.split()).replace("\n", "")
 
@@ -100,18 +130,21 @@ def test_breaks_lose_only_white_space() -> None:
         assert all(len(part) <= width for part in parts)
 
 
-@pytest.mark.parametrize("text", [
-    "prose that is long enough to be wrapped over three rows of the narrow panel it is drawn in",
-    "some **bold and *nested* words** and `code` and [a link](http://e.test) that wrap",
-    "- one\n- two\n  - three that is quite long and wraps over the edge\n\n  a second paragraph",
-    "1. one\n2. two",
-    "> quoted words that are long enough to be wrapped once\n> and more",
-    "```python\n\tif x:\n\t\treturn 'a long line that goes over the edge of the panel, twice if need be'\n```",
-    "- [x] done\n- [ ] open",
-    "a &amp; b \\* c",
-    "| a | b |\n|---|---|\n| 1 | 2 |",
-    "| a | b |\n|---|---|\n| many words in a cell that is too narrow | and again many words |",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "prose that is long enough to be wrapped over three rows of the narrow panel it is drawn in",
+        "some **bold and *nested* words** and `code` and [a link](http://e.test) that wrap",
+        "- one\n- two\n  - three that is quite long and wraps over the edge\n\n  a second paragraph",
+        "1. one\n2. two",
+        "> quoted words that are long enough to be wrapped once\n> and more",
+        "```python\n\tif x:\n\t\treturn 'a long line that goes over the edge of the panel, twice if need be'\n```",
+        "- [x] done\n- [ ] open",
+        "a &amp; b \\* c",
+        "| a | b |\n|---|---|\n| 1 | 2 |",
+        "| a | b |\n|---|---|\n| many words in a cell that is too narrow | and again many words |",
+    ],
+)
 def test_a_copy_of_everything_is_the_source(text: str) -> None:
     assert copied(render_markdown(text, 34)).strip() == text
 
@@ -133,8 +166,7 @@ def test_code_blocks_are_numbered_wherever_they_stand() -> None:
     assert [(code.language, code.text) for code in code_blocks(text)] == [("py", "a"), ("sh", "b"), ("", "c")]
     labels = [row for row in render_markdown(text, 30) if row.action]
     assert [row.action for row in labels] == ["code:1", "code:2", "code:3"]
-    assert [row.text.split() for row in labels] == [
-        ["▏py", "copy"], ["▏sh", "copy"], ["▎", "▏", "copy"]]
+    assert [row.text.split() for row in labels] == [["▏py", "copy"], ["▏sh", "copy"], ["▎", "▏", "copy"]]
 
 
 def test_a_code_block_of_a_selected_message_tells_its_key() -> None:
@@ -175,9 +207,18 @@ def test_hostile_text_is_drawn_without_control_characters(case: dict[str, str]) 
         assert "\x1b" not in copy and "\x9b" not in copy
 
 
-@pytest.mark.parametrize("text", [
-    "[" * 20_000, "*a " * 5000, "> " * 500 + "x", "- " * 500 + "x", "`" * 9999, "|a" * 3000,
-], ids=["brackets", "stars", "quotes", "lists", "backticks", "cells"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 20_000,
+        "*a " * 5000,
+        "> " * 500 + "x",
+        "- " * 500 + "x",
+        "`" * 9999,
+        "|a" * 3000,
+    ],
+    ids=["brackets", "stars", "quotes", "lists", "backticks", "cells"],
+)
 def test_pathological_text_is_drawn_whole(text: str) -> None:
     letters = [c for c in text if c.isalnum()]
     rows = drawn(text)

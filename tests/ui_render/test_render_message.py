@@ -23,8 +23,15 @@ def _text(spans: list[Span]) -> str:
     return "".join(span.text for span in spans)
 
 
-COST = TurnFigures(prompt_tokens=200, cached_tokens=150, predicted_tokens=31, new_tokens=50, ttft_ms=140.0,
-                   prompt_ms=100.0, predicted_ms=500.0)
+COST = TurnFigures(
+    prompt_tokens=200,
+    cached_tokens=150,
+    predicted_tokens=31,
+    new_tokens=50,
+    ttft_ms=140.0,
+    prompt_ms=100.0,
+    predicted_ms=500.0,
+)
 WASTE = replace(COST, new_tokens=10, cause="restarted")
 
 
@@ -61,7 +68,8 @@ def test_context_is_summed_up_by_kind_and_source() -> None:
     stamped = [ContextBlock("time", "2026", "x"), passage, passage]
     assert context_summary(stamped) == "sent with: time, 2 passages from notes/lamp.md"
     assert context_summary([passage, ContextBlock("passage", "b.md", "y"), paste]) == (
-        "sent with: 2 passages from 2 sources, 1 pasted text from pasted 1")
+        "sent with: 2 passages from 2 sources, 1 pasted text from pasted 1"
+    )
 
 
 def test_what_was_piped_in_is_called_what_it_is() -> None:
@@ -73,9 +81,11 @@ def test_what_was_piped_in_is_called_what_it_is() -> None:
 
 
 def test_memories_are_folded_to_their_number_and_unfolded_to_their_lines() -> None:
-    blocks = (ContextBlock("memory", "profile of the user", "Prefers metric units."),
-              ContextBlock("time", "t", "Monday"),
-              ContextBlock("memory", "memories of earlier conversations", "Has a kiln.\nLikes \x1b[2Jtea. (2026-11)"))
+    blocks = (
+        ContextBlock("memory", "profile of the user", "Prefers metric units."),
+        ContextBlock("time", "t", "Monday"),
+        ContextBlock("memory", "memories of earlier conversations", "Has a kiln.\nLikes \x1b[2Jtea. (2026-11)"),
+    )
     item = TranscriptItem("n", Role.USER, "You", text="how hot?", blocks=blocks)
     folded, unfolded = (text_of(foot_rows(item, 80, Folds(context=context))) for context in (False, True))
     assert folded == ["▸ sent with: 3 memories, time", ""]
@@ -89,8 +99,9 @@ def test_a_summary_of_earlier_turns_is_called_what_it_is() -> None:
     together = context_summary([block, ContextBlock("time", "t", "Monday")])
     assert together == "sent with: summary of 14 earlier turns, time"
     item = TranscriptItem("n", Role.USER, "You", text="and now?", blocks=(block,))
-    folded, unfolded = ("\n".join(row.text for row in foot_rows(item, 80, Folds(context=context)))
-                        for context in (False, True))
+    folded, unfolded = (
+        "\n".join(row.text for row in foot_rows(item, 80, Folds(context=context))) for context in (False, True)
+    )
     assert "▸ sent with: summary of 14 earlier turns" in folded
     assert unfolded.count("summary of 14 earlier turns") == 2 and "They counted nights." in unfolded
 
@@ -127,7 +138,8 @@ def test_progress_rows_fit_any_width() -> None:
     for width in range(24, 130):
         for spans in (
             reading_row(width, total=99_999, cached=5, processed=50_000, speed=3.0, seconds_left=7200, new_tokens=10),
-            unknown_reading_row(width, 75.0), waiting_row(width, "queued", 12.0, True),
+            unknown_reading_row(width, 75.0),
+            waiting_row(width, "queued", 12.0, True),
         ):
             assert cell_len(_text(spans)) <= width
 

@@ -81,9 +81,14 @@ def test_a_click_on_a_citation_means_its_numbers_and_beside_it_nothing() -> None
 def test_sources_that_fit_stand_on_one_row_and_others_on_one_row_each() -> None:
     sources = ((1, passage(1)), (3, passage(3, "a.md", "1-2")))
     assert text_of(source_rows(sources, 80)) == [
-        "", "Sources  [1] handbook/guide/setup.md:12-40 · [3] handbook/a.md:1-2"]
+        "",
+        "Sources  [1] handbook/guide/setup.md:12-40 · [3] handbook/a.md:1-2",
+    ]
     assert text_of(source_rows(sources, 40)) == [
-        "", "Sources  [1] …dbook/guide/setup.md:12-40", "         [3] handbook/a.md:1-2"]
+        "",
+        "Sources  [1] …dbook/guide/setup.md:12-40",
+        "         [3] handbook/a.md:1-2",
+    ]
 
 
 def test_a_selected_answer_tells_the_key_where_there_is_room_and_keeps_its_height() -> None:
@@ -139,12 +144,19 @@ def test_the_context_of_a_question_says_how_many_passages_from_where() -> None:
 
 
 def test_unfolded_passages_are_listed_by_number_and_title_without_their_text() -> None:
-    blocks = (ContextBlock(NOTE, "kvchat", "The texts below are numbered."), passage(1, head="setup.md > Lamp"),
-              passage(2, "paper.pdf", "p3"), ContextBlock("time", "2026", "Monday"))
+    blocks = (
+        ContextBlock(NOTE, "kvchat", "The texts below are numbered."),
+        passage(1, head="setup.md > Lamp"),
+        passage(2, "paper.pdf", "p3"),
+        ContextBlock("time", "2026", "Monday"),
+    )
     item = TranscriptItem("n", Role.USER, "You", text="how?", blocks=blocks)
     rows = foot_rows(item, 80, Folds(context=True))
-    assert text_of(rows)[1:5] == ["│ The texts below are numbered.",
-                                  "│ [1] handbook/guide/setup.md:12-40  setup.md > Lamp",
-                                  "│ [2] handbook/paper.pdf p. 3", "│ "]
+    assert text_of(rows)[1:5] == [
+        "│ The texts below are numbered.",
+        "│ [1] handbook/guide/setup.md:12-40  setup.md > Lamp",
+        "│ [2] handbook/paper.pdf p. 3",
+        "│ ",
+    ]
     assert numbers_at(rows[2], 10) == (1,)
     assert "Trim" not in "".join(text_of(rows))

@@ -82,8 +82,9 @@ class Service:
     """The parts of the service that the documents source asks: what it reads is read by the real `DocumentService` of a
     sample library, what it does is noted."""
 
-    def __init__(self, library: Library | None = None, *, retrieval: str = OFF,
-                 collections: Sequence[str] = ()) -> None:
+    def __init__(
+        self, library: Library | None = None, *, retrieval: str = OFF, collections: Sequence[str] = ()
+    ) -> None:
         self.library = library or Library()
         self.indexing: dict[str, Progress] = {}
         self.reports: dict[str, Report] = {}
@@ -152,26 +153,53 @@ class Service:
 
     async def set_retrieval(self, id: str, mode: str, collections: Sequence[str]) -> None:
         self._do("retrieval", id, mode, tuple(collections))
-        record = replace(self.conversation.record, retrieval=mode if collections else OFF,
-                         collections=tuple(collections))
+        record = replace(
+            self.conversation.record, retrieval=mode if collections else OFF, collections=tuple(collections)
+        )
         self.conversation.record = record
 
 
-def status(name: str, root: str = "", *, files: int = 12, chunks: int = 180, size: int = 64_000,
-           indexed: float | None = T - 240, skipped: Sequence[Skipped] = (), trouble: str = "") -> Status:
-    return Status(Collection(name, root or f"/home/mara/notes/{name}", T - 9000, indexed), files, chunks, size,
-                  tuple(skipped), trouble)
+def status(
+    name: str,
+    root: str = "",
+    *,
+    files: int = 12,
+    chunks: int = 180,
+    size: int = 64_000,
+    indexed: float | None = T - 240,
+    skipped: Sequence[Skipped] = (),
+    trouble: str = "",
+) -> Status:
+    return Status(
+        Collection(name, root or f"/home/mara/notes/{name}", T - 9000, indexed),
+        files,
+        chunks,
+        size,
+        tuple(skipped),
+        trouble,
+    )
 
 
-SKIPPED = (Skipped("scans/tide table.pdf", "is encrypted"), Skipped("film.mov", "is a binary file"),
-           Skipped("old/log.txt", "is larger than 20 MB"))
+SKIPPED = (
+    Skipped("scans/tide table.pdf", "is encrypted"),
+    Skipped("film.mov", "is a binary file"),
+    Skipped("old/log.txt", "is larger than 20 MB"),
+)
 
 
 def sample() -> Library:
-    return Library(status("handbook", files=1204, chunks=18_220, size=12_100_000, skipped=SKIPPED),
-                   status("logbooks", files=61, chunks=902, size=814_000, indexed=T - 90_000),
-                   status("drawings", files=0, chunks=0, size=0, indexed=None,
-                          trouble="There is no folder /home/mara/notes/drawings any more."))
+    return Library(
+        status("handbook", files=1204, chunks=18_220, size=12_100_000, skipped=SKIPPED),
+        status("logbooks", files=61, chunks=902, size=814_000, indexed=T - 90_000),
+        status(
+            "drawings",
+            files=0,
+            chunks=0,
+            size=0,
+            indexed=None,
+            trouble="There is no folder /home/mara/notes/drawings any more.",
+        ),
+    )
 
 
 def service(**options: object) -> Service:
@@ -182,8 +210,14 @@ def passage(path: str, where: str, text: str, head: str = "", score: float = 1.0
     return Passage(ref_of(doc_of("handbook", path), where), head, text, score, 1)
 
 
-def block(number: int | None, path: str = "guide/setup.md", where: str = "3-5", text: str = SETUP,
-          head: str = "setup.md > Lamp", collection: str = "handbook") -> ContextBlock:
+def block(
+    number: int | None,
+    path: str = "guide/setup.md",
+    where: str = "3-5",
+    text: str = SETUP,
+    head: str = "setup.md > Lamp",
+    collection: str = "handbook",
+) -> ContextBlock:
     """A passage as a question carries it."""
     ref = ref_of(doc_of(collection, path), where)
     title = place_of(ref).title

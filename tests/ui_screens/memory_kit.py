@@ -42,13 +42,28 @@ def by_you(text: str, kind: Kind = Kind.FACT, **more: Any) -> Entry:
 
 
 SAMPLE = (
-    entry("The person keeps a lighthouse on the island of Hvar.", Kind.IDENTITY, ago=300, status=Status.PENDING,
-          page=PROFILE, conversation=LAMP, nodes=("n9",)),
-    entry("See https://example.org/handbook for every question about lamps.", ago=240, status=Status.PENDING,
-          conversation=LAMP),
+    entry(
+        "The person keeps a lighthouse on the island of Hvar.",
+        Kind.IDENTITY,
+        ago=300,
+        status=Status.PENDING,
+        page=PROFILE,
+        conversation=LAMP,
+        nodes=("n9",),
+    ),
+    entry(
+        "See https://example.org/handbook for every question about lamps.",
+        ago=240,
+        status=Status.PENDING,
+        conversation=LAMP,
+    ),
     entry("Prefers metric units.", Kind.PREFERENCE, ago=200, conversation=LAMP, nodes=("n4",)),
-    entry("The lamp log is kept in a SQLite file, one row for each night.", Kind.PROJECT, ago=4000,
-          page="topics/lamp-log.md"),
+    entry(
+        "The lamp log is kept in a SQLite file, one row for each night.",
+        Kind.PROJECT,
+        ago=4000,
+        page="topics/lamp-log.md",
+    ),
     entry("Mara, the harbour master, wants the report by the first of each month.", Kind.PERSON, ago=9000),
     entry("Oil is ordered from Split from now on, no longer from Rijeka.", Kind.DECISION, ago=90_000),
     entry("Knows Python well and is learning Rust.", Kind.SKILL, ago=200_000, edited=True),
@@ -113,9 +128,13 @@ class Book:
         return [(one, None) for many, one in sorted(found, key=lambda hit: -hit[0]) if many][:k]
 
     def log(self, limit: int = 50, *, session: str = "", conversation: str = "", entry: str = "") -> list[Change]:
-        return [change for change in reversed(self.history)
-                if session in ("", change.session) and conversation in ("", change.after.conversation)
-                and entry in ("", change.after.id)][:limit]
+        return [
+            change
+            for change in reversed(self.history)
+            if session in ("", change.session)
+            and conversation in ("", change.after.conversation)
+            and entry in ("", change.after.id)
+        ][:limit]
 
     def undo(self, seq: int) -> Change:
         change = self.history[seq - 1]
@@ -123,8 +142,11 @@ class Book:
         return self._put(Act.RESTORED, change.before or replace(change.after, status=Status.DELETED))
 
     def undo_all(self, *, session: str = "", conversation: str = "", since: float = 0.0) -> int:
-        mine = [change for change in self.log(1000, session=session, conversation=conversation)
-                if change.act in (Act.NOTED, Act.PROPOSED) and not change.undone]
+        mine = [
+            change
+            for change in self.log(1000, session=session, conversation=conversation)
+            if change.act in (Act.NOTED, Act.PROPOSED) and not change.undone
+        ]
         for change in mine:
             self.undo(change.seq)
         return len(mine)

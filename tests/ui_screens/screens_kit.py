@@ -107,8 +107,9 @@ class Shown:
 
 
 @asynccontextmanager
-async def showing(screen: Screen[Any], size: tuple[int, int] = (80, 24),
-                  keys: Mapping[str, str] | None = None) -> AsyncIterator[Shown]:
+async def showing(
+    screen: Screen[Any], size: tuple[int, int] = (80, 24), keys: Mapping[str, str] | None = None
+) -> AsyncIterator[Shown]:
     app = Host(keys)
     async with app.run_test(size=size) as pilot:
         app.push_screen(screen, app.answers.append)

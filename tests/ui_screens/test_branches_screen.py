@@ -96,12 +96,15 @@ def test_every_message_has_one_row_below_its_parent(parents: list[int], head: in
     assert {row.node.id for row in rows if row.current} == {node.id for node in g.tree.path(at)}
 
 
-@pytest.mark.parametrize(("keys", "act", "name"), [
-    (["enter"], "go", "a2"),
-    (["up", "up", "enter"], "go", "a2x"),
-    (["up", "up", "f"], "fork", "a2x"),
-    (["home", "enter"], "go", "s"),
-])
+@pytest.mark.parametrize(
+    ("keys", "act", "name"),
+    [
+        (["enter"], "go", "a2"),
+        (["up", "up", "enter"], "go", "a2x"),
+        (["up", "up", "f"], "fork", "a2x"),
+        (["home", "enter"], "go", "s"),
+    ],
+)
 async def test_keys_go_and_fork(keys: list[str], act: str, name: str) -> None:
     g, n = grown()
     async with showing(BranchTreeScreen(g.tree, n["a2"].id, now=NOW)) as shown:
@@ -149,8 +152,11 @@ async def test_escape_closes() -> None:
 
 async def test_the_end_of_each_branch_tells_how_warm_it_is_and_what_going_there_reads() -> None:
     g, n = grown()
-    known = {n["a1x"].id: Warmth(Heat.COLD, 0, 8120), n["a2x"].id: Warmth(Heat.PARKED, 90, 412),
-             n["a2"].id: Warmth(Heat.WARM, 200, 1)}
+    known = {
+        n["a1x"].id: Warmth(Heat.COLD, 0, 8120),
+        n["a2x"].id: Warmth(Heat.PARKED, 90, 412),
+        n["a2"].id: Warmth(Heat.WARM, 200, 1),
+    }
     screen = BranchTreeScreen(g.tree, n["a2"].id, now=NOW, warmth=lambda tip: known[tip])
     async with showing(screen, size=(100, 30)) as shown:
         assert "○ 8.1k" in shown.line("abandoned answer") and "◐ 412" in shown.line("a confused answer")

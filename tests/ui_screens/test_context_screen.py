@@ -8,8 +8,16 @@ from screens_kit import HOSTILE, MARKUP, showing
 from kvchat.ui.screens.context import MOST, ContextScreen
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
 
-SETUP = Item(PASSAGE, "p1", "setup.md:12-40", "Run the installer.\n\nThen wait.", "handbook/guide/setup.md:12-40",
-             "Install > Linux", "", 153)
+SETUP = Item(
+    PASSAGE,
+    "p1",
+    "setup.md:12-40",
+    "Run the installer.\n\nThen wait.",
+    "handbook/guide/setup.md:12-40",
+    "Install > Linux",
+    "",
+    153,
+)
 LINES = "\n".join(f"line {n}" for n in range(100))
 LAMP = Item(PASSAGE, "p2", "lamp.md:3-9", LINES, "handbook/lamp.md:3-9", "", "", 90)
 NOTES = Item(FILE, "f1", "notes.txt", "notes", "handbook/notes.txt", "", "", 12, True)

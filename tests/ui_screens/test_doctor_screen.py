@@ -19,11 +19,20 @@ from kvchat.sanitize import clean
 from kvchat.ui.screens.doctor import DoctorScreen
 
 SERVER = ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, model="m", context_size=8192, slots=1)
-TURNS = (ProbeTurn(Step.ONE, TurnFigures(340, 0, 16, 340, 900.0, 900.0, 300.0)),
-         ProbeTurn(Step.TWO, TurnFigures(390, 355, 16, 34, 90.0, 90.0, 300.0)))
+TURNS = (
+    ProbeTurn(Step.ONE, TurnFigures(340, 0, 16, 340, 900.0, 900.0, 300.0)),
+    ProbeTurn(Step.TWO, TurnFigures(390, 355, 16, 34, 90.0, 90.0, 300.0)),
+)
 EXAMINED = Examination(SERVER.base_url, SERVER, turns=TURNS, spent_tokens=356, seconds=1.2)
-LOSS = Verdict(Topic.SIDE_REQUEST, Severity.PROBLEM, said(Seen.PUSHED_OUT),
-               (said(Advice.START, where="it", flag="--cache-ram 8192"),), 455, 4.55, "switch")
+LOSS = Verdict(
+    Topic.SIDE_REQUEST,
+    Severity.PROBLEM,
+    said(Seen.PUSHED_OUT),
+    (said(Advice.START, where="it", flag="--cache-ram 8192"),),
+    455,
+    4.55,
+    "switch",
+)
 KEPT = Verdict(Topic.REUSE, Severity.FINE, said(Seen.KEPT, cached=355, old=356))
 
 
@@ -78,10 +87,16 @@ async def test_all_well_is_said_first() -> None:
 
 @pytest.mark.parametrize("key", ["y", "enter"])
 async def test_the_question_is_answered_by_a_key_and_the_probe_goes_on(key: str) -> None:
-    asked = Verdict(Topic.NOT_PROBED, Severity.NOTE, said(Seen.NEEDS_WORD, question="The one slot holds 4,321 tokens."),
-                    (said(Advice.AGREE),))
-    doctor = Doctor(Report(replace(EXAMINED, turns=(), asks=(said(Asks.ONE_SLOT, tokens=4321),)), (asked,)),
-                    Report(EXAMINED, (KEPT,)))
+    asked = Verdict(
+        Topic.NOT_PROBED,
+        Severity.NOTE,
+        said(Seen.NEEDS_WORD, question="The one slot holds 4,321 tokens."),
+        (said(Advice.AGREE),),
+    )
+    doctor = Doctor(
+        Report(replace(EXAMINED, turns=(), asks=(said(Asks.ONE_SLOT, tokens=4321),)), (asked,)),
+        Report(EXAMINED, (KEPT,)),
+    )
     async with showing(DoctorScreen(doctor), (100, 30)) as shown:
         await examined(shown)
         assert "holds 4,321 tokens" in shown.text and "enter go on" in shown.text
@@ -141,8 +156,10 @@ async def test_a_model_is_told_by_its_files_name_and_where_it_answers_from() -> 
 async def test_hostile_names_are_shown_as_text() -> None:
     texts = [*HOSTILE, MARKUP]
     hostile = replace(EXAMINED, server=replace(SERVER, model=MARKUP, build=texts[0]), skipped=tuple(texts))
-    verdicts = tuple(replace(LOSS, seen=said(Seen.NEEDS_WORD, question=text),
-                             remedies=(said(Advice.WORDS, words=text),)) for text in texts)
+    verdicts = tuple(
+        replace(LOSS, seen=said(Seen.NEEDS_WORD, question=text), remedies=(said(Advice.WORDS, words=text),))
+        for text in texts
+    )
     async with showing(DoctorScreen(Doctor(Report(hostile, verdicts))), (100, 30)) as shown:
         await examined(shown)
         seen = ""

@@ -54,10 +54,13 @@ def picture(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Picture:
 
 def running() -> Service:
     source = service(retrieval="ask", collections=["handbook", "logbooks"])
-    source.indexing["handbook"] = Progress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0,
-                                           "guide/setup.md")
-    source.library.passages = [passage("guide/setup.md", "12-40", SETUP, "setup.md > Install > Linux"),
-                               passage("guide/tides.pdf", "p3", "The oil floats on the tide.")]
+    source.indexing["handbook"] = Progress(
+        "handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "guide/setup.md"
+    )
+    source.library.passages = [
+        passage("guide/setup.md", "12-40", SETUP, "setup.md > Install > Linux"),
+        passage("guide/tides.pdf", "p3", "The oil floats on the tide."),
+    ]
     return source
 
 

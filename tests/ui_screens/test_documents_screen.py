@@ -31,8 +31,9 @@ HALF = Progress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "gu
 
 
 @asynccontextmanager
-async def documents(source: Service, size: tuple[int, int] = (80, 24), *, queues: bool = False,
-                    **options: Any) -> AsyncIterator[Shown]:
+async def documents(
+    source: Service, size: tuple[int, int] = (80, 24), *, queues: bool = False, **options: Any
+) -> AsyncIterator[Shown]:
     async with showing(source.screen(**options), size) as shown:
         shown.app.queues = queues
         await settled(shown)
@@ -122,8 +123,12 @@ async def test_a_thousand_collections_are_counted_a_few_at_a_time() -> None:
 
 @pytest.mark.slow
 async def test_hostile_names_and_paths_are_shown_as_signs() -> None:
-    library = Library(*(status(f"{number}{text}", f"/{text}", trouble=text if number % 3 else "",
-                               skipped=[Skipped(text, MARKUP)]) for number, text in enumerate([*HOSTILE, MARKUP])))
+    library = Library(
+        *(
+            status(f"{number}{text}", f"/{text}", trouble=text if number % 3 else "", skipped=[Skipped(text, MARKUP)])
+            for number, text in enumerate([*HOSTILE, MARKUP])
+        )
+    )
     for size in SIZES:
         async with documents(Service(library), size) as shown:
             for _ in library.statuses:
@@ -157,8 +162,11 @@ async def test_space_goes_through_off_ask_and_always() -> None:
         assert shown.cursor_line.split()[-2] == "always" and "are sent with it" in shown.prose
         await shown.press("space")
         assert shown.cursor_line.split()[-2] == "·"
-    assert source.did == [("retrieval", HERE, "ask", ("handbook",)), ("retrieval", HERE, "always", ("handbook",)),
-                          ("retrieval", HERE, "off", ())]
+    assert source.did == [
+        ("retrieval", HERE, "ask", ("handbook",)),
+        ("retrieval", HERE, "always", ("handbook",)),
+        ("retrieval", HERE, "off", ()),
+    ]
 
 
 async def test_several_collections_have_one_mode() -> None:
@@ -321,8 +329,10 @@ async def search(shown: Shown, text: str) -> None:
 
 async def test_a_search_shows_title_headings_and_the_line_that_fits() -> None:
     source = service()
-    source.library.passages = [passage("guide/setup.md", "3-5", SETUP, "setup.md > Lamp"),
-                               passage("paper.pdf", "p3", "Lamps and oil.")]
+    source.library.passages = [
+        passage("guide/setup.md", "3-5", SETUP, "setup.md > Lamp"),
+        passage("paper.pdf", "p3", "Lamps and oil."),
+    ]
     async with documents(source) as shown:
         await shown.press("slash")
         await search(shown, "oil")
@@ -452,8 +462,9 @@ def test_folders_that_cannot_be_read_offer_nothing(tmp_path: Path) -> None:
 
 async def test_the_name_avoids_those_that_are_taken(tmp_path: Path) -> None:
     (tmp_path / "handbook").mkdir()
-    async with showing(AddDocumentsScreen(service().add, {"/elsewhere": "Handbook"},
-                                          path=f"{tmp_path}/handbook")) as shown:
+    async with showing(
+        AddDocumentsScreen(service().add, {"/elsewhere": "Handbook"}, path=f"{tmp_path}/handbook")
+    ) as shown:
         await settled_offers(shown)
         assert shown.app.screen.query_one("#name Input", Input).value == "handbook-2"
 

@@ -92,14 +92,17 @@ async def test_agreeing_to_replace_one_file_is_not_agreeing_to_replace_another(t
         assert shown.answers == [ExportRequest("md", tmp_path / "c.md")]
 
 
-@pytest.mark.parametrize(("path", "sentence"), [
-    ("", "Write the name of a file."),
-    ("{}", "This is a folder. Name a file in it."),
-    ("{}/nowhere/x.md", "There is no folder"),
-    ("a\0b", "not a usable file name"),
-    ("{}/" + "x" * 300, "not a usable file name"),
-    ("~nobody-of-this-name/x.md", "Write the name of a file."),
-])
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("", "Write the name of a file."),
+        ("{}", "This is a folder. Name a file in it."),
+        ("{}/nowhere/x.md", "There is no folder"),
+        ("a\0b", "not a usable file name"),
+        ("{}/" + "x" * 300, "not a usable file name"),
+        ("~nobody-of-this-name/x.md", "Write the name of a file."),
+    ],
+)
 async def test_a_path_that_cannot_work_is_said_and_not_taken(tmp_path: Path, path: str, sentence: str) -> None:
     async with showing(export(tmp_path), size=(120, 40)) as shown:
         await write(shown, path.format(tmp_path))

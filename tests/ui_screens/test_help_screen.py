@@ -20,11 +20,18 @@ async def test_every_action_can_be_reached_by_scrolling_and_by_its_name() -> Non
         assert [row.help for row in rows if row.help[:60] not in seen] == []
 
 
-@pytest.mark.parametrize(("typed", "found"), [
-    ("f4", "Export"), ("export", "F4"), ("/rename", "Give this conversation another title."),
-    ("regen", "/regenerate"), ("wasted", "░░░"), ("physical limit", "reuse"),
-    ("beside messages", "cached: the server still has"),
-])
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("f4", "Export"),
+        ("export", "F4"),
+        ("/rename", "Give this conversation another title."),
+        ("regen", "/regenerate"),
+        ("wasted", "░░░"),
+        ("physical limit", "reuse"),
+        ("beside messages", "cached: the server still has"),
+    ],
+)
 async def test_the_filter_finds_keys_commands_and_words(typed: str, found: str) -> None:
     async with showing(HelpScreen(help_rows()), size=(120, 40)) as shown:
         await shown.type(typed)

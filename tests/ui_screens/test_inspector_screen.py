@@ -19,10 +19,26 @@ from kvchat.chat.events import Noticed, WarmthChanged
 from kvchat.prompt.lint import lint
 from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen, cells_of
 
-SERVER = SimpleNamespace(kind="llama.cpp", base_url="http://127.0.0.1:8080", host_class="loopback",
-                         model="/models/SmolLM2-135M.gguf", context_size=8192, slots=4, build="b7130", embedded=False)
-SILENT = SimpleNamespace(kind="openai", base_url="http://box:1", host_class="lan", model="", context_size=None,
-                         slots=None, build="", embedded=False)
+SERVER = SimpleNamespace(
+    kind="llama.cpp",
+    base_url="http://127.0.0.1:8080",
+    host_class="loopback",
+    model="/models/SmolLM2-135M.gguf",
+    context_size=8192,
+    slots=4,
+    build="b7130",
+    embedded=False,
+)
+SILENT = SimpleNamespace(
+    kind="openai",
+    base_url="http://box:1",
+    host_class="lan",
+    model="",
+    context_size=None,
+    slots=None,
+    build="",
+    embedded=False,
+)
 BARE = CacheReport("5e55" * 8, "lighthouse log", Warmth())
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -65,26 +81,35 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
         assert "Turn 4: 1 token re-evaluated (normal for llama.cpp)." in shown.prose
         await shown.press("up")
         assert shown.cursor_line.strip(" │▌").startswith("3 ")
-        assert ("Turn 3: ░ 1,323 tokens prefilled again (4.0 s): a title request of another client took the slot."
-                in shown.prose)
+        assert (
+            "Turn 3: ░ 1,323 tokens prefilled again (4.0 s): a title request of another client took the slot."
+            in shown.prose
+        )
         assert "→ Give the server one more slot, or turn that client's titles off." in shown.prose
         assert "Predicted 1,936 cached tokens, server says 613." in shown.prose
         await shown.press("home")
         assert "Turn 1: the first turn: nothing to reuse yet." in shown.prose
 
 
-@pytest.mark.parametrize(("cost", "words"), [
-    (replace(figures(2000, 613, 64), evidence="the server was restarted at 09:15.", remedy="Keep it running."),
-     "(4.0 s): the server was restarted at 09:15. → Keep it running."),
-    (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
-    (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
-     "1,323 tokens prefilled again (4.0 s): the server restarted."),
-    (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): cause unknown."),
-    (figures(2000, 1936, 64), "Turn 2: nothing wasted."),
-    (TurnFigures(2000, 1936, 20, None), "Turn 2: waste unknown: the previous turn was stopped"),
-    (TurnFigures(ttft_ms=310), "Turn 2: waste not reported by this server."),
-    (None, "Turn 2: no figures on this branch yet."),
-])
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (
+            replace(figures(2000, 613, 64), evidence="the server was restarted at 09:15.", remedy="Keep it running."),
+            "(4.0 s): the server was restarted at 09:15. → Keep it running.",
+        ),
+        (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
+        (
+            replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
+            "1,323 tokens prefilled again (4.0 s): the server restarted.",
+        ),
+        (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): cause unknown."),
+        (figures(2000, 1936, 64), "Turn 2: nothing wasted."),
+        (TurnFigures(2000, 1936, 20, None), "Turn 2: waste unknown: the previous turn was stopped"),
+        (TurnFigures(ttft_ms=310), "Turn 2: waste not reported by this server."),
+        (None, "Turn 2: no figures on this branch yet."),
+    ],
+)
 async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigures | None, words: str) -> None:
     async with showing(inspector(of_turns(figures(1848, 0, 1848), cost))) as shown:
         assert words in shown.prose
@@ -122,12 +147,17 @@ async def test_the_newest_request_stands_above_everything(size: tuple[int, int])
         assert "last request" in bar and "%" not in shown.text.partition("conversation")[0]
 
 
-@pytest.mark.parametrize(("warmth", "words"), [
-    (Warmth(Heat.PARKED, 1930, 412, T - 7500),
-     "◐ partly warm · 412 tokens to prefill · 1,930 in the cache, used 2 h ago"),
-    (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to prefill"),
-    (Warmth(), "· unknown"),
-])
+@pytest.mark.parametrize(
+    ("warmth", "words"),
+    [
+        (
+            Warmth(Heat.PARKED, 1930, 412, T - 7500),
+            "◐ partly warm · 412 tokens to prefill · 1,930 in the cache, used 2 h ago",
+        ),
+        (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to prefill"),
+        (Warmth(), "· unknown"),
+    ],
+)
 async def test_how_warm_the_conversation_is(warmth: Warmth, words: str) -> None:
     async with showing(inspector(a_report(warmth=warmth)), size=(120, 40)) as shown:
         assert words in shown.text
@@ -140,8 +170,12 @@ async def test_how_warm_the_conversation_is(warmth: Warmth, words: str) -> None:
 async def test_each_message_has_its_tokens_and_what_became_of_them(size: tuple[int, int]) -> None:
     async with showing(inspector(a_report()), size=size) as shown:
         await shown.press("tab")
-        for words, glyph, tokens in (("0 system", "█", "1,810"), ("you     How many", "█", "38"),
-                                     ("answer", "█", "171"), ("you     And", "▒", "81")):
+        for words, glyph, tokens in (
+            ("0 system", "█", "1,810"),
+            ("you     How many", "█", "38"),
+            ("answer", "█", "171"),
+            ("you     And", "▒", "81"),
+        ):
             line = shown.line(words)
             assert glyph in line and f" {tokens} " in line and "░" not in line
         assert "Everything came from the cache." in shown.prose
@@ -207,14 +241,18 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
         await shown.press("end")
         seen += shown.prose
     for words in (
-        "4,500 1,323 77 % 13.5 s", "48,201",
+        "4,500 1,323 77 % 13.5 s",
+        "48,201",
         "wasted by another client: 1 turn, 1,323 tokens",
         "7 days server restarted: 2 turns, 3,100 tokens; another",
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",
         "prefill 350 tok/s at the start, 290 tok/s after 4k tokens (average of",
-        "slot 0 lighthouse log · 2,119 tokens, used 4 min ago", "slot 1 weather · 2,101 tokens, used 1 h ago",
-        "host cache of another client · 1,930 tokens", "cache A request goes to the slot",
-        "llama.cpp · this machine · http://127.0.0.1:8080", "SmolLM2-135M · build b7130",
+        "slot 0 lighthouse log · 2,119 tokens, used 4 min ago",
+        "slot 1 weather · 2,101 tokens, used 1 h ago",
+        "host cache of another client · 1,930 tokens",
+        "cache A request goes to the slot",
+        "llama.cpp · this machine · http://127.0.0.1:8080",
+        "SmolLM2-135M · build b7130",
         "8,192 tokens a conversation · 4 slots",
     ):
         assert words in seen
@@ -223,8 +261,14 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_days_of_the_week_stand_below_their_sums(size: tuple[int, int]) -> None:
     week = span(T, 7, UTC)
-    turns = [(0, figures(1000, 0, 1000)), (1, figures(1000, 899, 100)), (1, figures(1100, 999, 100)),
-             (4, figures(2000, 400, 100)), (5, TurnFigures(ttft_ms=9.0)), (6, figures(1000, 940, 10))]
+    turns = [
+        (0, figures(1000, 0, 1000)),
+        (1, figures(1000, 899, 100)),
+        (1, figures(1100, 999, 100)),
+        (4, figures(2000, 400, 100)),
+        (5, TurnFigures(ttft_ms=9.0)),
+        (6, figures(1000, 940, 10)),
+    ]
     found = stats([Answered(begins(week[day], UTC), ("http://a", "m"), turn) for day, turn in turns], {}, week, UTC)
     async with showing(inspector(a_report(days=found.days, warnings=())), size=size) as shown:
         if size[1] < 36:
@@ -241,10 +285,15 @@ async def test_the_days_of_the_week_stand_below_their_sums(size: tuple[int, int]
 
 async def test_what_is_not_known_of_the_server_says_so() -> None:
     async with showing(inspector(BARE, None), size=(120, 40)) as shown:
-        for name, words in (("prediction", "nothing predicted yet"), ("prefill    ", "not measured yet"),
-                            ("wasted by", "nothing wasted"), ("slots  ", "contents unknown"),
-                            ("cache  ", "unknown for this server"),
-                            ("server  ", "not connected"), ("conversation", "no turns yet")):
+        for name, words in (
+            ("prediction", "nothing predicted yet"),
+            ("prefill    ", "not measured yet"),
+            ("wasted by", "nothing wasted"),
+            ("slots  ", "contents unknown"),
+            ("cache  ", "unknown for this server"),
+            ("server  ", "not connected"),
+            ("conversation", "no turns yet"),
+        ):
             assert words in shown.line(f"  {name}")
     async with showing(inspector(a_report(speed=SpeedFit(1 / 350, 0, 1)), SILENT), size=(200, 60)) as shown:
         assert "350 tok/s at the start, 350 tok/s after 4k tokens (average of 1 request)" in shown.text
@@ -287,13 +336,16 @@ async def test_a_conversation_that_cannot_be_read_is_a_sentence() -> None:
         assert shown.answers == [None]
 
 
-@pytest.mark.parametrize(("cost", "cells"), [
-    (figures(1000, 0, 1000), (0, 10, 0)),
-    (figures(1000, 999, 0), (10, 0, 0)),
-    (figures(1000, 990, 10), (9, 1, 0)),
-    (figures(1000, 500, 100), (5, 1, 4)),
-    (figures(500, 250, 0), (2, 0, 2)),
-])
+@pytest.mark.parametrize(
+    ("cost", "cells"),
+    [
+        (figures(1000, 0, 1000), (0, 10, 0)),
+        (figures(1000, 999, 0), (10, 0, 0)),
+        (figures(1000, 990, 10), (9, 1, 0)),
+        (figures(1000, 500, 100), (5, 1, 4)),
+        (figures(500, 250, 0), (2, 0, 2)),
+    ],
+)
 def test_a_bar_shows_all_that_is_more_than_noise(cost: TurnFigures, cells: tuple[int, int, int]) -> None:
     found = cells_of(cost, 1000, 10)
     assert sum(found) <= 10

@@ -27,8 +27,9 @@ def picture(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Picture:
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
     monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
 
-    def compare(source: Service, *keys: str, size: tuple[int, int], theme: str = "kvchat-night",
-                **options: Any) -> None:
+    def compare(
+        source: Service, *keys: str, size: tuple[int, int], theme: str = "kvchat-night", **options: Any
+    ) -> None:
         app = Host()
         for known in load_themes([own_themes()])[0].values():
             app.register_theme(known)
@@ -83,8 +84,10 @@ def test_an_empty_memory(picture: Picture, size: tuple[int, int]) -> None:
 
 def test_a_search_with_something_wrong_in_the_files(picture: Picture) -> None:
     source = service()
-    source.book.problems = ("topics/lamp-log.md:3: the front matter is not closed; the page is left alone until it is.",
-                            "topics/persons.md:1: this is no UTF-8.")
+    source.book.problems = (
+        "topics/lamp-log.md:3: the front matter is not closed; the page is left alone until it is.",
+        "topics/persons.md:1: this is no UTF-8.",
+    )
     picture(source, "slash", *"lamp", size=(80, 24))
 
 

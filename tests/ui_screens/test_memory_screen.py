@@ -110,9 +110,13 @@ async def test_proposals_stand_on_top_and_say_why_they_ask() -> None:
 
 async def test_the_memory_under_the_cursor_tells_where_it_came_from_and_its_whole_text() -> None:
     long = "The lamp is trimmed every evening. " * 3 + "Then the log is written"
-    book = Book(entry(long, Kind.DECISION, ago=60), by_you("Two.", ago=120), entry("Three.", ago=180, by=BY_HAND,
-                conversation="", page="topics/tea.md"), entry("Four.", ago=240, conversation="gone"),
-                entry("Five.", ago=300, edited=True))
+    book = Book(
+        entry(long, Kind.DECISION, ago=60),
+        by_you("Two.", ago=120),
+        entry("Three.", ago=180, by=BY_HAND, conversation="", page="topics/tea.md"),
+        entry("Four.", ago=240, conversation="gone"),
+        entry("Five.", ago=300, edited=True),
+    )
     async with memory(Service(book)) as shown:
         assert "from “harbour office” · today 14:29 · noted by SmolLM2-135M-Instruct" in shown.prose
         assert "Then the log is written" in shown.prose
@@ -160,11 +164,16 @@ async def test_a_long_path_keeps_its_end() -> None:
 
 async def test_what_is_wrong_with_the_files_stands_on_top() -> None:
     source = service()
-    source.book.problems = ("topics/lamp-log.md:3: the front matter is not closed; the page is left alone until it is "
-                            "mended.", "topics/persons.md:1: this is no UTF-8.", "profile.md:9: and more")
+    source.book.problems = (
+        "topics/lamp-log.md:3: the front matter is not closed; the page is left alone until it is mended.",
+        "topics/persons.md:1: this is no UTF-8.",
+        "profile.md:9: and more",
+    )
     async with memory(source) as shown:
-        assert ("! topics/lamp-log.md:3: the front matter is not closed; the page is left alone until it is mended."
-                in shown.prose)
+        assert (
+            "! topics/lamp-log.md:3: the front matter is not closed; the page is left alone until it is mended."
+            in shown.prose
+        )
         assert "! and 2 more problems: topics/persons.md:1: this is no UTF-8." in shown.prose
         assert METRIC in shown.text
 
@@ -198,8 +207,12 @@ async def test_what_was_noted_since_the_last_look_is_marked() -> None:
 
 
 async def test_a_search_shows_the_best_first_then_what_has_the_letters() -> None:
-    book = Book(entry("Lamp wick.", ago=10), entry("lamp and oil", ago=500), entry("Lamplighters boil.", ago=5),
-                entry("Nothing about it.", ago=1))
+    book = Book(
+        entry("Lamp wick.", ago=10),
+        entry("lamp and oil", ago=500),
+        entry("Lamplighters boil.", ago=5),
+        entry("Nothing about it.", ago=1),
+    )
     async with memory(Service(book)) as shown:
         await search(shown, "lamp oil")
         rows = [line for line in shown.lines if "• fact" in line]
@@ -366,6 +379,7 @@ async def test_a_change_that_is_refused_is_told_and_nothing_is_lost() -> None:
 async def test_a_store_that_fails_is_told_and_the_list_stays() -> None:
     source = service()
     async with memory(source) as shown:
+
         async def fails(*_: object) -> Any:
             raise StoreError(StoreProblem.DISK_FULL, where="kvchat.db")
 
@@ -459,8 +473,14 @@ async def test_a_screen_that_was_opened_to_add_is_left_at_once_but_not_with_word
 
 async def test_the_editor_opens_the_page_at_the_line_of_the_memory(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "topics").mkdir()
-    lines = ["---", 'kind: "topic"', "---", "- One. <!-- mone00001 on:2026-11-21 -->",
-             f"- {METRIC} <!-- {SAMPLE[2].id} on:2026-11-21 -->", "- By hand."]
+    lines = [
+        "---",
+        'kind: "topic"',
+        "---",
+        "- One. <!-- mone00001 on:2026-11-21 -->",
+        f"- {METRIC} <!-- {SAMPLE[2].id} on:2026-11-21 -->",
+        "- By hand.",
+    ]
     (tmp_path / "topics" / "preferences.md").write_text("\n".join(lines))
     assert line_of(tmp_path, SAMPLE[2]) == (tmp_path / "topics/preferences.md", 5)
     assert line_of(tmp_path, by_you("By hand.", page="topics/preferences.md"))[1] == 6
@@ -483,11 +503,18 @@ async def test_the_editor_opens_the_page_at_the_line_of_the_memory(tmp_path: Pat
         assert asked == [(tmp_path / "topics/preferences.md", 5, "nano")]
 
 
-@pytest.mark.parametrize(("command", "line"), [
-    ("vi", "vi +7 f.md"), ("/usr/bin/nvim -n", "/usr/bin/nvim -n +7 f.md"), ("nano", "nano +7 f.md"),
-    ("emacsclient -t", "emacsclient -t +7 f.md"), ("hx", "hx f.md:7"), ("code --wait", "code --wait --goto f.md:7"),
-    ("ed-of-mine -x", "ed-of-mine -x f.md"),
-])
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("vi", "vi +7 f.md"),
+        ("/usr/bin/nvim -n", "/usr/bin/nvim -n +7 f.md"),
+        ("nano", "nano +7 f.md"),
+        ("emacsclient -t", "emacsclient -t +7 f.md"),
+        ("hx", "hx f.md:7"),
+        ("code --wait", "code --wait --goto f.md:7"),
+        ("ed-of-mine -x", "ed-of-mine -x f.md"),
+    ],
+)
 def test_each_editor_is_told_the_line_in_its_own_way(command: str, line: str) -> None:
     assert at_line(command.split(), Path("f.md"), 7) == line.split()
 
@@ -505,7 +532,7 @@ async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
         await shown.press("down", "down", "E")
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
-        assert ("This terminal cannot be handed to another program, so none can run in it." in shown.prose)
+        assert "This terminal cannot be handed to another program, so none can run in it." in shown.prose
 
 
 # Where it came from.
@@ -517,10 +544,13 @@ async def test_s_goes_to_the_message_it_came_from() -> None:
         assert shown.answers == [Jump(LAMP, "n4")]
 
 
-@pytest.mark.parametrize(("one", "words"), [
-    (by_you("Mine."), "You wrote this yourself; there is no conversation behind it."),
-    (entry("Old.", conversation="gone"), "The conversation it came from is deleted."),
-])
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (by_you("Mine."), "You wrote this yourself; there is no conversation behind it."),
+        (entry("Old.", conversation="gone"), "The conversation it came from is deleted."),
+    ],
+)
 async def test_s_says_where_there_is_nothing_to_go_to(one: Any, words: str) -> None:
     async with memory(Service(Book(one))) as shown:
         await shown.press("s")
@@ -690,8 +720,19 @@ def check(text: str) -> None:
 @pytest.mark.parametrize("start", range(0, len(HOSTILE), 33))
 async def test_no_control_character_of_a_memory_reaches_the_screen(start: int) -> None:
     batch = [text for text in HOSTILE[start : start + 33] if text]
-    book = Book(*(entry(text, ago=n, id=f"m{n:08d}", page=f"topics/{text}.md", by=text,
-                        status=Status.PENDING if n % 2 else Status.LIVE) for n, text in enumerate(batch)))
+    book = Book(
+        *(
+            entry(
+                text,
+                ago=n,
+                id=f"m{n:08d}",
+                page=f"topics/{text}.md",
+                by=text,
+                status=Status.PENDING if n % 2 else Status.LIVE,
+            )
+            for n, text in enumerate(batch)
+        )
+    )
     book.problems = tuple(batch)
     book.history = [replace(change, why=change.after.text) for change in book.history]
     source = Service(book, queue=[Row(LAMP, 1, Job("extraction", LAMP, T, 1, JobState.PAUSED, batch[0]))])
@@ -715,6 +756,7 @@ async def test_markup_in_a_memory_is_only_text() -> None:
 @pytest.mark.parametrize("closes", ["by a key", "with the app"])
 async def test_what_comes_while_the_screen_is_closed_does_not_end_the_app(closes: str, last: str) -> None:
     """Whichever of its widgets goes last."""
+
     async def disturb(screen: ManagerScreen) -> int:
         stages = 0
         while screen.is_attached:

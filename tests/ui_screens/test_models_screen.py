@@ -17,15 +17,37 @@ from kvchat.chat.server.choice import ServerChoice
 from kvchat.ui.screens.servers import ModelPicker, address_of
 
 FILES = [
-    SimpleNamespace(path=Path("/m/Qwen3-1.7B-Q4_K_M.gguf"), name="Qwen3-1.7B", size=1_107_000_000,
-                    quantisation="Q4_K_M", context_length=32768, source="LM Studio"),
-    SimpleNamespace(path=Path("/m/odd.gguf"), name="odd", size=4_000, quantisation="", context_length=None,
-                    source="downloads"),
+    SimpleNamespace(
+        path=Path("/m/Qwen3-1.7B-Q4_K_M.gguf"),
+        name="Qwen3-1.7B",
+        size=1_107_000_000,
+        quantisation="Q4_K_M",
+        context_length=32768,
+        source="LM Studio",
+    ),
+    SimpleNamespace(
+        path=Path("/m/odd.gguf"), name="odd", size=4_000, quantisation="", context_length=None, source="downloads"
+    ),
 ]
-HERE = ServerChoice("", "http://box:8080", "llama.cpp", phase="ready", model="gemma-3", current=True, context_size=8192,
-                    slots=4, warm=2, listing=(Model("SmolLM2"), Model("gemma-3", loaded=True)))
-OLLAMA = ServerChoice("http://127.0.0.1:11434", "http://127.0.0.1:11434", "Ollama", phase="ready", listing=(
-    Model("qwen3:8b", loaded=True, size=4_700_000_000, about="Q4_K_M"), Model("nomic-embed", chats=False)))
+HERE = ServerChoice(
+    "",
+    "http://box:8080",
+    "llama.cpp",
+    phase="ready",
+    model="gemma-3",
+    current=True,
+    context_size=8192,
+    slots=4,
+    warm=2,
+    listing=(Model("SmolLM2"), Model("gemma-3", loaded=True)),
+)
+OLLAMA = ServerChoice(
+    "http://127.0.0.1:11434",
+    "http://127.0.0.1:11434",
+    "Ollama",
+    phase="ready",
+    listing=(Model("qwen3:8b", loaded=True, size=4_700_000_000, about="Q4_K_M"), Model("nomic-embed", chats=False)),
+)
 WORK = ServerChoice("work", "https://llm.example.com", profile="work", host_class=HostClass.CLOUD)
 
 
@@ -37,13 +59,16 @@ def picker(**more: Any) -> ModelPicker:
     return ModelPicker([HERE], **{"current": "gemma-3", "files": files, **more})
 
 
-@pytest.mark.parametrize(("keys", "answer"), [
-    (["enter"], ("model", "gemma-3")),
-    (["up", "enter"], ("model", "SmolLM2")),
-    (["down", "enter"], ("file", FILES[0].path)),
-    (["ctrl+end", "enter"], ("file", FILES[1].path)),
-    (["escape"], None),
-])
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["enter"], ("model", "gemma-3")),
+        (["up", "enter"], ("model", "SmolLM2")),
+        (["down", "enter"], ("file", FILES[0].path)),
+        (["ctrl+end", "enter"], ("file", FILES[1].path)),
+        (["escape"], None),
+    ],
+)
 async def test_a_model_or_a_file_is_chosen_and_headings_are_passed_over(keys: list[str], answer: object) -> None:
     async with showing(picker()) as shown:
         await shown.press(*keys)
@@ -107,13 +132,25 @@ async def test_no_files_and_a_failed_search_for_files_are_said() -> None:
         assert shown.answers == []
 
 
-@pytest.mark.parametrize(("text", "address"), [
-    ("http://box:8080", "http://box:8080"), ("https://a.example/v1/", "https://a.example/v1"),
-    ("box:8080", "http://box:8080"), ("localhost", "http://localhost"), ("[::1]:8080", "http://[::1]:8080"),
-    ("192.168.1.5:1234/v1", "http://192.168.1.5:1234/v1"),
-    ("qwen", None), ("q4 k", None), ("http://", None), ("http://box:99999", None), ("http://a b", None),
-    ("http://[::1", None), ("file:///etc/passwd", None), ("", None),
-])
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("http://box:8080", "http://box:8080"),
+        ("https://a.example/v1/", "https://a.example/v1"),
+        ("box:8080", "http://box:8080"),
+        ("localhost", "http://localhost"),
+        ("[::1]:8080", "http://[::1]:8080"),
+        ("192.168.1.5:1234/v1", "http://192.168.1.5:1234/v1"),
+        ("qwen", None),
+        ("q4 k", None),
+        ("http://", None),
+        ("http://box:99999", None),
+        ("http://a b", None),
+        ("http://[::1", None),
+        ("file:///etc/passwd", None),
+        ("", None),
+    ],
+)
 def test_an_address_is_recognised(text: str, address: str | None) -> None:
     assert address_of(text) == address
 
@@ -128,11 +165,14 @@ async def test_servers_stand_with_what_is_known_of_them_and_their_models() -> No
         assert "nomic" not in shown.text and "gemma-3  in use" in shown.cursor_line
 
 
-@pytest.mark.parametrize(("typed", "answer"), [
-    ("qwen", ("server", "http://127.0.0.1:11434", "qwen3:8b")),
-    ("ollama", ("server", "http://127.0.0.1:11434", "qwen3:8b")),
-    ("work", ("server", "work", "")),
-])
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("qwen", ("server", "http://127.0.0.1:11434", "qwen3:8b")),
+        ("ollama", ("server", "http://127.0.0.1:11434", "qwen3:8b")),
+        ("work", ("server", "work", "")),
+    ],
+)
 async def test_a_model_of_another_server_is_chosen_with_its_server(typed: str, answer: object) -> None:
     async with showing(picker(look=found)) as shown:
         await shown.app.workers.wait_for_complete()

@@ -34,8 +34,12 @@ async def test_emptying_a_field_goes_back_to_the_default() -> None:
 
 
 async def test_nothing_changed_answers_nothing() -> None:
-    before = Parameters(temperature=0.123456789, stop=("\x1b[2J",), extra={"a": "\x1b[2J\u202e", "n": None},
-                        response_format={"type": "json_schema", "json_schema": {"schema": {}}})
+    before = Parameters(
+        temperature=0.123456789,
+        stop=("\x1b[2J",),
+        extra={"a": "\x1b[2J\u202e", "n": None},
+        response_format={"type": "json_schema", "json_schema": {"schema": {}}},
+    )
     async with showing(ParametersScreen(before)) as shown:
         assert "\x1b[2J" not in shown.text and "\u202e" not in shown.text
         await shown.press("ctrl+s")
@@ -43,16 +47,19 @@ async def test_nothing_changed_answers_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "value", "sentence"), [
-    ("temperature", "hot", "A number from 0 to 5."),
-    ("temperature", "nan", "A number from 0 to 5."),
-    ("temperature", "-1", "A number from 0 to 5."),
-    ("top_p", "1.5", "A number from 0 to 1."),
-    ("top_k", "2.5", "A whole number from 0 to 1,000,000."),
-    ("max_tokens", "0", "A whole number from 1 up."),
-    ("frequency_penalty", "3", "A number from -2 to 2."),
-    ("response_format", "xml", 'text, json, or a table {"type": …}.'),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("temperature", "hot", "A number from 0 to 5."),
+        ("temperature", "nan", "A number from 0 to 5."),
+        ("temperature", "-1", "A number from 0 to 5."),
+        ("top_p", "1.5", "A number from 0 to 1."),
+        ("top_k", "2.5", "A whole number from 0 to 1,000,000."),
+        ("max_tokens", "0", "A whole number from 1 up."),
+        ("frequency_penalty", "3", "A number from -2 to 2."),
+        ("response_format", "xml", 'text, json, or a table {"type": …}.'),
+    ],
+)
 async def test_a_wrong_value_is_told_beside_its_field_and_not_applied(name: str, value: str, sentence: str) -> None:
     async with showing(ParametersScreen(Parameters())) as shown:
         await fill(shown, **{name: value})
@@ -86,11 +93,18 @@ def test_stop_texts_survive_being_written_and_read(stop: list[str]) -> None:
     assert parsed_stop(written_stop(stop)) == tuple(stop)
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("json", {"type": "json_object"}), (" JSON ", {"type": "json_object"}), ("text", {"type": "text"}), ("", None),
-    ('{"type": "json_object", "schema": {"type": "array"}}', {"type": "json_object", "schema": {"type": "array"}}),
-    ('{type = "json_object"}', {"type": "json_object"}), ("{}", None),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("json", {"type": "json_object"}),
+        (" JSON ", {"type": "json_object"}),
+        ("text", {"type": "text"}),
+        ("", None),
+        ('{"type": "json_object", "schema": {"type": "array"}}', {"type": "json_object", "schema": {"type": "array"}}),
+        ('{type = "json_object"}', {"type": "json_object"}),
+        ("{}", None),
+    ],
+)
 async def test_the_shape_of_answers_is_a_word_or_a_table(text: str, value: object) -> None:
     async with showing(ParametersScreen(Parameters(seed=1, response_format={"type": "x"}))) as shown:
         assert '{"type"' in shown.line("response format")
@@ -99,12 +113,18 @@ async def test_the_shape_of_answers_is_a_word_or_a_table(text: str, value: objec
         assert shown.answers == [Parameters(seed=1, response_format=value)]
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("mirostat = 2, dry = {base = 1.75}", {"mirostat": 2, "dry": {"base": 1.75}}),
-    ('{"mirostat": 2, "logit_bias": [[5, false]], "x": null}', {"mirostat": 2, "logit_bias": [[5, False]], "x": None}),
-    ("{mirostat = 2}", {"mirostat": 2}),
-    ("", {}),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("mirostat = 2, dry = {base = 1.75}", {"mirostat": 2, "dry": {"base": 1.75}}),
+        (
+            '{"mirostat": 2, "logit_bias": [[5, false]], "x": null}',
+            {"mirostat": 2, "logit_bias": [[5, False]], "x": None},
+        ),
+        ("{mirostat = 2}", {"mirostat": 2}),
+        ("", {}),
+    ],
+)
 async def test_further_fields_are_one_line_of_toml_or_json(text: str, value: object) -> None:
     async with showing(ParametersScreen(Parameters(seed=1, extra={"old": 1}))) as shown:
         assert '{"old": 1}' in shown.line("more fields")
@@ -114,21 +134,26 @@ async def test_further_fields_are_one_line_of_toml_or_json(text: str, value: obj
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("text", "sentence"), [
-    ("mirostat", 'Fields are written as name = value, or as JSON: {"name": value}.'),
-    ("mirostat = 2, mirostat = 3", "Fields are written as name = value"),
-    ('{"mirostat": 2', "Fields are written as name = value"),
-    ("[1, 2]", "Fields are written as name = value"),
-    ("{" * 3000, "Fields are written as name = value"),
-    ('{"a":' * 3000, "Fields are written as name = value"),
-    ("a = inf", "The fields must not hold nan or inf, that a server cannot be sent."),
-    ('{"a": NaN}', "The fields must not hold nan or inf, that a server cannot be sent."),
-    ("a = 1979-05-27", "The fields must not hold dates or times, that a server cannot be sent."),
-    ("messages = []", "messages cannot be set: kvchat sends this field itself."),
-    ('{"Messages": []}', "Messages cannot be set: kvchat sends this field itself."),
-    ('reasoning_effort = "low"', "reasoning_effort cannot be set: it is an option of the model's template, and would "
-                                 "change the prompt."),
-])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("mirostat", 'Fields are written as name = value, or as JSON: {"name": value}.'),
+        ("mirostat = 2, mirostat = 3", "Fields are written as name = value"),
+        ('{"mirostat": 2', "Fields are written as name = value"),
+        ("[1, 2]", "Fields are written as name = value"),
+        ("{" * 3000, "Fields are written as name = value"),
+        ('{"a":' * 3000, "Fields are written as name = value"),
+        ("a = inf", "The fields must not hold nan or inf, that a server cannot be sent."),
+        ('{"a": NaN}', "The fields must not hold nan or inf, that a server cannot be sent."),
+        ("a = 1979-05-27", "The fields must not hold dates or times, that a server cannot be sent."),
+        ("messages = []", "messages cannot be set: kvchat sends this field itself."),
+        ('{"Messages": []}', "Messages cannot be set: kvchat sends this field itself."),
+        (
+            'reasoning_effort = "low"',
+            "reasoning_effort cannot be set: it is an option of the model's template, and would change the prompt.",
+        ),
+    ],
+)
 async def test_fields_that_cannot_be_sent_are_told_below_and_not_applied(text: str, sentence: str) -> None:
     async with showing(ParametersScreen(Parameters())) as shown:
         await fill(shown, extra=text)
@@ -142,9 +167,11 @@ async def test_fields_that_cannot_be_sent_are_told_below_and_not_applied(text: s
         assert shown.answers == [Parameters(extra={"mirostat": 2})]
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-                    | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
-                    | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=5)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
 
 
 @given(st.dictionaries(st.text(max_size=8), JSON, max_size=3))

@@ -21,16 +21,19 @@ def picker(**options: object) -> ConversationPicker:
     return ConversationPicker(CONVERSATIONS, now=NOW, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("keys", "answer"), [
-    (["enter"], ("open", "a")),
-    (["down", "enter"], ("open", "b")),
-    (["pagedown", "enter"], ("open", "d")),
-    (["down", "delete"], ("delete", "b")),
-    (["down", "f12"], ("rename", "b")),
-    (["down", "tab"], ("menu", "b")),
-    (["ctrl+n"], ("new", None)),
-    (["escape"], None),
-])
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["enter"], ("open", "a")),
+        (["down", "enter"], ("open", "b")),
+        (["pagedown", "enter"], ("open", "d")),
+        (["down", "delete"], ("delete", "b")),
+        (["down", "f12"], ("rename", "b")),
+        (["down", "tab"], ("menu", "b")),
+        (["ctrl+n"], ("new", None)),
+        (["escape"], None),
+    ],
+)
 async def test_keys_open_delete_and_begin(keys: list[str], answer: object) -> None:
     async with showing(picker()) as shown:
         await shown.press(*keys)
@@ -81,8 +84,9 @@ async def test_delete_inside_the_filter_text_edits_the_text() -> None:
 async def test_a_row_tells_mark_title_turns_and_day() -> None:
     marks = {"a": "warm", "b": "parked", "c": "unknown", "d": "unknown"}
     states = {"a": "warm", "b": "412 to prefill", "c": "", "d": ""}
-    async with showing(picker(mark=marks.__getitem__, state=states.__getitem__, queued={"a": "2 queued"}),
-                       size=(120, 30)) as shown:
+    async with showing(
+        picker(mark=marks.__getitem__, state=states.__getitem__, queued={"a": "2 queued"}), size=(120, 30)
+    ) as shown:
         first = shown.line("lighthouse log")
         assert "lighthouse log  2 queued" in first
         assert first.index("lighthouse log") < first.index("● warm") < first.index("7 turns") < first.index("today 14")
@@ -114,12 +118,18 @@ async def test_favourites_stand_first_and_the_archived_come_with_a_filter() -> N
         assert "tax notes  archived  #money" in shown.cursor_line
 
 
-@pytest.mark.parametrize(("filter", "titles"), [
-    ("tag:work", {"Rust lifetimes"}), ("tag:WORK li", {"Rust lifetimes"}),
-    ("tag:wo", {"Rust lifetimes", "rusty bicycle"}), ("tag:archive", {"tax notes"}),
-    ("tag:work tag:money", set()), ("tag:work tax", set()),
-    ("tag:", {"Rust lifetimes", "tax notes", "rusty bicycle"}),
-])
+@pytest.mark.parametrize(
+    ("filter", "titles"),
+    [
+        ("tag:work", {"Rust lifetimes"}),
+        ("tag:WORK li", {"Rust lifetimes"}),
+        ("tag:wo", {"Rust lifetimes", "rusty bicycle"}),
+        ("tag:archive", {"tax notes"}),
+        ("tag:work tag:money", set()),
+        ("tag:work tax", set()),
+        ("tag:", {"Rust lifetimes", "tax notes", "rusty bicycle"}),
+    ],
+)
 async def test_a_filter_keeps_to_a_tag(filter: str, titles: set[str]) -> None:
     async with showing(ConversationPicker(TAGGED, now=NOW)) as shown:
         await shown.type(filter)

@@ -65,12 +65,15 @@ async def test_the_price_appears_with_the_first_change_and_goes_with_the_last() 
         assert "Unchanged: nothing to prefill." in shown.text
 
 
-@pytest.mark.parametrize(("cost", "words"), [
-    (price(0, None, 0), "free: nothing to prefill yet"),
-    (price(3812, None, 0), "prefills 3,812 tokens; the old version is kept"),
-    (price(3812, 346.0, 1), "prefills 3,812 tokens (7.7–17 s); the old version is kept"),
-    (price(None, None, 0), "prefills the whole conversation, size unknown; the old version is kept"),
-])
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (price(0, None, 0), "free: nothing to prefill yet"),
+        (price(3812, None, 0), "prefills 3,812 tokens; the old version is kept"),
+        (price(3812, 346.0, 1), "prefills 3,812 tokens (7.7–17 s); the old version is kept"),
+        (price(None, None, 0), "prefills the whole conversation, size unknown; the old version is kept"),
+    ],
+)
 def test_the_price_of_a_change_is_honest(cost: Price, words: str) -> None:
     assert change_price(cost) == words
 

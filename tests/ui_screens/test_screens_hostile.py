@@ -45,8 +45,20 @@ def picker(texts: Sequence[str]) -> ModelPicker:
     async def files() -> list[Any]:
         return models(texts)
 
-    servers = [ServerChoice(text, text, text, text, phase=text, sentence=text, model=text,
-                            listing=(Model(text, text, about=text),), current=text == texts[0]) for text in texts]
+    servers = [
+        ServerChoice(
+            text,
+            text,
+            text,
+            text,
+            phase=text,
+            sentence=text,
+            model=text,
+            listing=(Model(text, text, about=text),),
+            current=text == texts[0],
+        )
+        for text in texts
+    ]
     return ModelPicker(servers, current=texts[0], files=files)
 
 
@@ -67,17 +79,28 @@ def branches(texts: Sequence[str]) -> BranchTreeScreen:
 
 def inspector(texts: Sequence[str]) -> InspectorScreen:
     g, head = grown(texts)
-    server = SimpleNamespace(kind=texts[0], base_url=texts[0], host_class=texts[0], model=texts[0], context_size=1,
-                             slots=1, build=texts[0], embedded=False)
+    server = SimpleNamespace(
+        kind=texts[0],
+        base_url=texts[0],
+        host_class=texts[0],
+        model=texts[0],
+        context_size=1,
+        slots=1,
+        build=texts[0],
+        embedded=False,
+    )
     cost = figures(2000, 613, 64)
     report = a_report(
         turns=tuple(TurnReport(text, replace(cost, evidence=text, remedy=text)) for text in texts),
         messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
-        states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0],
+        states=tuple(HeldState(text, text, 10) for text in texts),
+        rules=texts[0],
         warnings=tuple(PrefixWarning(Kind.CLOCK, text, 0, 1) for text in texts),
-        here=Ledger(misses=dict.fromkeys(texts, (1, 10))))
-    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts,
-                           pin=lambda: None)
+        here=Ledger(misses=dict.fromkeys(texts, (1, 10))),
+    )
+    return InspectorScreen(
+        opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts, pin=lambda: None
+    )
 
 
 class Library:

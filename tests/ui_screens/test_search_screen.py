@@ -116,14 +116,17 @@ async def test_nothing_found_and_a_failed_search_are_said() -> None:
         assert shown.answers == [None]
 
 
-@pytest.mark.parametrize(("raw", "plain", "marked"), [
-    ("the \x02lamp\x03 turns", "the lamp turns", ["lamp"]),
-    ("\x02lamp\x03s and \x02lamp\x03", "lamps and lamp", ["lamp", "lamp"]),
-    ("a\nb \x02c\nd\x03 e", "a b c d e", ["c d"]),
-    ("cut \x02off", "cut off", []),
-    ("stray\x03 end", "stray end", []),
-    ("\x1b]52;c;x\x07\x02l\x1bp\x03", "␛]52;c;x␇l␛p", ["l␛p"]),
-])
+@pytest.mark.parametrize(
+    ("raw", "plain", "marked"),
+    [
+        ("the \x02lamp\x03 turns", "the lamp turns", ["lamp"]),
+        ("\x02lamp\x03s and \x02lamp\x03", "lamps and lamp", ["lamp", "lamp"]),
+        ("a\nb \x02c\nd\x03 e", "a b c d e", ["c d"]),
+        ("cut \x02off", "cut off", []),
+        ("stray\x03 end", "stray end", []),
+        ("\x1b]52;c;x\x07\x02l\x1bp\x03", "␛]52;c;x␇l␛p", ["l␛p"]),
+    ],
+)
 def test_a_snippet_marks_what_matched(raw: str, plain: str, marked: list[str]) -> None:
     found = snippet(raw)
     assert found.plain == plain

@@ -38,8 +38,9 @@ def file_in(library: Library, path: str = "guide/setup.md") -> Path:
 
 
 @asynccontextmanager
-async def source(library: Library, shown_block: ContextBlock, *, size: tuple[int, int] = (80, 24),
-                 **options: Any) -> AsyncIterator[Shown]:
+async def source(
+    library: Library, shown_block: ContextBlock, *, size: tuple[int, int] = (80, 24), **options: Any
+) -> AsyncIterator[Shown]:
     async with showing(SourceScreen(Service(library), shown_block, **options), size) as shown:
         await looked(shown)
         yield shown
@@ -75,12 +76,17 @@ async def test_a_text_that_is_there_twice_is_found_in_its_own_place(book: Librar
     assert source_state(book, block(3, where="1-3")).line == 1
 
 
-@pytest.mark.parametrize(("now", "words"), [
-    (FILE_TEXT.replace("dusk", "dawn"), f"The file has changed since; {AS_READ}"),
-    (None, f"The file is gone; {AS_READ}"),
-])
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (FILE_TEXT.replace("dusk", "dawn"), f"The file has changed since; {AS_READ}"),
+        (None, f"The file is gone; {AS_READ}"),
+    ],
+)
 async def test_a_file_that_says_something_else_is_told_and_the_text_stays(
-    book: Library, now: str | None, words: str,
+    book: Library,
+    now: str | None,
+    words: str,
 ) -> None:
     if now is None:
         file_in(book).unlink()
@@ -206,8 +212,10 @@ def handed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What an editor and a pager were called with, and what was in the file; the terminal is not really given away."""
     record = tmp_path / "handed"
     program = tmp_path / "less"
-    program.write_text(f"#!{sys.executable}\nimport sys\nopen({str(record)!r}, 'a').write("
-                       "repr(sys.argv[1:]) + '\\n' + open(sys.argv[-1], errors='replace').read())\n")
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nopen({str(record)!r}, 'a').write("
+        "repr(sys.argv[1:]) + '\\n' + open(sys.argv[-1], errors='replace').read())\n"
+    )
     program.chmod(0o755)
     (tmp_path / "vim").symlink_to(program)
     monkeypatch.setenv("PAGER", str(program))
@@ -249,8 +257,11 @@ async def test_an_editor_is_not_given_a_pdf(book: Library) -> None:
 
 
 async def test_a_pager_that_cannot_be_run_is_told(book: Library, handed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for command, words in (("/nowhere/pager", "Cannot run the pager /nowhere/pager"),
-                           ("false", "The pager false ended with status 1."), ('"', "Set $PAGER")):
+    for command, words in (
+        ("/nowhere/pager", "Cannot run the pager /nowhere/pager"),
+        ("false", "The pager false ended with status 1."),
+        ('"', "Set $PAGER"),
+    ):
         monkeypatch.setenv("PAGER", command)
         async with source(book, block(3)) as shown:
             await shown.press("p")
@@ -301,8 +312,10 @@ async def test_a_number_opens_its_source_and_esc_comes_back() -> None:
 
 
 async def test_a_hostile_list_is_shown_as_signs() -> None:
-    listed = [(number, ContextBlock(PASSAGE, f"[{number}] {text}", text, f"docs/{text}#1"))
-              for number, text in enumerate([*HOSTILE, MARKUP], 1)]
+    listed = [
+        (number, ContextBlock(PASSAGE, f"[{number}] {text}", text, f"docs/{text}#1"))
+        for number, text in enumerate([*HOSTILE, MARKUP], 1)
+    ]
     async with showing(SourcesScreen(service(), listed, words=MARKUP)) as shown:
         assert shown.text == clean(shown.text)
         await shown.press("end")

@@ -14,9 +14,16 @@ from kvchat.ui.screens.servers import EngineTroubleScreen, WelcomePanel
 LOG = "\n".join(f"load: line {i}" for i in range(500)) + "\nerror: out of memory\n"
 
 
-@pytest.mark.parametrize(("keys", "answer"), [
-    (["enter"], "restart"), (["r"], "restart"), (["m"], "models"), (["down", "enter"], "models"), (["escape"], None),
-])
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["enter"], "restart"),
+        (["r"], "restart"),
+        (["m"], "models"),
+        (["down", "enter"], "models"),
+        (["escape"], None),
+    ],
+)
 async def test_the_ways_out_of_an_engines_trouble(keys: list[str], answer: str | None) -> None:
     async with showing(EngineTroubleScreen("The engine ended.", LOG)) as shown:
         assert "The engine ended." in shown.text
@@ -52,8 +59,12 @@ class Welcome(Host):
         self.answers.append(event.way)
 
 
-MODELS = [SimpleNamespace(path=None, name=f"model-{i}", size=1_107_000_000, quantisation="Q4_K_M", context_length=1,
-                          source="x") for i in range(5)]
+MODELS = [
+    SimpleNamespace(
+        path=None, name=f"model-{i}", size=1_107_000_000, quantisation="Q4_K_M", context_length=1, source="x"
+    )
+    for i in range(5)
+]
 
 
 def panel(**more: object) -> WelcomePanel:
@@ -70,10 +81,17 @@ async def test_the_first_run_says_what_was_asked_and_what_was_found() -> None:
         assert "pip install" not in shown.text
 
 
-@pytest.mark.parametrize(("keys", "ways"), [
-    (["1"], [1]), (["2"], [2]), (["3"], [3]), (["enter"], [1]), (["down", "enter"], [2]),
-    (["down", "down", "up", "enter"], [2]),
-])
+@pytest.mark.parametrize(
+    ("keys", "ways"),
+    [
+        (["1"], [1]),
+        (["2"], [2]),
+        (["3"], [3]),
+        (["enter"], [1]),
+        (["down", "enter"], [2]),
+        (["down", "down", "up", "enter"], [2]),
+    ],
+)
 async def test_the_three_ways_are_chosen_by_number_and_by_cursor(keys: list[str], ways: list[int]) -> None:
     app = Welcome(panel(models=MODELS))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -98,8 +116,12 @@ async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
         shown = Shown(app, pilot)
         app.panel.focus()
         await shown.press("3")
-        for command in ("pip install 'kvchat[embedded]'", "llama-server -m MODEL.gguf --port 8080",
-                        "kvchat --model FILE.gguf", "~/models"):
+        for command in (
+            "pip install 'kvchat[embedded]'",
+            "llama-server -m MODEL.gguf --port 8080",
+            "kvchat --model FILE.gguf",
+            "~/models",
+        ):
             assert command in shown.text
         assert "no model file found" in shown.text
         await shown.press("3")
@@ -113,13 +135,16 @@ async def test_a_missing_engine_is_said_beside_the_files() -> None:
         assert "1 found: model-0 Q4_K_M 1.1 GB; the engine is not installed: 3" in shown.prose
 
 
-@pytest.mark.parametrize(("keys", "answer"), [
-    ([*"new name", "enter"], "new name"),
-    (["end", *" 2", "enter"], "old name 2"),
-    (["enter"], None),
-    (["escape"], None),
-    (["end", " ", "enter"], None),
-])
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        ([*"new name", "enter"], "new name"),
+        (["end", *" 2", "enter"], "old name 2"),
+        (["enter"], None),
+        (["escape"], None),
+        (["end", " ", "enter"], None),
+    ],
+)
 async def test_renaming_answers_the_new_title_or_nothing(keys: list[str], answer: str | None) -> None:
     async with showing(RenameScreen("old name")) as shown:
         await shown.press(*("space" if key == " " else key for key in keys))

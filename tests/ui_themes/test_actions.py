@@ -47,8 +47,27 @@ def test_ids_and_slash_commands_are_unique() -> None:
     assert len(BY_ID) == len(ACTIONS) + len(DIALOG_ACTIONS)
     names = [name for name, _ in slash_commands()]
     assert len(names) == len(set(names))
-    assert {"new", "rename", "delete", "export", "search", "system", "parameters", "model", "theme", "sidebar", "fork",
-            "edit", "regenerate", "branches", "copy", "help", "quit", "find", "undo"} <= set(names)
+    assert {
+        "new",
+        "rename",
+        "delete",
+        "export",
+        "search",
+        "system",
+        "parameters",
+        "model",
+        "theme",
+        "sidebar",
+        "fork",
+        "edit",
+        "regenerate",
+        "branches",
+        "copy",
+        "help",
+        "quit",
+        "find",
+        "undo",
+    } <= set(names)
     assert by_slash("Rename") is BY_ID["rename"]
     assert by_slash("nothing") is None
     assert by_slash("") is None
@@ -69,13 +88,37 @@ def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> N
             assert not all(key.startswith("alt+") for key in action.key_list), "a Mac sends no alt by default"
 
 
-UNSURE = re.compile(r"f1|f10|f11|alt\+.*|super\+.*|(?:ctrl\+)?(?:shift\+)?insert|shift\+(?!tab).*|"
-                    r"ctrl\+(?:shift\+.*|enter|tab|space|comma|plus|minus|0|pageup|pagedown|home|end|up|down|left|right|"
-                    r"delete|backspace)")
+UNSURE = re.compile(
+    r"f1|f10|f11|alt\+.*|super\+.*|(?:ctrl\+)?(?:shift\+)?insert|shift\+(?!tab).*|"
+    r"ctrl\+(?:shift\+.*|enter|tab|space|comma|plus|minus|0|pageup|pagedown|home|end|up|down|left|right|"
+    r"delete|backspace)"
+)
 """Keys that some common terminal takes for itself or cannot send: GNOME Terminal F1, F10, Ctrl+PgUp, Shift+Insert,
 Alt+digits; Terminal on a Mac F11 and Ctrl+arrows; what only an extended keyboard protocol can tell apart."""
-MAIN = {"new", "next", "previous", "list", "search", "rename", "delete", "export", "stop", "undo", "find", "parameters",
-        "model", "thinking", "inspector", "memory", "documents", "editor", "sidebar", "palette", "help", "quit"}
+MAIN = {
+    "new",
+    "next",
+    "previous",
+    "list",
+    "search",
+    "rename",
+    "delete",
+    "export",
+    "stop",
+    "undo",
+    "find",
+    "parameters",
+    "model",
+    "thinking",
+    "inspector",
+    "memory",
+    "documents",
+    "editor",
+    "sidebar",
+    "palette",
+    "help",
+    "quit",
+}
 ALSO = {"composer.send": "composer.enter", "delete": "sidebar.delete", "memories": "palette"}
 """Actions whose keys are unsure, and what does the same by a sure one."""
 
@@ -91,14 +134,33 @@ def test_no_action_has_only_keys_that_a_terminal_may_not_send() -> None:
     assert {action.id for action in ACTIONS if action.footer} <= MAIN
 
 
-@corpus(("id", "expected"), [
-    ("new", "ctrl+n"), ("next", "ctrl+pagedown,alt+down,f9"), ("previous", "ctrl+pageup,alt+up,f8"), ("list", "ctrl+s"),
-    ("sidebar", "f3"), ("search", "ctrl+r"), ("find", "ctrl+f"), ("export", "f4"), ("inspector", "f2"),
-    ("memory", "f5"),
-    ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1,ctrl+b"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
-    ("thinking", "ctrl+t"), ("editor", "ctrl+g"), ("transcript.edit", "e"), ("transcript.regenerate", "r"),
-    ("transcript.copy", "y"), ("transcript.branches", "b"), ("composer.newline", "shift+enter,ctrl+j,alt+enter"),
-])
+@corpus(
+    ("id", "expected"),
+    [
+        ("new", "ctrl+n"),
+        ("next", "ctrl+pagedown,alt+down,f9"),
+        ("previous", "ctrl+pageup,alt+up,f8"),
+        ("list", "ctrl+s"),
+        ("sidebar", "f3"),
+        ("search", "ctrl+r"),
+        ("find", "ctrl+f"),
+        ("export", "f4"),
+        ("inspector", "f2"),
+        ("memory", "f5"),
+        ("stop", "escape"),
+        ("palette", "ctrl+p"),
+        ("help", "f1,ctrl+b"),
+        ("quit", "ctrl+q"),
+        ("model", "ctrl+l"),
+        ("thinking", "ctrl+t"),
+        ("editor", "ctrl+g"),
+        ("transcript.edit", "e"),
+        ("transcript.regenerate", "r"),
+        ("transcript.copy", "y"),
+        ("transcript.branches", "b"),
+        ("composer.newline", "shift+enter,ctrl+j,alt+enter"),
+    ],
+)
 def test_the_keys_people_learn_are_these(id: str, expected: str) -> None:
     assert BY_ID[id].keys == expected
 
@@ -155,35 +217,38 @@ async def test_a_keymap_changes_what_the_keys_do() -> None:
     assert app.done == ["export", "next", "parameters", "quit", "quit", "new"]
 
 
-@corpus(("id", "written", "sentence"), [
-    ("exprot", "f5", "there is no such action; did you mean export?"),
-    ("zzz", "f5", "there is no such action; the help (F1) has their names"),
-    ("transcript.code", "x", "these keys cannot be changed: its keys are the numbers of the code blocks"),
-    ("new", "ctrl+h", "ctrl+h cannot be used: terminals send it for the backspace key; it keeps Ctrl+N"),
-    ("new", "Ctrl-I", "Ctrl-I cannot be used: terminals send it for the tab key; it keeps Ctrl+N"),
-    ("new", "ctrl+m", "ctrl+m cannot be used: terminals send it for the enter key; it keeps Ctrl+N"),
-    ("new", "ctrl+[", "ctrl+[ cannot be used: terminals send it for the escape key; it keeps Ctrl+N"),
-    ("new", "ctrl+e", "ctrl+e cannot be used: writing a message needs it; it keeps Ctrl+N"),
-    ("new", "n", "n cannot be used: writing a message needs it; it keeps Ctrl+N"),
-    ("new", "ctrl+foo", "ctrl+foo is not a key; write it like ctrl+x, alt+down or f5; it keeps Ctrl+N"),
-    ("new", "contrl+n", "contrl+n is not a key; write it like ctrl+x, alt+down or f5; it keeps Ctrl+N"),
-    ("new", "", 'a key is missing; write it like "ctrl+x, f5"; it keeps Ctrl+N'),
-    ("new", "f5,", 'a key is missing; write it like "ctrl+x, f5"; it keeps Ctrl+N'),
-    ("theme", "enter", "enter cannot be used: writing a message needs it; it has no key"),
-    ("export", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps F4"),
-    ("export", "f5, F9", "F9 already means Next conversation (next); it keeps F4"),
-    ("transcript.edit", "Y", None),
-    ("transcript.edit", "y", "y already means Copy message (transcript.copy); it keeps e"),
-    ("transcript.edit", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps e"),
-    ("transcript.edit", "m", None),
-    ("memory.delete", "x", None),
-    ("memory.delete", "u", "u already means Undo (memory.undo); it keeps d, Del"),
-    ("memory.delete", "a", "a already means Add (manager.add); it keeps d, Del"),
-    ("documents.folder", "up", "↑ already means Up (rows.up); it keeps o"),
-    ("dialog.close", "q", "q cannot be used: it is typed there; it keeps Esc"),
-    ("dialog.close", "ctrl+n", "Ctrl+N already means New conversation (list_dialog.new); it keeps Esc"),
-    ("source.pager", "ctrl+n", None),
-])
+@corpus(
+    ("id", "written", "sentence"),
+    [
+        ("exprot", "f5", "there is no such action; did you mean export?"),
+        ("zzz", "f5", "there is no such action; the help (F1) has their names"),
+        ("transcript.code", "x", "these keys cannot be changed: its keys are the numbers of the code blocks"),
+        ("new", "ctrl+h", "ctrl+h cannot be used: terminals send it for the backspace key; it keeps Ctrl+N"),
+        ("new", "Ctrl-I", "Ctrl-I cannot be used: terminals send it for the tab key; it keeps Ctrl+N"),
+        ("new", "ctrl+m", "ctrl+m cannot be used: terminals send it for the enter key; it keeps Ctrl+N"),
+        ("new", "ctrl+[", "ctrl+[ cannot be used: terminals send it for the escape key; it keeps Ctrl+N"),
+        ("new", "ctrl+e", "ctrl+e cannot be used: writing a message needs it; it keeps Ctrl+N"),
+        ("new", "n", "n cannot be used: writing a message needs it; it keeps Ctrl+N"),
+        ("new", "ctrl+foo", "ctrl+foo is not a key; write it like ctrl+x, alt+down or f5; it keeps Ctrl+N"),
+        ("new", "contrl+n", "contrl+n is not a key; write it like ctrl+x, alt+down or f5; it keeps Ctrl+N"),
+        ("new", "", 'a key is missing; write it like "ctrl+x, f5"; it keeps Ctrl+N'),
+        ("new", "f5,", 'a key is missing; write it like "ctrl+x, f5"; it keeps Ctrl+N'),
+        ("theme", "enter", "enter cannot be used: writing a message needs it; it has no key"),
+        ("export", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps F4"),
+        ("export", "f5, F9", "F9 already means Next conversation (next); it keeps F4"),
+        ("transcript.edit", "Y", None),
+        ("transcript.edit", "y", "y already means Copy message (transcript.copy); it keeps e"),
+        ("transcript.edit", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps e"),
+        ("transcript.edit", "m", None),
+        ("memory.delete", "x", None),
+        ("memory.delete", "u", "u already means Undo (memory.undo); it keeps d, Del"),
+        ("memory.delete", "a", "a already means Add (manager.add); it keeps d, Del"),
+        ("documents.folder", "up", "↑ already means Up (rows.up); it keeps o"),
+        ("dialog.close", "q", "q cannot be used: it is typed there; it keeps Esc"),
+        ("dialog.close", "ctrl+n", "Ctrl+N already means New conversation (list_dialog.new); it keeps Esc"),
+        ("source.pager", "ctrl+n", None),
+    ],
+)
 def test_a_key_that_cannot_be_is_refused_in_a_sentence(id: str, written: str, sentence: str | None) -> None:
     found, problems = keymap({id: written})
     if sentence is None:
@@ -194,8 +259,13 @@ def test_a_key_that_cannot_be_is_refused_in_a_sentence(id: str, written: str, se
         assert [problem.text for problem in problems] == [f"keys.{id}: {sentence}"]
 
 
-VI = {"transcript.first": "home,g", "transcript.last": "end,G", "transcript.find": "slash",
-      "transcript.next_match": "n", "transcript.previous_match": "N"}
+VI = {
+    "transcript.first": "home,g",
+    "transcript.last": "end,G",
+    "transcript.find": "slash",
+    "transcript.next_match": "n",
+    "transcript.previous_match": "N",
+}
 
 
 def test_the_keys_of_vi_are_there_where_they_are_wanted_and_mean_nothing_else() -> None:
@@ -207,7 +277,9 @@ def test_the_keys_of_vi_are_there_where_they_are_wanted_and_mean_nothing_else() 
             assert keys.normal(key) == key
     mine = {"transcript.fork": "n", "transcript.first": "x"}
     assert keymap(mine, vi_keys=True) == (
-        {**mine, **{id: key for id, key in VI.items() if id not in ("transcript.first", "transcript.next_match")}}, [])
+        {**mine, **{id: key for id, key in VI.items() if id not in ("transcript.first", "transcript.next_match")}},
+        [],
+    )
 
 
 def test_the_help_tells_the_keys_of_vi() -> None:
@@ -217,7 +289,11 @@ def test_the_help_tells_the_keys_of_vi() -> None:
     assert [found({})[label] for label in ("First message", "Next match")] == ["Home", "n (vi_keys)"]
     with_them = found(keymap({}, vi_keys=True)[0])
     assert [with_them[label] for label in ("First message", "Last message", "Find from here", "Previous match")] == [
-        "Home, g", "End, G", "/", "N"]
+        "Home, g",
+        "End, G",
+        "/",
+        "N",
+    ]
 
 
 async def test_an_action_without_a_key_can_be_given_one() -> None:
@@ -237,7 +313,8 @@ def test_a_refused_swap_leaves_no_action_without_its_key() -> None:
     assert found == {}
     assert [problem.text for problem in problems] == [
         "keys.inspector: ctrl+h cannot be used: terminals send it for the backspace key; it keeps F2",
-        "keys.export: F2 already means Cache (inspector); it keeps F4"]
+        "keys.export: F2 already means Cache (inspector); it keeps F4",
+    ]
 
 
 def test_problems_of_keys_have_the_line_of_the_settings_file(tmp_path: Path) -> None:
@@ -252,8 +329,12 @@ def test_problems_of_keys_have_the_line_of_the_settings_file(tmp_path: Path) -> 
 
 
 def test_the_help_shows_the_keys_in_use() -> None:
-    rows = {row.slash.split()[0]: row for group in help_rows({"export": "f5,ctrl+right_square_bracket"}).values()
-            for row in group if row.slash}
+    rows = {
+        row.slash.split()[0]: row
+        for group in help_rows({"export": "f5,ctrl+right_square_bracket"}).values()
+        for row in group
+        if row.slash
+    }
     assert rows["/export"].keys == "F5, Ctrl+]"
     assert rows["/next"].keys == "Ctrl+PgDn, Alt+↓, F9"
     assert rows["/rename"].slash == "/rename TITLE"
@@ -269,21 +350,35 @@ def test_the_help_tells_what_enter_does() -> None:
     assert enter(enter_sends=False) == "New line"
 
 
-@pytest.mark.parametrize(("written", "normal", "shown", "short"), [
-    ("Ctrl+N", "ctrl+n", "Ctrl+N", "^N"), ("control-x", "ctrl+x", "Ctrl+X", "^X"), ("PgDn", "pagedown", "PgDn", "PgDn"),
-    ("shift+alt+Down", "alt+shift+down", "Alt+Shift+↓", "Alt+Shift+↓"), ("?", "question_mark", "?", "?"),
-    ("ctrl+/", "ctrl+slash", "Ctrl+/", "^/"), ("ctrl++", "ctrl+plus", "Ctrl++", "^+"), ("+", "plus", "+", "+"),
-    ("-", "minus", "-", "-"), ("shift+x", "X", "X", "X"), ("F12", "f12", "F12", "F12"), ("ESC", "escape", "Esc", "Esc"),
-    ("Cmd+K", "super+k", "Super+K", "Super+K"), ("é", "é", "é", "é"), ("ctrl+\\", "ctrl+backslash", "Ctrl+\\", "^\\"),
-])
+@pytest.mark.parametrize(
+    ("written", "normal", "shown", "short"),
+    [
+        ("Ctrl+N", "ctrl+n", "Ctrl+N", "^N"),
+        ("control-x", "ctrl+x", "Ctrl+X", "^X"),
+        ("PgDn", "pagedown", "PgDn", "PgDn"),
+        ("shift+alt+Down", "alt+shift+down", "Alt+Shift+↓", "Alt+Shift+↓"),
+        ("?", "question_mark", "?", "?"),
+        ("ctrl+/", "ctrl+slash", "Ctrl+/", "^/"),
+        ("ctrl++", "ctrl+plus", "Ctrl++", "^+"),
+        ("+", "plus", "+", "+"),
+        ("-", "minus", "-", "-"),
+        ("shift+x", "X", "X", "X"),
+        ("F12", "f12", "F12", "F12"),
+        ("ESC", "escape", "Esc", "Esc"),
+        ("Cmd+K", "super+k", "Super+K", "Super+K"),
+        ("é", "é", "é", "é"),
+        ("ctrl+\\", "ctrl+backslash", "Ctrl+\\", "^\\"),
+    ],
+)
 def test_keys_are_understood_as_people_write_them(written: str, normal: str, shown: str, short: str) -> None:
     assert keys.normal(written) == normal
     assert keys.shown(normal) == shown
     assert keys.short(normal) == short
 
 
-@pytest.mark.parametrize("written", ["", "+ +", "ctrl+", "ctrl++x", "f99", "a b", "\x1b", "\t", "x" * 500, "control",
-                                     "ctrl+\u202e"])
+@pytest.mark.parametrize(
+    "written", ["", "+ +", "ctrl+", "ctrl++x", "f99", "a b", "\x1b", "\t", "x" * 500, "control", "ctrl+\u202e"]
+)
 def test_what_is_not_a_key_is_refused(written: str) -> None:
     with pytest.raises(keys.KeyNameError):
         keys.normal(written)
@@ -291,8 +386,10 @@ def test_what_is_not_a_key_is_refused(written: str) -> None:
 
 @pytest.mark.process
 def test_the_table_is_read_without_loading_textual() -> None:
-    code = ("import sys, kvchat.ui.actions as a; a.help_rows(); a.keymap({'new': 'f5'}); "
-            "sys.exit(any(name.split('.')[0] in ('textual', 'platformdirs', 'tomli_w') for name in sys.modules))")
+    code = (
+        "import sys, kvchat.ui.actions as a; a.help_rows(); a.keymap({'new': 'f5'}); "
+        "sys.exit(any(name.split('.')[0] in ('textual', 'platformdirs', 'tomli_w') for name in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -327,13 +424,26 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
     from kvchat.ui.widgets.findbar import FindBar
 
     places = {
-        "dialog": modal.Modal, "rows": modal.ListModal, "choice": export.ChoiceLine, "manager": manager.ManagerScreen,
-        "entry": editor.EntryEditor, "add": add.AddDocumentsScreen, "passages": passage_search.DocumentSearchScreen,
-        "source": sources.SourceScreen, "attach": context.AttachScreen, "context": context.ContextScreen,
-        "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
-        "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
-        "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen, "findbar": FindBar,
-        "settings": settings.SettingsScreen, "queue": queue.QueueScreen,
+        "dialog": modal.Modal,
+        "rows": modal.ListModal,
+        "choice": export.ChoiceLine,
+        "manager": manager.ManagerScreen,
+        "entry": editor.EntryEditor,
+        "add": add.AddDocumentsScreen,
+        "passages": passage_search.DocumentSearchScreen,
+        "source": sources.SourceScreen,
+        "attach": context.AttachScreen,
+        "context": context.ContextScreen,
+        "branches": branches.BranchTreeScreen,
+        "inspector": inspector.InspectorScreen,
+        "report": doctor.DoctorScreen,
+        "list_dialog": conversations.ConversationPicker,
+        "search_dialog": conversations.SearchScreen,
+        "prompt": options.SystemPromptScreen,
+        "fields": options.ParametersScreen,
+        "findbar": FindBar,
+        "settings": settings.SettingsScreen,
+        "queue": queue.QueueScreen,
         "alternatives": alternatives.AlternativesScreen,
     }
     assert export.ExportScreen.action_apply

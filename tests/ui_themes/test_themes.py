@@ -22,9 +22,26 @@ from kvchat.ui.widgets.transcript import styles as transcript
 
 THEMES, PROBLEMS = load_themes([own_themes()])
 GROUNDS = ("background", "surface", "panel", "code-background")
-TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error", "text-muted", "link-color",
-         "role-user", "role-assistant", "text-primary", "text-accent", "text-success", "text-warning", "text-error",
-         "footer-key-foreground", "footer-description-foreground")
+TEXTS = (
+    "foreground",
+    "primary",
+    "secondary",
+    "accent",
+    "success",
+    "warning",
+    "error",
+    "text-muted",
+    "link-color",
+    "role-user",
+    "role-assistant",
+    "text-primary",
+    "text-accent",
+    "text-success",
+    "text-warning",
+    "text-error",
+    "footer-key-foreground",
+    "footer-description-foreground",
+)
 TONES = ("cache-cached", "cache-evaluated", "cache-wasted")
 
 
@@ -33,7 +50,7 @@ def colours(theme: Theme) -> dict[str, str]:
 
 
 def luminance(colour: str) -> float:
-    parts = [int(colour[index:index + 2], 16) / 255 for index in (1, 3, 5)]
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -46,14 +63,15 @@ def contrast(one: str, other: str) -> float:
 
 def mixed(colour: str, ground: str, share: float) -> str:
     """`$foreground 60%` on a ground."""
-    parts = [(int(colour[i:i + 2], 16) * share + int(ground[i:i + 2], 16) * (1 - share)) for i in (1, 3, 5)]
+    parts = [(int(colour[i : i + 2], 16) * share + int(ground[i : i + 2], 16) * (1 - share)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(part):02x}" for part in parts)
 
 
 def test_all_our_themes_load_without_a_problem() -> None:
     assert PROBLEMS == []
     assert {"kvchat-night", "kvchat-ember", "kvchat-day", "kvchat-paper", "kvchat-contrast", "kvchat-phosphor"} == set(
-        THEMES)
+        THEMES
+    )
     assert sum(theme.dark for theme in THEMES.values()) == 4
     assert Settings().theme == AUTOMATIC
     assert not THEMES[LIGHT_THEME].dark and THEMES[DARK_THEME].dark
@@ -66,8 +84,12 @@ def test_all_our_themes_load_without_a_problem() -> None:
 def test_every_text_stands_out_from_every_ground(name: str) -> None:
     found = colours(THEMES[name])
     least = 7.0 if name == "kvchat-contrast" else 4.5
-    weak = {(text, ground): round(contrast(found[text], found[ground]), 2) for text in TEXTS for ground in GROUNDS
-            if contrast(found[text], found[ground]) < least}
+    weak = {
+        (text, ground): round(contrast(found[text], found[ground]), 2)
+        for text in TEXTS
+        for ground in GROUNDS
+        if contrast(found[text], found[ground]) < least
+    }
     assert weak == {}
 
 
@@ -77,7 +99,9 @@ def test_the_tones_of_the_cache_stand_out_and_differ(name: str) -> None:
     least = 7.0 if name == "kvchat-contrast" else 3.0
     assert all(contrast(found[tone], found[ground]) >= least for tone in TONES for ground in GROUNDS)
     for one, other in combinations(TONES, 2):
-        distance = sum((int(found[one][i:i + 2], 16) - int(found[other][i:i + 2], 16)) ** 2 for i in (1, 3, 5)) ** 0.5
+        distance = (
+            sum((int(found[one][i : i + 2], 16) - int(found[other][i : i + 2], 16)) ** 2 for i in (1, 3, 5)) ** 0.5
+        )
         assert distance > 60, (one, other)
 
 
@@ -92,15 +116,19 @@ SEEN = {
 
 def oklab(colour: str, seen: str) -> tuple[float, float, float]:
     """A colour as it is seen, in a space in which distances are those of the eye (Ottosson 2020)."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-              for part in (int(colour[index:index + 2], 16) / 255 for index in (1, 3, 5))]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in (int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5))
+    ]
     red, green, blue = (min(1, max(0, sum(a * b for a, b in zip(row, linear, strict=True)))) for row in SEEN[seen])
     long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
     middle = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)
     short = (0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue) ** (1 / 3)
-    return (0.2104542553 * long + 0.793617785 * middle - 0.0040720468 * short,
-            1.9779984951 * long - 2.428592205 * middle + 0.4505937099 * short,
-            0.0259040371 * long + 0.7827717662 * middle - 0.808675766 * short)
+    return (
+        0.2104542553 * long + 0.793617785 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.428592205 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.808675766 * short,
+    )
 
 
 def apart(one: str, other: str, seen: str = "no lack") -> float:
@@ -154,8 +182,13 @@ def test_our_variables_have_a_value_in_every_theme(theme: Theme) -> None:
 class Panel(App[None]):
     """A screen that uses every variable of ours."""
 
-    CSS = "\n".join(f"#{name} {{ color: ${name}; border-left: solid ${name}; background: ${name} 20%; }}"
-                    for name in OWN_VARIABLES) + "\nScreen { background: $background; color: $text-muted; }"
+    CSS = (
+        "\n".join(
+            f"#{name} {{ color: ${name}; border-left: solid ${name}; background: ${name} 20%; }}"
+            for name in OWN_VARIABLES
+        )
+        + "\nScreen { background: $background; color: $text-muted; }"
+    )
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)
@@ -175,13 +208,13 @@ async def test_the_app_takes_every_theme_while_it_runs() -> None:
             assert app.theme == name
 
 
-GOOD = '''name = "mine"
+GOOD = """name = "mine"
 dark = true
 [colours]
 primary = "#336699"
 foreground = "#eeeeee"
 background = "#111"
-'''
+"""
 
 
 def said(folder: Path, text: str | bytes, name: str = "mine.toml") -> list[str]:
@@ -218,32 +251,52 @@ def test_a_folder_that_is_not_there_has_no_themes(tmp_path: Path) -> None:
     assert load_themes([tmp_path / "none"]) == ({}, [])
 
 
-@pytest.mark.parametrize(("text", "sentence"), [
-    (GOOD + "accent = red", "7:10: not valid TOML: there is no value here that TOML knows (a text needs quotes; true "
-                            "and false are lower case); this theme is left out"),
-    (b"\xff\xfe", "1:1: this is not UTF-8, which the file must be saved as; this theme is left out"),
-    ("x" * 70_000, " is larger than 64 KiB; this theme is left out"),
-    (GOOD.replace('name = "mine"', ""), '1:1: a theme needs a name such as name = "my-theme"; this theme is left out'),
-    (GOOD.replace("mine", "My theme"), '1:1: a theme needs a name such as name = "my-theme"; this theme is left out'),
-    (GOOD.replace("foreground", "text"), "5:1: unknown colour text; it is left out"),
-    (GOOD.replace("foreground", "forground"), "5:1: unknown colour forground; did you mean foreground?"),
-    (GOOD.replace("#111", "black"), '6:1: background must be a colour such as "#7c9cf5"; it is left out'),
-    (GOOD.replace('"#111"', "111"), '6:1: background must be a colour such as "#7c9cf5"; it is left out'),
-])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            GOOD + "accent = red",
+            "7:10: not valid TOML: there is no value here that TOML knows (a text needs quotes; true "
+            "and false are lower case); this theme is left out",
+        ),
+        (b"\xff\xfe", "1:1: this is not UTF-8, which the file must be saved as; this theme is left out"),
+        ("x" * 70_000, " is larger than 64 KiB; this theme is left out"),
+        (
+            GOOD.replace('name = "mine"', ""),
+            '1:1: a theme needs a name such as name = "my-theme"; this theme is left out',
+        ),
+        (
+            GOOD.replace("mine", "My theme"),
+            '1:1: a theme needs a name such as name = "my-theme"; this theme is left out',
+        ),
+        (GOOD.replace("foreground", "text"), "5:1: unknown colour text; it is left out"),
+        (GOOD.replace("foreground", "forground"), "5:1: unknown colour forground; did you mean foreground?"),
+        (GOOD.replace("#111", "black"), '6:1: background must be a colour such as "#7c9cf5"; it is left out'),
+        (GOOD.replace('"#111"', "111"), '6:1: background must be a colour such as "#7c9cf5"; it is left out'),
+    ],
+)
 def test_a_theme_that_cannot_be_used_is_left_out_with_its_line(folder: Path, text: str | bytes, sentence: str) -> None:
     assert f"mine.toml:{sentence}" in said(folder, text)
     (folder / "good.toml").write_text(GOOD.replace("mine", "good"))
     assert list(load_themes([folder])[0]) == ["good"]
 
 
-@pytest.mark.parametrize(("addition", "sentence"), [
-    ('accent = "#12"', '7:1: accent must be a colour such as "#7c9cf5"; it is left out'),
-    ('[variables]\n"cache-cachd" = "#fff"', "8:1: unknown variable cache-cachd; did you mean cache-cached?"),
-    ('[variables]\ncache-cached = "#fff; } * { display: none"',
-     '8:1: cache-cached must be a colour such as "#7c9cf5"; it is left out'),
-    ('[variables]\nlink-style = "bold; color: red"', '8:1: link-style must be a style such as "bold"; it is left out'),
-    ("[style]\nx = 1", "7:1: unknown setting style; a theme has name, dark, [colours], [variables]"),
-])
+@pytest.mark.parametrize(
+    ("addition", "sentence"),
+    [
+        ('accent = "#12"', '7:1: accent must be a colour such as "#7c9cf5"; it is left out'),
+        ('[variables]\n"cache-cachd" = "#fff"', "8:1: unknown variable cache-cachd; did you mean cache-cached?"),
+        (
+            '[variables]\ncache-cached = "#fff; } * { display: none"',
+            '8:1: cache-cached must be a colour such as "#7c9cf5"; it is left out',
+        ),
+        (
+            '[variables]\nlink-style = "bold; color: red"',
+            '8:1: link-style must be a style such as "bold"; it is left out',
+        ),
+        ("[style]\nx = 1", "7:1: unknown setting style; a theme has name, dark, [colours], [variables]"),
+    ],
+)
 def test_a_wrong_line_of_a_theme_is_left_out_and_the_theme_loads(folder: Path, addition: str, sentence: str) -> None:
     assert said(folder, GOOD + addition) == [f"mine.toml:{sentence}"]
     assert list(load_themes([folder])[0]) == ["mine"]
@@ -251,7 +304,8 @@ def test_a_wrong_line_of_a_theme_is_left_out_and_the_theme_loads(folder: Path, a
 
 def test_variables_and_styles_reach_the_theme(folder: Path) -> None:
     (folder / "mine.toml").write_text(
-        GOOD + '[variables]\ncache-cached = "#00ff00"\nlink-style = "bold not underline"\n')
+        GOOD + '[variables]\ncache-cached = "#00ff00"\nlink-style = "bold not underline"\n'
+    )
     theme, problems = load_theme(folder / "mine.toml")
     assert problems == []
     assert theme is not None
@@ -291,8 +345,11 @@ def test_mutated_themes_never_crash_and_what_loads_can_be_shown(folder: Path) ->
         text = whole
         for _ in range(rng.randint(1, 3)):
             at = rng.randrange(len(text))
-            text = text[:at] + rng.choice(['"', "#", "=", "[", "]", "\n", "x", "0", "", "\x00", "ü", "bold"]) + text[
-                at + rng.randint(0, 3):]
+            text = (
+                text[:at]
+                + rng.choice(['"', "#", "=", "[", "]", "\n", "x", "0", "", "\x00", "ü", "bold"])
+                + text[at + rng.randint(0, 3) :]
+            )
         path.write_text(text, encoding="utf-8")
         theme, problems = load_theme(path)
         assert all(problem.line is not None for problem in problems)

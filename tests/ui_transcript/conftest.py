@@ -57,9 +57,21 @@ def _keeping(name: str):  # type: ignore[no-untyped-def]
     return handler
 
 
-for _name in ("selected", "edit_requested", "regenerate_requested", "copy_requested", "code_copy_requested",
-              "sibling_requested", "branches_requested", "fork_requested", "delete_requested", "fold_toggled",
-              "follow_changed", "type_through", "sources_requested"):
+for _name in (
+    "selected",
+    "edit_requested",
+    "regenerate_requested",
+    "copy_requested",
+    "code_copy_requested",
+    "sibling_requested",
+    "branches_requested",
+    "fork_requested",
+    "delete_requested",
+    "fold_toggled",
+    "follow_changed",
+    "type_through",
+    "sources_requested",
+):
     setattr(TranscriptApp, f"on_transcript_{_name}", _keeping(_name))
 
 

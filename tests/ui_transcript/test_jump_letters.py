@@ -76,14 +76,17 @@ def question(number: int, text: str = "Why?", **more: Any) -> TranscriptItem:
     return TranscriptItem(f"q{number}", Role.USER, "You", "09:16", text, **more)
 
 
-@pytest.mark.parametrize(("letter", "kind", "expected"), [
-    ("d", Transcript.BranchesRequested, {"node": "a1"}),
-    ("f", Transcript.SourcesRequested, {"node": "a1", "numbers": (1,)}),
-    ("g", Transcript.CodeCopyRequested, {"number": 1, "text": "a = 1"}),
-    ("H", Transcript.CodeCopyRequested, {"number": 2, "text": "ls"}),
-    ("k", Sidebar.Opened, {"id": "c0"}),
-    ("l", Sidebar.Opened, {"id": "c1"}),
-])
+@pytest.mark.parametrize(
+    ("letter", "kind", "expected"),
+    [
+        ("d", Transcript.BranchesRequested, {"node": "a1"}),
+        ("f", Transcript.SourcesRequested, {"node": "a1", "numbers": (1,)}),
+        ("g", Transcript.CodeCopyRequested, {"number": 1, "text": "a = 1"}),
+        ("H", Transcript.CodeCopyRequested, {"number": 2, "text": "ls"}),
+        ("k", Sidebar.Opened, {"id": "c0"}),
+        ("l", Sidebar.Opened, {"id": "c1"}),
+    ],
+)
 async def test_a_letter_does_what_it_stands_on(letter: str, kind: Any, expected: dict[str, Any]) -> None:
     """Small or capital: a, s are the messages; d the versions, f the citation, g, h the code, j the list of sources."""
     app = Jump([question(1), answer(1, CODE, siblings=(2, 3), sources=((1, SOURCE),))], rows=2)
@@ -104,8 +107,12 @@ async def test_letters_move_nothing_and_go_away_without_a_trace() -> None:
         app.jump.begin()
         await pilot.pause()
         shown = app.text()
-        places = [(a, b) for old, new in zip(before, shown, strict=True)
-                  for a, b in zip(old.ljust(80), new.ljust(80), strict=True) if a != b]
+        places = [
+            (a, b)
+            for old, new in zip(before, shown, strict=True)
+            for a, b in zip(old.ljust(80), new.ljust(80), strict=True)
+            if a != b
+        ]
         assert "".join(sorted(new for _, new in places)) == "".join(sorted("asdfghjkl"))
         await pilot.press("escape")
         for key in ("escape", "0", "ctrl+n", "space"):

@@ -26,22 +26,29 @@ async def test_up_and_down_move_between_messages(make_app: Any, items: Any) -> N
         assert [m.node for m in app.of(Transcript.Selected)] == nodes
 
 
-@pytest.mark.parametrize(("key", "kind", "expected"), [
-    ("e", Transcript.EditRequested, {"node": "a1"}),
-    ("r", Transcript.RegenerateRequested, {"node": "a1"}),
-    ("y", Transcript.CopyRequested, {"text": CODE}),
-    ("1", Transcript.CodeCopyRequested, {"number": 1, "text": "a = 1"}),
-    ("2", Transcript.CodeCopyRequested, {"number": 2, "text": "\tindented\nplain <b>"}),
-    ("b", Transcript.BranchesRequested, {"node": "a1"}),
-    ("f", Transcript.ForkRequested, {"node": "a1"}),
-    ("d", Transcript.DeleteRequested, {"node": "a1"}),
-    ("left", Transcript.SiblingRequested, {"node": "a1", "step": -1}),
-    ("right", Transcript.SiblingRequested, {"node": "a1", "step": 1}),
-    ("x", Transcript.TypeThrough, {"character": "x"}),
-    ("É", Transcript.TypeThrough, {"character": "É"}),
-])
+@pytest.mark.parametrize(
+    ("key", "kind", "expected"),
+    [
+        ("e", Transcript.EditRequested, {"node": "a1"}),
+        ("r", Transcript.RegenerateRequested, {"node": "a1"}),
+        ("y", Transcript.CopyRequested, {"text": CODE}),
+        ("1", Transcript.CodeCopyRequested, {"number": 1, "text": "a = 1"}),
+        ("2", Transcript.CodeCopyRequested, {"number": 2, "text": "\tindented\nplain <b>"}),
+        ("b", Transcript.BranchesRequested, {"node": "a1"}),
+        ("f", Transcript.ForkRequested, {"node": "a1"}),
+        ("d", Transcript.DeleteRequested, {"node": "a1"}),
+        ("left", Transcript.SiblingRequested, {"node": "a1", "step": -1}),
+        ("right", Transcript.SiblingRequested, {"node": "a1", "step": 1}),
+        ("x", Transcript.TypeThrough, {"character": "x"}),
+        ("É", Transcript.TypeThrough, {"character": "É"}),
+    ],
+)
 async def test_a_key_posts_its_request(
-    make_app: Any, items: Any, key: str, kind: Any, expected: dict[str, Any],
+    make_app: Any,
+    items: Any,
+    key: str,
+    kind: Any,
+    expected: dict[str, Any],
 ) -> None:
     app = make_app([items.question(1), items.answer(1, CODE, siblings=(2, 3))])
     async with app.run_test(size=SIZE) as pilot:
@@ -62,7 +69,8 @@ async def test_shift_selects_several_messages_and_y_copies_them_together(make_ap
         assert (app.transcript.selected, barred(app)) == ("a1", {"a1", "q2", "a2"})
         await pilot.press("y")
         assert [(m.messages, m.text) for m in app.of(Transcript.CopyRequested)] == [
-            (3, "## Model\n\nanswer 1\n\n## You\n\nquestion 2\n\n## Model\n\nanswer 2")]
+            (3, "## Model\n\nanswer 1\n\n## You\n\nquestion 2\n\n## Model\n\nanswer 2")
+        ]
         await pilot.press("shift+down", "y")
         assert app.of(Transcript.CopyRequested)[-1].messages == 2 and barred(app) == {"q2", "a2"}
         assert sum("▎" in line for line in app.lines()) == 2 * 2
@@ -177,12 +185,21 @@ async def test_the_live_row_stands_below_the_last_message_and_goes(make_app: Any
         assert "cells" not in "\n".join(app.lines())
 
 
-@pytest.mark.parametrize(("state", "words"), [
-    (State.CANCELLED, "■ because"), (State.INTERRUPTED, "▲ Interrupted: because"), (State.LENGTH, "Cut at max tokens"),
-    (State.CONTEXT_FULL, "▲ The context window is full: because"), (State.EMPTY, "▲ The answer is empty: because"),
-])
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (State.CANCELLED, "■ because"),
+        (State.INTERRUPTED, "▲ Interrupted: because"),
+        (State.LENGTH, "Cut at max tokens"),
+        (State.CONTEXT_FULL, "▲ The context window is full: because"),
+        (State.EMPTY, "▲ The answer is empty: because"),
+    ],
+)
 async def test_how_an_answer_ended_is_told_with_its_text_kept(
-    make_app: Any, items: Any, state: State, words: str,
+    make_app: Any,
+    items: Any,
+    state: State,
+    words: str,
 ) -> None:
     app = make_app([items.question(1), items.streaming(1)])
     async with app.run_test(size=SIZE) as pilot:
@@ -206,8 +223,14 @@ async def test_an_error_is_a_box_with_its_sentence_and_the_retry_key(make_app: A
 
 
 async def test_find_counts_in_all_messages_and_goes_around(make_app: Any, items: Any) -> None:
-    app = make_app([*items.turns(20), items.question(50, "a NEEDLE here"), *[items.question(n) for n in range(60, 90)],
-                    items.answer(91, "one needle and\n\nanother **needle**")])
+    app = make_app(
+        [
+            *items.turns(20),
+            items.question(50, "a NEEDLE here"),
+            *[items.question(n) for n in range(60, 90)],
+            items.answer(91, "one needle and\n\nanother **needle**"),
+        ]
+    )
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         assert app.transcript.find("needle") == 3

@@ -34,7 +34,8 @@ async def shown(app: Any, text: str) -> None:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 async def test_text_that_comes_just_before_a_frame_is_due_is_drawn(
-        make_app: Any, items: Any, monkeypatch: pytest.MonkeyPatch, moment: float) -> None:
+    make_app: Any, items: Any, monkeypatch: pytest.MonkeyPatch, moment: float
+) -> None:
     app, stopped = make_app([items.question(1), items.streaming(1)]), list[float]()
     monkeypatch.setattr(widget, "monotonic", lambda: stopped[0] if stopped else monotonic())
     async with app.run_test(size=SIZE):

@@ -65,8 +65,12 @@ async def test_two_files_of_one_name_have_two_labels_and_one_file_has_one(writin
     async with host.run_test():
         for block in (SETUP, OTHER, SETUP):
             composer.attach(block)
-        assert composer.text.split("] ") == ["[setup.md: 312 lines", "[old/setup.md: 312 lines", "[setup.md: 312 lines",
-                                             ""]
+        assert composer.text.split("] ") == [
+            "[setup.md: 312 lines",
+            "[old/setup.md: 312 lines",
+            "[setup.md: 312 lines",
+            "",
+        ]
         text, blocks = composer.text, composer.blocks
         composer.load("", "other")
         composer.restore(text, blocks)
@@ -97,12 +101,22 @@ def test_a_damaged_draft_with_a_file_keeps_its_text() -> None:
     assert chips.decoded('see [a.md: 1 line]\x1e[["a.md", "text", "ref"]]').text == "see [a.md: 1 line]"
 
 
-@pytest.mark.parametrize(("pasted", "path"), [
-    ("/home/me/setup.md", "/home/me/setup.md"), ("'/home/me/my setup.md' ", "/home/me/my setup.md"),
-    ("/home/me/my\\ setup.md ", "/home/me/my setup.md"), ("file:///home/me/my%20setup.md", "/home/me/my setup.md"),
-    ("~/setup.md\n", "~/setup.md"), ("/home/me/it's.md", "/home/me/it's.md"), ("hello", None), ("/a\n/b", None),
-    ("", None), ("/" + "x" * 5000, None), ("file://[", None),
-])
+@pytest.mark.parametrize(
+    ("pasted", "path"),
+    [
+        ("/home/me/setup.md", "/home/me/setup.md"),
+        ("'/home/me/my setup.md' ", "/home/me/my setup.md"),
+        ("/home/me/my\\ setup.md ", "/home/me/my setup.md"),
+        ("file:///home/me/my%20setup.md", "/home/me/my setup.md"),
+        ("~/setup.md\n", "~/setup.md"),
+        ("/home/me/it's.md", "/home/me/it's.md"),
+        ("hello", None),
+        ("/a\n/b", None),
+        ("", None),
+        ("/" + "x" * 5000, None),
+        ("file://[", None),
+    ],
+)
 def test_the_path_that_a_terminal_pastes_is_recognised(pasted: str, path: str | None) -> None:
     assert pasted_path(pasted) == path
 

@@ -22,11 +22,20 @@ def line(widget: Widget) -> str:
     return strip.crop(widget.region.x, widget.region.right).text
 
 
-@pytest.mark.parametrize(("width", "words", "bar"), [
-    (60, "▤?  ", False), (80, "▤ handbook, logbooks?  ", False), (120, "▤ handbook, logbooks?  ", True),
-    (200, "▤ handbook, logbooks?  ", True)])
+@pytest.mark.parametrize(
+    ("width", "words", "bar"),
+    [
+        (60, "▤?  ", False),
+        (80, "▤ handbook, logbooks?  ", False),
+        (120, "▤ handbook, logbooks?  ", True),
+        (200, "▤ handbook, logbooks?  ", True),
+    ],
+)
 async def test_what_is_searched_stands_beside_the_meter_whose_bar_gives_way(
-    hosting: Hosting, width: int, words: str, bar: bool,
+    hosting: Hosting,
+    width: int,
+    words: str,
+    bar: bool,
 ) -> None:
     header = Header()
     async with hosting(header).run_test(size=(width, 24)) as pilot:

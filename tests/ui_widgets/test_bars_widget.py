@@ -77,9 +77,15 @@ def test_incognito_is_marked() -> None:
     assert "incognito" in plain(left(HeaderState("m", incognito=True), 100))
 
 
-@pytest.mark.parametrize(("phase", "words"), [
-    ("connecting", "connecting…"), ("starting", "starting engine…"), ("lost", "connection lost"),
-    ("none", "no server")])
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("connecting", "connecting…"),
+        ("starting", "starting engine…"),
+        ("lost", "connection lost"),
+        ("none", "no server"),
+    ],
+)
 def test_the_phases_of_the_connection(phase: str, words: str) -> None:
     text = plain(left(HeaderState("m", phase=phase, sentence="llama.cpp on port 8080 \x1b[2J"), 100))
     assert words in text and "port 8080" in text and "\x1b" not in text
@@ -93,8 +99,10 @@ def test_the_meter_has_a_fixed_width_and_warns_when_nearly_full() -> None:
 
 
 def test_the_meter_warns_early_by_a_sign_and_then_by_a_stronger_one() -> None:
-    shown = {used: plain(meter(HeaderState(context_used=used, context_size=1000), 120)).strip()[0]
-             for used in (None, 0, 699, 700, 849, 850, 1000)}
+    shown = {
+        used: plain(meter(HeaderState(context_used=used, context_size=1000), 120)).strip()[0]
+        for used in (None, 0, 699, 700, 849, 850, 1000)
+    }
     assert shown == {None: "c", 0: "c", 699: "c", 700: "△", 849: "△", 850: "▲", 1000: "▲"}
 
 
@@ -104,9 +112,16 @@ def test_an_unknown_window_is_a_dash_and_not_zero() -> None:
     assert meter(HeaderState(), 120) == []
 
 
-@pytest.mark.parametrize(("model", "shown"), [
-    ("/m/Qwen3-1.7B-Q4_K_M.gguf", "Qwen3-1.7B-Q4_K_M"), ("C:\\m\\a.GGUF", "a"), ("org/model:free", "model:free"),
-    ("a\x1b[2Jb", "a␛[2Jb"), ("", "")])
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [
+        ("/m/Qwen3-1.7B-Q4_K_M.gguf", "Qwen3-1.7B-Q4_K_M"),
+        ("C:\\m\\a.GGUF", "a"),
+        ("org/model:free", "model:free"),
+        ("a\x1b[2Jb", "a␛[2Jb"),
+        ("", ""),
+    ],
+)
 def test_a_models_name(model: str, shown: str) -> None:
     assert model_name(model) == shown
 
@@ -175,6 +190,7 @@ FINE = TurnFigures(3990, 3931, 31, 59, 140, 170, 500, 8192)
 async def test_a_warning_stays_until_it_was_seen_and_does_not_come_back(hosting: Hosting) -> None:
     status = StatusLine()
     async with hosting(status).run_test(size=(120, 24)) as pilot:
+
         async def shows(*turns: TurnFigures) -> str:
             status.set_turns(turns)
             await pilot.pause()
@@ -226,8 +242,10 @@ def test_a_running_answer_is_estimated_only_when_the_server_does_not_count() -> 
     assert (live.tokens, live.estimated, live.waiting) == (7, False, "the answer pauses")
 
 
-@pytest.mark.parametrize(("key", "shown"), [
-    ("ctrl+n", "^N"), ("f4", "F4"), ("alt+down", "Alt+↓"), ("ctrl+pagedown", "^PgDn"), ("escape", "Esc")])
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [("ctrl+n", "^N"), ("f4", "F4"), ("alt+down", "Alt+↓"), ("ctrl+pagedown", "^PgDn"), ("escape", "Esc")],
+)
 def test_names_of_keys(key: str, shown: str) -> None:
     assert key_name(key) == shown
 

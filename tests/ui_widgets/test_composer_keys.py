@@ -115,7 +115,8 @@ async def test_ctrl_c_in_an_empty_composer_asks_to_stop(writing: Writing) -> Non
 
 
 async def test_ctrl_c_leaves_a_selection_in_the_transcript_to_be_copied(
-        writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host, composer = writing()
     async with host.run_test() as pilot:
         await pilot.press("a")

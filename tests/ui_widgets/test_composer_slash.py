@@ -113,10 +113,17 @@ async def test_a_paste_in_an_argument_goes_along_as_text(writing: Writing) -> No
         assert host.heard(Composer.SlashCommand)[0].argument == "y" * 5000
 
 
-@pytest.mark.parametrize(("text", "command", "rest"), [
-    ("hello", None, "hello"), ("/new", "new", ""), ("/find  two words ", "find", "two words"),
-    ("/system a\nb", "system", "a\nb"), ("//path", None, "/path"), ("// a comment", None, "// a comment"),
-    ("/", "", ""),
-])
+@pytest.mark.parametrize(
+    ("text", "command", "rest"),
+    [
+        ("hello", None, "hello"),
+        ("/new", "new", ""),
+        ("/find  two words ", "find", "two words"),
+        ("/system a\nb", "system", "a\nb"),
+        ("//path", None, "/path"),
+        ("// a comment", None, "// a comment"),
+        ("/", "", ""),
+    ],
+)
 def test_what_a_text_means(text: str, command: str | None, rest: str) -> None:
     assert parse(text) == (command, rest)

@@ -25,8 +25,11 @@ def entry(id: str, text: str) -> Entry:
     return Entry(id, Kind.FACT, text, "topics/things.md", 1.7e9)
 
 
-UNITS, KILN, DOG = (entry("m1", "Prefers metric units."), entry("m2", "The kiln trips the breaker."),
-                    entry("m3", "Has a dog named Fenna."))
+UNITS, KILN, DOG = (
+    entry("m1", "Prefers metric units."),
+    entry("m2", "The kiln trips the breaker."),
+    entry("m3", "Has a dog named Fenna."),
+)
 
 
 def passage(name: str, where: str = "12-40", text: str = "lamp " * 40) -> Passage:
@@ -70,7 +73,8 @@ async def rest(composer: Composer) -> None:
 
 
 async def test_a_pause_in_the_typing_asks_what_belongs_and_a_key_does_not(
-        memories: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    memories: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         composer.load("", "c1")
@@ -322,8 +326,9 @@ async def test_passages_are_named_by_file_and_lines_with_their_tokens(memories: 
         composer.set_memories([KILN])
         await pilot.pause()
         line = drawn(host, composer).strip(" ─")
-        assert line == ("◆ 1 memory · ▤ 2 passages ~200 tok: setup.md:12-40 × · lamp.md:3-9 × · "
-                        "The kiln trips the breaker. ×")
+        assert line == (
+            "◆ 1 memory · ▤ 2 passages ~200 tok: setup.md:12-40 × · lamp.md:3-9 × · The kiln trips the breaker. ×"
+        )
 
 
 async def test_what_goes_is_what_is_shown_for_exactly_this_text(memories: Writing) -> None:
@@ -469,15 +474,26 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
 async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: Writing) -> None:
     host, composer = memories()
     composer.set_memories_key("Shift+F5")
-    names = ["\x1b[2J\u202eevil\n.md", "灯台の本がここにあるとても長い名前.md", "][", "👨\u200d👩\u200d👧" * 9,
-             "x" * 300]
+    names = [
+        "\x1b[2J\u202eevil\n.md",
+        "灯台の本がここにあるとても長い名前.md",
+        "][",
+        "👨\u200d👩\u200d👧" * 9,
+        "x" * 300,
+    ]
     async with host.run_test(size=(80, 24)) as pilot:
         await rested(host, composer, pilot, "the lamp")
         line = composer.query_one(ContextLine)
         for taken in (True, False):
-            composer.set_passages([passage(name, f"{n}") for n, name in enumerate(names)], "the lamp", taken=taken,
-                                  files=[NOTES], problems=["灯台\x07 is not there."] * (2 * taken), pasted=names,
-                                  outside={} if taken else {NOTES.ref: f"/灯台/{names[0]}/notes.txt"})
+            composer.set_passages(
+                [passage(name, f"{n}") for n, name in enumerate(names)],
+                "the lamp",
+                taken=taken,
+                files=[NOTES],
+                problems=["灯台\x07 is not there."] * (2 * taken),
+                pasted=names,
+                outside={} if taken else {NOTES.ref: f"/灯台/{names[0]}/notes.txt"},
+            )
             composer.set_memories([UNITS, KILN])
             for choosing in (False, True):
                 if choosing:
@@ -516,12 +532,19 @@ async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed
         assert composer.context.agreed == {"/mnt/notes.txt"}
 
 
-@pytest.mark.parametrize(("width", "shown"), [
-    (100, "@./a/long/name/of/a/file/notes.txt is plain text · Tab on it attaches it"),
-    (60, "@./a/long/name/o… is plain text · Tab on it attaches it"), (40, "@./a/long/n… is text · Tab attaches"),
-    (20, "")])
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (100, "@./a/long/name/of/a/file/notes.txt is plain text · Tab on it attaches it"),
+        (60, "@./a/long/name/o… is plain text · Tab on it attaches it"),
+        (40, "@./a/long/n… is text · Tab attaches"),
+        (20, ""),
+    ],
+)
 async def test_that_a_pasted_mention_is_text_is_said_in_the_room_there_is(
-    memories: Writing, width: int, shown: str,
+    memories: Writing,
+    width: int,
+    shown: str,
 ) -> None:
     host, composer = memories()
     async with host.run_test(size=(width, 30)) as pilot:

@@ -41,11 +41,26 @@ async def offered(composer: Composer, pilot: Any, text: str, found: Sequence[Men
     await pilot.pause()
 
 
-@pytest.mark.parametrize(("line", "beginning"), [
-    ("@", ""), ("see @hand", "hand"), ("(@hand", "hand"), ('@"my no', "my no"), ("@./src/ma", "./src/ma"), ("@~", "~"),
-    ("a@hand", None), ("see hand", None), ("@hand ", None), ("http://x@hand", None), ('@"my no" ', None), ("@@", None),
-    ("/@x", None), ("", None), ("喜欢 @灯", "灯"),
-])
+@pytest.mark.parametrize(
+    ("line", "beginning"),
+    [
+        ("@", ""),
+        ("see @hand", "hand"),
+        ("(@hand", "hand"),
+        ('@"my no', "my no"),
+        ("@./src/ma", "./src/ma"),
+        ("@~", "~"),
+        ("a@hand", None),
+        ("see hand", None),
+        ("@hand ", None),
+        ("http://x@hand", None),
+        ('@"my no" ', None),
+        ("@@", None),
+        ("/@x", None),
+        ("", None),
+        ("喜欢 @灯", "灯"),
+    ],
+)
 def test_where_a_mention_is_typed(line: str, beginning: str | None) -> None:
     found = mentions.typed_at(line, len(line))
     assert (found.beginning if found else None) == beginning

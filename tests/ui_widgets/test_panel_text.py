@@ -19,10 +19,17 @@ from kvchat.ui.widgets.status_text import Live
 NOW = 1_800_000_000.0
 REPORT = a_report(NOW)
 HELD = Holdings(
-    slots=3, window=8192, turns=tuple(turn.figures for turn in REPORT.turns if turn.figures), speed=REPORT.speed,
-    states=(HeldState("slot 0", "lighthouse log", 2119, NOW - 3, "a"),
-            HeldState("slot 1", "weather", 2101, NOW - 4000, "b"),
-            HeldState("parked", "soup", 1930, NOW - 90, "c"), HeldState("parked", "", 300)))
+    slots=3,
+    window=8192,
+    turns=tuple(turn.figures for turn in REPORT.turns if turn.figures),
+    speed=REPORT.speed,
+    states=(
+        HeldState("slot 0", "lighthouse log", 2119, NOW - 3, "a"),
+        HeldState("slot 1", "weather", 2101, NOW - 4000, "b"),
+        HeldState("parked", "soup", 1930, NOW - 90, "c"),
+        HeldState("parked", "", 300),
+    ),
+)
 
 
 def shown(held: Holdings = HELD, live: Live | None = None, width: int = 37) -> str:
@@ -42,7 +49,7 @@ def test_it_names_what_each_slot_and_the_host_cache_hold() -> None:
 
 def test_the_newest_turn_stands_first_and_a_wasted_one_says_why() -> None:
     lines = shown().splitlines()
-    turns = lines[next(at for at, line in enumerate(lines) if line.startswith("Last turns")) + 1:]
+    turns = lines[next(at for at, line in enumerate(lines) if line.startswith("Last turns")) + 1 :]
     assert [turns[0].split()[0], turns[0].split()[-2:]] == ["4", ["0.14", "s"]] and "96 %" in turns[0]
     assert turns[1].startswith("3 █") and "░" in turns[1]
     assert turns[2].strip() == "1,323 wasted: another client"
@@ -74,11 +81,16 @@ def test_only_the_open_conversation_is_this_one(open_id: str) -> None:
 NUMBERS = st.integers(0, 10**7)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["slot 0", "slot 1", "parked"]), st.text(max_size=40), NUMBERS), max_size=60),
-       st.lists(st.builds(TurnFigures, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.floats(0, 1e9)), max_size=12),
-       st.integers(37, 60))
-def test_no_line_is_wider_than_the_panel(states: list[tuple[str, str, int]], turns: list[TurnFigures], width: int,
-                                         ) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from(["slot 0", "slot 1", "parked"]), st.text(max_size=40), NUMBERS), max_size=60),
+    st.lists(st.builds(TurnFigures, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.floats(0, 1e9)), max_size=12),
+    st.integers(37, 60),
+)
+def test_no_line_is_wider_than_the_panel(
+    states: list[tuple[str, str, int]],
+    turns: list[TurnFigures],
+    width: int,
+) -> None:
     held = replace(HELD, states=tuple(HeldState(*state, NOW) for state in states), turns=tuple(turns))
     for line in panel_lines(held, "a", None, width, NOW):
         assert cell_len(plain(line)) <= width

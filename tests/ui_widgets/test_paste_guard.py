@@ -25,8 +25,11 @@ def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
     def run(*reads: str) -> list[str]:
         parser = XTermParser()
         said = [event for read in reads for event in parser.feed(read)]
-        return [event.key if isinstance(event, events.Key) else f"paste:{event.text}"
-                for event in said if isinstance(event, events.Key | events.Paste)]
+        return [
+            event.key if isinstance(event, events.Key) else f"paste:{event.text}"
+            for event in said
+            if isinstance(event, events.Key | events.Paste)
+        ]
 
     return run
 
@@ -62,11 +65,19 @@ def test_keys_work_again_after_a_paste(parse: Parse) -> None:
     assert parse(f"{START}a\x1b{END}", "\x1b[A", "x") == ["paste:a", "up", "x"]
 
 
-@pytest.mark.parametrize(("sent", "key"), [
-    ("\x1b\r", "alt+enter"), ("\x1b\n", "alt+enter"), ("\x1b[27;3;13~", "alt+enter"),
-    ("\x1b[27;2;13~", "shift+enter"), ("\x1b[13;2u", "shift+enter"), ("\x1b[27;5;13~", "ctrl+enter"),
-    ("\r", "enter"), ("\n", "ctrl+j"),
-])
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ("\x1b\r", "alt+enter"),
+        ("\x1b\n", "alt+enter"),
+        ("\x1b[27;3;13~", "alt+enter"),
+        ("\x1b[27;2;13~", "shift+enter"),
+        ("\x1b[13;2u", "shift+enter"),
+        ("\x1b[27;5;13~", "ctrl+enter"),
+        ("\r", "enter"),
+        ("\n", "ctrl+j"),
+    ],
+)
 def test_every_form_of_a_modified_enter_is_told_apart(parse: Parse, sent: str, key: str) -> None:
     assert parse(sent) == [key]
 
@@ -96,10 +107,17 @@ def test_however_a_paste_is_cut_nothing_in_it_is_a_key(text: str, cuts: list[int
     assert inside == text.replace("\x1b", "")
 
 
-@pytest.mark.parametrize("sent", [
-    "\x1b[97;1:3u", "\x1b[1:2u", "\x1b[1114112;1u", "\x1b[99999999999999999999;1u", "\x1b[97;1;1114112u",
-    "\x1b[48;0;0;0;0t\x1b[<0;1;1M",
-])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "\x1b[97;1:3u",
+        "\x1b[1:2u",
+        "\x1b[1114112;1u",
+        "\x1b[99999999999999999999;1u",
+        "\x1b[97;1;1114112u",
+        "\x1b[48;0;0;0;0t\x1b[<0;1;1M",
+    ],
+)
 def test_a_report_with_odd_figures_is_nothing(parse: Parse, sent: str) -> None:
     assert parse(sent, "x") == ["x"]
 

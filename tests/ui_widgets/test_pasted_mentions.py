@@ -124,9 +124,16 @@ async def test_a_draft_keeps_what_counts_and_an_old_one_counts_nothing(writing: 
         assert composer.text == "@a @b" and composer.typed == {1}
 
 
-@pytest.mark.parametrize("stored", [
-    'a @b\x1e{"chips": [], "typed": ["0", 7, null]}', 'a @b\x1e{"chips": []}', "a @b\x1e{}", "a @b\x1e7",
-    'a @b\x1e{"chips": 7, "typed": [0]}'])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        'a @b\x1e{"chips": [], "typed": ["0", 7, null]}',
+        'a @b\x1e{"chips": []}',
+        "a @b\x1e{}",
+        "a @b\x1e7",
+        'a @b\x1e{"chips": 7, "typed": [0]}',
+    ],
+)
 def test_a_damaged_draft_counts_nothing(stored: str) -> None:
     found = decoded(stored)
     assert found.text == "a @b" and 0 not in found.typed
@@ -135,10 +142,13 @@ def test_a_damaged_draft_counts_nothing(stored: str) -> None:
 
 TEXT = st.text(alphabet='@ab./ \n"', max_size=12)
 OPERATION = st.one_of(
-    st.tuples(st.just("type"), st.text(alphabet="@ab./ ", max_size=4)), st.tuples(st.just("paste"), TEXT),
-    st.tuples(st.just("edit"), TEXT), st.tuples(st.just("restore"), TEXT),
+    st.tuples(st.just("type"), st.text(alphabet="@ab./ ", max_size=4)),
+    st.tuples(st.just("paste"), TEXT),
+    st.tuples(st.just("edit"), TEXT),
+    st.tuples(st.just("restore"), TEXT),
     st.tuples(st.sampled_from(["move", "select"]), st.integers(0, 40)),
-    *(st.tuples(st.just(name), st.none()) for name in ("left", "right", "undo", "redo", "draft", "recall", "clear")))
+    *(st.tuples(st.just(name), st.none()) for name in ("left", "right", "undo", "redo", "draft", "recall", "clear")),
+)
 
 
 def done(composer: Composer, name: str, value: Any) -> None:
@@ -229,8 +239,17 @@ async def test_typing_and_pasting_in_any_order_keep_apart_what_came_from_where(w
     async with host.run_test() as pilot:
 
         @settings(deadline=None)
-        @given(st.lists(st.tuples(st.sampled_from(["type", "paste", "cut"]), st.text(alphabet="@a\n", max_size=5),
-                                  st.integers(0, 60), st.integers(0, 6)), max_size=20))
+        @given(
+            st.lists(
+                st.tuples(
+                    st.sampled_from(["type", "paste", "cut"]),
+                    st.text(alphabet="@a\n", max_size=5),
+                    st.integers(0, 60),
+                    st.integers(0, 6),
+                ),
+                max_size=20,
+            )
+        )
         def check(operations: list[tuple[str, str, int, int]]) -> None:
             composer.load("", "new")
             area, model = composer._area, list[tuple[str, bool]]()

@@ -30,14 +30,21 @@ def test_what_holds_them_stands_first_and_says_what_to_do() -> None:
 
 def test_what_does_not_fit_is_counted() -> None:
     assert [line.rstrip() for line in drawn([str(n) for n in range(9)], "held")] == [
-        "held", "queued 1  0", "queued 2  1", "… and 7 more"]
+        "held",
+        "queued 1  0",
+        "queued 2  1",
+        "… and 7 more",
+    ]
 
 
 def test_every_hold_is_one_short_clause() -> None:
     assert all(len(held_words(kind, "Ctrl+J")) <= 62 for kind in HoldKind)
 
 
-@given(texts=st.lists(st.text(max_size=80), min_size=1, max_size=9), held=st.sampled_from(["", "held · " * 9]),
-       width=st.integers(10, 90))
+@given(
+    texts=st.lists(st.text(max_size=80), min_size=1, max_size=9),
+    held=st.sampled_from(["", "held · " * 9]),
+    width=st.integers(10, 90),
+)
 def test_no_line_is_wider_than_there_is_room(texts: list[str], held: str, width: int) -> None:
     assert all(cell_len(line) <= max(width, 12) for line in drawn(texts, held, 3, width))

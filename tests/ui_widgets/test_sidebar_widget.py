@@ -78,19 +78,24 @@ def test_every_mark_has_a_glyph_of_one_cell_and_words() -> None:
     assert len(set(GLYPHS.values())) == len(GLYPHS)
 
 
-@pytest.mark.parametrize(("warmth", "row", "words"), [
-    (Warmth(Heat.WARM, 3843, 1, NOW - 250), {}, "warm · 3,843 tokens in the cache, used 4 min ago"),
-    (Warmth(Heat.PARKED, 1930, 412, NOW - 7500), {},
-     "partly warm · 412 tokens to prefill · 1,930 in the cache, used 2 h ago"),
-    (Warmth(Heat.PARKED, 1930, 3, NOW - 7500), {}, "warm · 1,930 tokens in the cache, used 2 h ago"),
-    (Warmth(Heat.COLD), {"held": 2}, "cold; 2 queued, waiting for you"),
-    (Warmth(Heat.COLD, 0, 8120), {"unread": True}, "cold · 8,120 tokens to prefill; there is an unread answer"),
-    (Warmth(Heat.COLD), {}, "cold"),
-    (UNKNOWN, {}, WORDS["unknown"]),
-    (Warmth(Heat.WARM, 3843), {"streaming": True}, WORDS["streaming"]),
-])
-def test_a_mark_is_told_with_what_is_known_and_nothing_else(
-        warmth: Warmth, row: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("warmth", "row", "words"),
+    [
+        (Warmth(Heat.WARM, 3843, 1, NOW - 250), {}, "warm · 3,843 tokens in the cache, used 4 min ago"),
+        (
+            Warmth(Heat.PARKED, 1930, 412, NOW - 7500),
+            {},
+            "partly warm · 412 tokens to prefill · 1,930 in the cache, used 2 h ago",
+        ),
+        (Warmth(Heat.PARKED, 1930, 3, NOW - 7500), {}, "warm · 1,930 tokens in the cache, used 2 h ago"),
+        (Warmth(Heat.COLD), {"held": 2}, "cold; 2 queued, waiting for you"),
+        (Warmth(Heat.COLD, 0, 8120), {"unread": True}, "cold · 8,120 tokens to prefill; there is an unread answer"),
+        (Warmth(Heat.COLD), {}, "cold"),
+        (UNKNOWN, {}, WORDS["unknown"]),
+        (Warmth(Heat.WARM, 3843), {"streaming": True}, WORDS["streaming"]),
+    ],
+)
+def test_a_mark_is_told_with_what_is_known_and_nothing_else(warmth: Warmth, row: dict[str, Any], words: str) -> None:
     assert described(SidebarRow("a", "t", NOW, **row), warmth, NOW) == words
 
 
@@ -98,9 +103,14 @@ async def test_a_row_shows_mark_and_title_and_in_words_what_waits(listing: Listi
     known = {"a": Warmth(Heat.WARM, 3843, 1), "b": Warmth(Heat.PARKED, 1930, 412), "c": cold(8120), "d": UNKNOWN}
     host, sidebar = listing(fixed, known.__getitem__)
     async with host.run_test(size=(80, 24)):
-        sidebar.set_rows([
-            SidebarRow("a", "warm one", NOW), SidebarRow("b", "parked one", NOW),
-            SidebarRow("c", "cold two", NOW, held=2), SidebarRow("d", "new answer", NOW, unread=True)])
+        sidebar.set_rows(
+            [
+                SidebarRow("a", "warm one", NOW),
+                SidebarRow("b", "parked one", NOW),
+                SidebarRow("c", "cold two", NOW, held=2),
+                SidebarRow("d", "new answer", NOW, unread=True),
+            ]
+        )
         lines = drawn(sidebar)
         assert lines[:2] == [" Today", " ● warm one"]
         assert lines[2] == " ◐ parked one", "a number alone would say nothing"
@@ -111,8 +121,7 @@ async def test_a_row_shows_mark_and_title_and_in_words_what_waits(listing: Listi
 async def test_a_title_is_cut_by_cells_and_cannot_carry_markup_or_escapes(listing: Listing) -> None:
     host, sidebar = listing(fixed, lambda id: cold(8120) if id == "a" else UNKNOWN)
     async with host.run_test(size=(80, 24)):
-        sidebar.set_rows([SidebarRow("a", "漢字" * 30, NOW, held=3),
-                          SidebarRow("b", "[/b]\x1b]52;c;x\x07\nend", NOW)])
+        sidebar.set_rows([SidebarRow("a", "漢字" * 30, NOW, held=3), SidebarRow("b", "[/b]\x1b]52;c;x\x07\nend", NOW)])
         width = sidebar.scrollable_content_region.width
         assert sidebar.render_line(1).cell_length == width
         assert "…" in sidebar.render_line(1).text and sidebar.render_line(1).text.rstrip().endswith("3 queued")
@@ -131,8 +140,11 @@ async def test_keys_move_the_cursor_over_the_groups_and_enter_opens(listing: Lis
         assert ids == ["c1", "c2", "c1", "c24", "c99", "c99", "c76", "c0", "c0"]
         await pilot.press("down", "enter", "m", "r", "d")
         assert [(type(m), m.id) for m in host.said] == [
-            (Sidebar.Opened, "c1"), (Sidebar.MenuRequested, "c1"), (Sidebar.RenameRequested, "c1"),
-            (Sidebar.DeleteRequested, "c1")]
+            (Sidebar.Opened, "c1"),
+            (Sidebar.MenuRequested, "c1"),
+            (Sidebar.RenameRequested, "c1"),
+            (Sidebar.DeleteRequested, "c1"),
+        ]
 
 
 async def test_the_keys_of_lists_in_the_settings_move_its_cursor_too(listing: Listing) -> None:
@@ -266,7 +278,8 @@ async def test_a_mark_is_explained_where_the_mouse_rests(listing: Listing) -> No
 
 
 async def test_a_mark_that_changes_draws_its_own_line_and_nothing_else(
-        listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing: Listing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known: dict[str, Warmth] = {}
     host, sidebar = listing(fixed, lambda id: known.get(id, UNKNOWN))
     async with host.run_test(size=(80, 24)) as pilot:
@@ -306,7 +319,8 @@ async def test_at_midnight_the_groups_change_and_the_cursor_stays(listing: Listi
 
 @pytest.mark.parametrize("count", [10_000])
 async def test_ten_thousand_conversations_are_one_widget_and_draw_only_what_is_seen(
-        listing: Listing, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing: Listing, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     host, sidebar = listing(fixed, lambda id: asked.append(id) or UNKNOWN)
     async with host.run_test(size=(120, 40)) as pilot:

@@ -14,8 +14,15 @@ from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
 WIDTHS = (80, 100, 120, 200)
 
 
-def turn(prompt: int, cached: int | None, new: int | None, *, ttft: float = 140, predicted: int | None = 31,
-         prompt_ms: float | None = None) -> TurnFigures:
+def turn(
+    prompt: int,
+    cached: int | None,
+    new: int | None,
+    *,
+    ttft: float = 140,
+    predicted: int | None = 31,
+    prompt_ms: float | None = None,
+) -> TurnFigures:
     if prompt_ms is None and cached is not None:
         prompt_ms = (prompt - cached) / 350 * 1000
     return TurnFigures(prompt, cached, predicted, new, ttft, prompt_ms, 500, 8192)

@@ -64,18 +64,41 @@ async def test_nothing_comes_without_the_token_or_under_another_name() -> None:
         token = server.url.split("/")[3]
         assert len(token) >= 43
         wrong = token[:-1] + ("A" if token[-1] != "A" else "B")
-        for path in ("", "/", "/ws", f"/{wrong}/", f"/{wrong}/ws", f"/{wrong}/static/js/textual.js", "/static/js/a.js",
-                     f"/{token.lower()}/", f"/{token}x/", "/%ff/", f"/?token={token}"):
+        for path in (
+            "",
+            "/",
+            "/ws",
+            f"/{wrong}/",
+            f"/{wrong}/ws",
+            f"/{wrong}/static/js/textual.js",
+            "/static/js/a.js",
+            f"/{token.lower()}/",
+            f"/{token}x/",
+            "/%ff/",
+            f"/?token={token}",
+        ):
             async with client.get(root + path) as answer:
                 assert (answer.status, await answer.read()) == (403, b""), path
-        for headers in ({"Host": "kvchat.example"}, {"Host": f"evil.example:{server._port}"}, {"Host": "127.0.0.1:1"},
-                        {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:1"},
-                        {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
+        for headers in (
+            {"Host": "kvchat.example"},
+            {"Host": f"evil.example:{server._port}"},
+            {"Host": "127.0.0.1:1"},
+            {"Origin": "http://evil.example"},
+            {"Origin": "null"},
+            {"Origin": "http://127.0.0.1:1"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+        ):
             for address in (server.url, f"{server.url}page.js", f"{server.url}static/js/textual.js"):
                 async with client.get(address, headers=headers) as answer:
                     assert (answer.status, await answer.read()) == (403, b""), headers
-        for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": f"https://127.0.0.1:{server._port}"},
-                        {"Origin": root, "Host": "evil.example"}, {"Origin": "http://127.0.0.1:1"}):
+        for headers in (
+            {},
+            {"Origin": "http://evil.example"},
+            {"Origin": f"https://127.0.0.1:{server._port}"},
+            {"Origin": root, "Host": "evil.example"},
+            {"Origin": "http://127.0.0.1:1"},
+        ):
             with pytest.raises(WSServerHandshakeError):
                 await client.ws_connect(terminal, headers=headers)
         with pytest.raises(WSServerHandshakeError):
@@ -95,8 +118,10 @@ async def test_so_many_pages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(serving, "MOST", 2)
     async with served() as (server, client, opened):
         root, terminal = addresses(server)
-        async with (client.ws_connect(terminal, origin=root) as first,
-                    client.ws_connect(terminal, origin=root) as second):
+        async with (
+            client.ws_connect(terminal, origin=root) as first,
+            client.ws_connect(terminal, origin=root) as second,
+        ):
             assert [await first.receive_str(), await second.receive_str()] == ["hello", "hello"]
             with pytest.raises(WSServerHandshakeError) as refused:
                 await client.ws_connect(terminal, origin=root)
@@ -125,7 +150,8 @@ def test_a_port_that_is_taken_is_told(capsys: pytest.CaptureFixture[str], own_fo
 
 
 def test_without_the_extra_it_says_how_to_install_it(
-        capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_folders: object) -> None:
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own_folders: object
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["serve"]) == 1
     assert "kvchat[web]" in capsys.readouterr().err

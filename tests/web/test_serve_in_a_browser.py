@@ -23,8 +23,16 @@ from toyserver import ToyServer, reply, tokens
 async def serving(base_url: str) -> AsyncIterator[str]:
     """`kvchat serve` as a process, with this server; the address that it prints."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kvchat.cli", "serve", "--base-url", base_url, env=dict(os.environ),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL)
+        sys.executable,
+        "-m",
+        "kvchat.cli",
+        "serve",
+        "--base-url",
+        base_url,
+        env=dict(os.environ),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     assert process.stdout is not None
     try:
         async with asyncio.timeout(120):

@@ -42,8 +42,12 @@ STATUSES: dict[str, str] = {"proposed": "pending"}
 THEME_KEYS: dict[str, str] = {"cache-reused": "cache-cached", "cache-avoidable": "cache-wasted"}
 """Variables of themes, until version 6 of the database."""
 
-JSON_FIELDS: dict[str, str] = {"avoidable_tokens": "wasted_tokens", "avoidable": "wasted", "reused": "cached",
-                               "reread": "to_prefill"}
+JSON_FIELDS: dict[str, str] = {
+    "avoidable_tokens": "wasted_tokens",
+    "avoidable": "wasted",
+    "reused": "cached",
+    "reread": "to_prefill",
+}
 """Fields of what `--json` prints, until version 6 of the database; printed beside the new ones."""
 
 

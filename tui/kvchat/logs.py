@@ -26,13 +26,22 @@ LINE_LIMIT = 2000
 _HIDDEN = "[hidden]"
 _PATTERNS = (
     (compiled_later(r"(?i)(\bbearer\s+|\bbasic\s+)[^\s\"',;\]})]{4,}"), rf"\1{_HIDDEN}"),
-    (compiled_later(r"(?i)(\b(?:proxy-)?authorization\b[\"']?\s*[:=]\s*[b\"'(]*)(?!bearer|basic)[^\s\"',;\]})]+"),
-     rf"\1{_HIDDEN}"),
-    (compiled_later(r"(?i)((?:api[_-]?key|token|access[_-]?key|secret|passw(?:or)?d|cookie)(?:[\"']?\s*[:=]|[\"']\s*,)\s*[b\"'(]*)"
-                r"(?=[^\s\"',;&\]})]*[a-z])[^\s\"',;&\]})]+"), rf"\1{_HIDDEN}"),
+    (
+        compiled_later(r"(?i)(\b(?:proxy-)?authorization\b[\"']?\s*[:=]\s*[b\"'(]*)(?!bearer|basic)[^\s\"',;\]})]+"),
+        rf"\1{_HIDDEN}",
+    ),
+    (
+        compiled_later(
+            r"(?i)((?:api[_-]?key|token|access[_-]?key|secret|passw(?:or)?d|cookie)(?:[\"']?\s*[:=]|[\"']\s*,)\s*[b\"'(]*)"
+            r"(?=[^\s\"',;&\]})]*[a-z])[^\s\"',;&\]})]+"
+        ),
+        rf"\1{_HIDDEN}",
+    ),
     (compiled_later(r"(?<=://)[^/\s?#\"']*@"), f"{_HIDDEN}@"),
-    (compiled_later(r"\b(?:sk|pk|hf|gsk|ghp|gho|xai|AIza|key)[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"),
-     _HIDDEN),
+    (
+        compiled_later(r"\b(?:sk|pk|hf|gsk|ghp|gho|xai|AIza|key)[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"),
+        _HIDDEN,
+    ),
     (compiled_later(r"(?i)([?&](?:key|sig|signature)=)[^\s&\"']+"), rf"\1{_HIDDEN}"),
 )
 _known: set[str] = set()
@@ -94,8 +103,9 @@ def start(path: Path, level: int = logging.DEBUG) -> None:
             path.chmod(0o600)
         stream = os.fdopen(handle, "a", encoding="utf-8", errors="replace")
     except OSError as error:
-        raise PathError(f"The log {path} cannot be written: {reason(error)}. "
-                        "Choose another file with --log.") from error
+        raise PathError(
+            f"The log {path} cannot be written: {reason(error)}. Choose another file with --log."
+        ) from error
     handler = _Handler(path, stream)
     handler.addFilter(Redaction())
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")

@@ -81,8 +81,9 @@ def folder(path: Path) -> Path:
                 place.mkdir(mode=0o700)
                 place.chmod(0o700)
     except OSError as error:
-        raise PathError(f"The folder {path} cannot be made: {reason(error)}. "
-                        f"Choose another with --data-dir or {DATA_VARIABLE}.") from error
+        raise PathError(
+            f"The folder {path} cannot be made: {reason(error)}. Choose another with --data-dir or {DATA_VARIABLE}."
+        ) from error
     if not path.is_dir():
         raise PathError(f"{path} is not a folder. Move it away, or choose another with --data-dir or {DATA_VARIABLE}.")
     return path

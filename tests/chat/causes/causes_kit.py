@@ -36,11 +36,11 @@ HEAD = "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
 START = "{%- if add_generation_prompt -%}<|im_start|>assistant\n{% endif -%}"
 TEMPLATES = {
     "clock": "<|im_start|>system\nIt is {{ strftime_now('%H:%M:%S') }}.<|im_end|>\n"
-             "{%- for m in messages -%}" + HEAD + "{% endfor -%}" + START,
+    "{%- for m in messages -%}" + HEAD + "{% endfor -%}" + START,
     "moving": "{%- for m in messages -%}{%- if m.role == 'system' -%}{%- set held = m.content -%}{%- endif -%}"
-              "{%- if m.role != 'system' -%}<|im_start|>{{ m.role }}\n"
-              "{% if loop.last %}{{ messages[0].content }}\n{% endif %}{{ m.content }}<|im_end|>\n{% endif -%}"
-              "{%- endfor -%}" + START,
+    "{%- if m.role != 'system' -%}<|im_start|>{{ m.role }}\n"
+    "{% if loop.last %}{{ messages[0].content }}\n{% endif %}{{ m.content }}<|im_end|>\n{% endif -%}"
+    "{%- endfor -%}" + START,
 }
 
 
@@ -127,8 +127,11 @@ def sleeps(url: str) -> bool:
 
 
 def another_program_asks(url: str) -> None:
-    httpx.post(f"{url}/v1/chat/completions", timeout=30, json={
-        "messages": [{"role": "user", "content": "Something else entirely. " * 30}], "max_tokens": 4})
+    httpx.post(
+        f"{url}/v1/chat/completions",
+        timeout=30,
+        json={"messages": [{"role": "user", "content": "Something else entirely. " * 30}], "max_tokens": 4},
+    )
 
 
 def told(figures: TurnFigures, cause: Cause, *words: str) -> None:

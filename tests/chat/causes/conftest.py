@@ -20,7 +20,8 @@ from tiny_models import tiny_models
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return tiny_models(
-        tmp_path_factory.mktemp("models"), small_model(), ("dense", "forgetful", "sliding", "hybrid"), TEMPLATES)
+        tmp_path_factory.mktemp("models"), small_model(), ("dense", "forgetful", "sliding", "hybrid"), TEMPLATES
+    )
 
 
 @pytest.fixture

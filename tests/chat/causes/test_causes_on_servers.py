@@ -112,7 +112,8 @@ async def test_another_program_that_used_the_slot(models: dict[str, Path], start
 
 
 async def test_a_slot_taken_by_a_conversation_with_the_same_system_prompt(
-        models: dict[str, Path], start: Start) -> None:
+    models: dict[str, Path], start: Start
+) -> None:
     with served(models["dense"], slots=2) as url:
         chat = start(url, salt=False, detour=False)
         id, other = await chat.begin(), await chat.begin()
@@ -133,7 +134,8 @@ async def test_another_branch_that_took_the_slot(models: dict[str, Path], start:
 
 
 async def test_our_own_reading_ahead_that_took_the_slot(
-        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(warm_up, "REST_S", 0.0)
     with served(models["dense"], cache_ram_mib=0) as url:
         chat = start(url)
@@ -162,7 +164,8 @@ async def test_a_state_that_is_parked_and_not_looked_up(models: dict[str, Path],
 
 @pytest.mark.parametrize("known", [False, True], ids=["learnt", "known"])
 async def test_a_state_that_was_pushed_out_of_the_server_memory(
-        models: dict[str, Path], start: Start, known: bool) -> None:
+    models: dict[str, Path], start: Start, known: bool
+) -> None:
     """With a server whose memory is known from the start, and with one that was seen to park states."""
     with served(models["dense"], cache_ram_mib=1) as url:
         chat = start(url)
@@ -193,8 +196,10 @@ async def test_a_model_that_cannot_go_back(models: dict[str, Path], start: Start
 async def test_a_server_that_keeps_whole_blocks(start: Start) -> None:
     async with ToyServer("openai") as server:
         server.on("/v1/models", reply(200, {"data": [{"id": "toy", "owned_by": "vllm"}]}))
-        server.on_chat(tokens("One", prompt=910), *(
-            tokens("More", prompt=910 + 126 * turn, cached=768 + 128 * turn) for turn in (1, 2, 3)))
+        server.on_chat(
+            tokens("One", prompt=910),
+            *(tokens("More", prompt=910 + 126 * turn, cached=768 + 128 * turn) for turn in (1, 2, 3)),
+        )
         chat = start(server.url)
         id = await chat.begin()
         for _ in range(3):
@@ -300,10 +305,17 @@ async def test_caching_that_is_switched_off_on_the_way(models: dict[str, Path], 
 async def test_a_server_that_does_not_report(start: Start) -> None:
     async with ToyServer("openai") as server:
         server.on("/v1/models", reply(200, {"data": [{"id": "toy", "owned_by": "vllm"}]}))
-        server.on_chat(sse([
-            event({"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}),
-            event({"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 2, "total_tokens": 902}}),
-            b"data: [DONE]\n\n"]))
+        server.on_chat(
+            sse(
+                [
+                    event({"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}),
+                    event(
+                        {"choices": [], "usage": {"prompt_tokens": 900, "completion_tokens": 2, "total_tokens": 902}}
+                    ),
+                    b"data: [DONE]\n\n",
+                ]
+            )
+        )
         chat = start(server.url)
         id = await chat.begin()
         await chat.say(id)

@@ -17,8 +17,12 @@ from kvchat.prompt.request import Parameters
 pytestmark = pytest.mark.engine
 
 FORGETS = {"preserve_reasoning": False}
-SPELT = Parameters(temperature=1.5, seed=3, max_tokens=400, extra={
-    "grammar": f"root ::= {json.dumps('The lamp turned over the sea while the keeper wrote the log. ' * 3)}"})
+SPELT = Parameters(
+    temperature=1.5,
+    seed=3,
+    max_tokens=400,
+    extra={"grammar": f"root ::= {json.dumps('The lamp turned over the sea while the keeper wrote the log. ' * 3)}"},
+)
 """Answers with the text of the grammar, but in any tokens that spell it."""
 
 
@@ -30,7 +34,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("anew", [False, True], ids=["one run", "a run for each turn"])
 async def test_where_reasoning_is_dropped_a_turn_adds_its_question_and_wastes_nothing(
-        models: dict[str, Path], start: Start, anew: bool) -> None:
+    models: dict[str, Path], start: Start, anew: bool
+) -> None:
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
         chat.service.warm_up.enabled = True
@@ -53,7 +58,8 @@ async def test_where_reasoning_is_dropped_a_turn_adds_its_question_and_wastes_no
 
 
 async def test_where_reasoning_is_dropped_only_the_rest_of_the_answer_is_wasted(
-        models: dict[str, Path], start: Start) -> None:
+    models: dict[str, Path], start: Start
+) -> None:
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
         id = await chat.begin()
@@ -66,7 +72,8 @@ async def test_where_reasoning_is_dropped_only_the_rest_of_the_answer_is_wasted(
 
 
 async def test_an_edit_where_reasoning_is_dropped_adds_the_question_and_wastes_nothing(
-        models: dict[str, Path], start: Start) -> None:
+    models: dict[str, Path], start: Start
+) -> None:
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
         chat.service.warm_up.enabled = True
@@ -85,7 +92,8 @@ async def test_an_edit_where_reasoning_is_dropped_adds_the_question_and_wastes_n
 
 
 async def test_an_answer_that_reads_back_as_other_tokens_is_settled_while_idle(
-        models: dict[str, Path], start: Start) -> None:
+    models: dict[str, Path], start: Start
+) -> None:
     with served(models["dense"]) as url:
         chat = start(url, parameters=SPELT)
         chat.service.warm_up.enabled = True
@@ -101,7 +109,8 @@ async def test_an_answer_that_reads_back_as_other_tokens_is_settled_while_idle(
 
 
 async def test_an_answer_that_reads_back_as_other_tokens_says_so_where_it_was_not_settled(
-        models: dict[str, Path], start: Start) -> None:
+    models: dict[str, Path], start: Start
+) -> None:
     with served(models["dense"]) as url:
         chat = start(url, parameters=SPELT)
         id = await chat.begin()

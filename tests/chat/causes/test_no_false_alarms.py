@@ -25,14 +25,18 @@ from kvchat.prompt.message import State
 pytestmark = pytest.mark.engine
 
 
-@pytest.mark.parametrize(("options", "ahead"), [
-    ({"slots": 2, "n_ctx": 2 * 8192}, False),
-    ({"slots": 2, "n_ctx": 2 * 8192}, True),
-    ({"slots": 4, "n_ctx": 8192, "kv_unified": True}, False),
-], ids=["two slots", "with reading ahead", "four slots in one"])
+@pytest.mark.parametrize(
+    ("options", "ahead"),
+    [
+        ({"slots": 2, "n_ctx": 2 * 8192}, False),
+        ({"slots": 2, "n_ctx": 2 * 8192}, True),
+        ({"slots": 4, "n_ctx": 8192, "kv_unified": True}, False),
+    ],
+    ids=["two slots", "with reading ahead", "four slots in one"],
+)
 async def test_fifty_ordinary_turns_have_nothing_to_explain(
-        models: dict[str, Path], start: Start, options: dict[str, Any], ahead: bool,
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    models: dict[str, Path], start: Start, options: dict[str, Any], ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(warm_up, "REST_S", 0.0)
     with served(models["dense"], **options) as url:
         chat = start(url)

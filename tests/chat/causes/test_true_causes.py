@@ -30,10 +30,12 @@ async def two(chat: Chat) -> tuple[str, str]:
 # -- what the model's cache cannot do ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"slots": 4, "n_ctx": 4096, "kv_unified": True}],
-                         ids=["one slot", "four in one"])
+@pytest.mark.parametrize(
+    "options", [{}, {"slots": 4, "n_ctx": 4096, "kv_unified": True}], ids=["one slot", "four in one"]
+)
 async def test_a_switch_on_a_sliding_window_is_its_rewind_limit(
-        models: dict[str, Path], start: Start, options: dict[str, Any]) -> None:
+    models: dict[str, Path], start: Start, options: dict[str, Any]
+) -> None:
     with served(models["sliding"], **options) as url:
         chat = start(url)
         ids = await two(chat)
@@ -71,7 +73,8 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
 
 @pytest.mark.parametrize("known", [False, True], ids=["learnt", "known"])
 async def test_going_back_to_an_old_branch_accuses_the_newer_branch(
-        models: dict[str, Path], start: Start, known: bool) -> None:
+    models: dict[str, Path], start: Start, known: bool
+) -> None:
     """Another conversation used the slot in between: it only had the state parked, and that came back."""
     with served(models["dense"]) as url:
         chat = start(url)
@@ -88,7 +91,8 @@ async def test_going_back_to_an_old_branch_accuses_the_newer_branch(
 
 
 async def test_a_conversation_that_did_not_run_over_the_state_is_not_accused(
-        models: dict[str, Path], start: Start) -> None:
+    models: dict[str, Path], start: Start
+) -> None:
     with served(models["dense"], cache_ram_mib=0) as url:
         chat = start(url)
         first, second = await two(chat)
@@ -135,14 +139,19 @@ class Asks:
         return figures
 
 
-@pytest.mark.parametrize(("options", "wasted"), [
-    ({"cache_ram_mib": 0}, True),
-    ({}, False),
-    ({"slots": 2}, False),
-    ({"slots": 4, "n_ctx": 4096, "kv_unified": True}, False),
-], ids=["one slot, no host cache", "one slot", "two slots", "four in one"])
+@pytest.mark.parametrize(
+    ("options", "wasted"),
+    [
+        ({"cache_ram_mib": 0}, True),
+        ({}, False),
+        ({"slots": 2}, False),
+        ({"slots": 4, "n_ctx": 4096, "kv_unified": True}, False),
+    ],
+    ids=["one slot, no host cache", "one slot", "two slots", "four in one"],
+)
 async def test_runs_one_after_the_other_know_who_used_which_slot_last(
-        models: dict[str, Path], start: Start, options: dict[str, Any], wasted: bool) -> None:
+    models: dict[str, Path], start: Start, options: dict[str, Any], wasted: bool
+) -> None:
     with served(models["dense"], **options) as url:
         asks = Asks(start, url)
         light = await asks.begin("You keep the light. " + WORDS * 6, "The light")
@@ -195,7 +204,8 @@ async def test_a_run_knows_that_the_server_was_started_anew(models: dict[str, Pa
 
 
 async def test_a_server_that_was_started_anew_is_not_warm_and_reading_ahead_says_why(
-        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(warm_up, "REST_S", 0.0)
     monkeypatch.setattr(warm_up, "on_battery", lambda: False)
     port = free_port()
@@ -209,8 +219,12 @@ async def test_a_server_that_was_started_anew_is_not_warm_and_reading_ahead_says
         assert chat.service.tracker.warmth(id).heat == "warm"
     with served(models["dense"], port=port):
         told_while, heats = [], []
-        chat.service.events.subscribe(lambda _: (told_while.append(chat.service.tracker.warmup_progress),
-                                          heats.append(chat.service.tracker.warmth(id).heat)))
+        chat.service.events.subscribe(
+            lambda _: (
+                told_while.append(chat.service.tracker.warmup_progress),
+                heats.append(chat.service.tracker.warmth(id).heat),
+            )
+        )
         chat.service.warm_up.typing_began(id)
         await chat.rested()
         assert {progress.cause for progress in told_while if progress is not None} == {Cause.RESTARTED}
@@ -219,7 +233,8 @@ async def test_a_server_that_was_started_anew_is_not_warm_and_reading_ahead_says
 
 
 async def test_without_reading_ahead_the_mark_is_right_all_the_same(
-        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(warm_up, "REST_S", 0.0)
     port = free_port()
     with served(models["dense"], port=port) as url:
@@ -234,7 +249,8 @@ async def test_without_reading_ahead_the_mark_is_right_all_the_same(
 
 
 async def test_the_prefill_after_a_restart_says_why_while_it_runs(
-        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each event is told at once: an answer that is over within `SCREEN_SECONDS` tells nothing of its prefill."""
     monkeypatch.setattr(answer_run, "SCREEN_SECONDS", 0.0)
     port = free_port()
@@ -244,7 +260,12 @@ async def test_the_prefill_after_a_restart_says_why_while_it_runs(
         await chat.say(id, WORDS * 10)
     with served(models["dense"], port=port):
         seen = []
-        chat.service.events.subscribe(lambda _: seen.append(live.progress) if (
-            live := chat.conversation(id).live) is not None and live.progress is not None else None)
+        chat.service.events.subscribe(
+            lambda _: (
+                seen.append(live.progress)
+                if (live := chat.conversation(id).live) is not None and live.progress is not None
+                else None
+            )
+        )
         told(await chat.say(id), Cause.RESTARTED, "The server restarted")
         assert seen and {progress.cause for progress in seen} == {Cause.RESTARTED}

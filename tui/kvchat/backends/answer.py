@@ -107,8 +107,12 @@ class ToolCalls:
         calls = [call for _, call in sorted(self._calls.items())]
         if not calls:
             return None
-        return said(NoteKind.TOOL_CALLS, calls="\n".join(map(str, calls[:TOLD])), more=max(0, len(calls) - TOLD),
-                    nameless=len(calls) == 1 and not calls[0].name)
+        return said(
+            NoteKind.TOOL_CALLS,
+            calls="\n".join(map(str, calls[:TOLD])),
+            more=max(0, len(calls) - TOLD),
+            nameless=len(calls) == 1 and not calls[0].name,
+        )
 
 
 def _calls_in(message: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

@@ -112,7 +112,14 @@ NO_HEADERS: Mapping[str, str] = {}
 LOCAL_EXTRAS = frozenset({"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval"})
 """Body fields that never go to a cloud host."""
 OPTIONAL_FIELDS = LOCAL_EXTRAS | {
-    "prompt_cache_key", "litellm_session_id", "stream_options", "user", "keep_alive", "ttl", "reasoning_effort"}
+    "prompt_cache_key",
+    "litellm_session_id",
+    "stream_options",
+    "user",
+    "keep_alive",
+    "ttl",
+    "reasoning_effort",
+}
 """Fields that a request can do without: where a server refuses one by name, it goes without from then on. Not those
 that make another prompt of the same messages (`chat_template_kwargs`)."""
 NEVER_SENT = frozenset({"id_slot"})
@@ -178,8 +185,15 @@ class HttpBackend:
     continue_fields: ClassVar[Mapping[str, object]] = {}
     """The body fields by which it goes on with a reply that the request ends with."""
 
-    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        embedded: bool = False,
+        clock: Clock | None = None,
+        options: ServerOptions = PLAIN,
+        images: Images = no_images,
+    ) -> None:
         """`images`: gives the images that messages name."""
         self._endpoint = endpoint
         self._images = images
@@ -217,8 +231,12 @@ class HttpBackend:
             raise errors.protocol(self.url, error) from None
         if self._options.vision != "auto":
             described = _told_to_see(described, self._options.vision == "yes")
-        self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
-                             takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
+        self._info = replace(
+            described,
+            kind=self.kind.name,
+            host_class=self._endpoint.place.host_class,
+            takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud,
+        )
         return self._info
 
     async def described(self) -> ServerInfo:
@@ -401,11 +419,17 @@ class HttpBackend:
     def _error(self, head: Head, body: str) -> BackendError:
         if errors.is_loading(head.status, body):
             return errors.StillLoadingError(self.url)
-        return errors.of_status(self.url, head.status, body, retry_after=head.headers.get("retry-after", ""),
-                                has_key=self._endpoint.api_key is not None)
+        return errors.of_status(
+            self.url,
+            head.status,
+            body,
+            retry_after=head.headers.get("retry-after", ""),
+            has_key=self._endpoint.api_key is not None,
+        )
 
-    async def _until_loaded(self, emit: Emit, started: float, delays: Iterator[float],
-                            headers: Mapping[str, str]) -> None:
+    async def _until_loaded(
+        self, emit: Emit, started: float, delays: Iterator[float], headers: Mapping[str, str]
+    ) -> None:
         """Wait until the server's health check says that the model is there. Raises BackendError if it dies."""
         failures = 0
         for delay in delays:
@@ -485,8 +509,17 @@ class HttpBackend:
         """The answer to a GET. Raises BackendError."""
         return await self.ask("GET", path, GET_S)
 
-    async def ask(self, method: str, path: str, seconds: float, *, headers: Mapping[str, str] = NO_HEADERS,
-                  body: bytes | None = None, limit: int = GET_BODY_LIMIT, tries: int = ASK_TRIES) -> tuple[Head, bytes]:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+        body: bytes | None = None,
+        limit: int = GET_BODY_LIMIT,
+        tries: int = ASK_TRIES,
+    ) -> tuple[Head, bytes]:
         """The answer to a request that only asks, as of `transport.ask`, within so many seconds. Raises
         BackendError."""
         try:

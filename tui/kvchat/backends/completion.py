@@ -111,9 +111,17 @@ class CompletionAnswer:
                     self._silent.clear()
             self._flush()
         chunk = {name: part[name] for name in ("timings", "model") if name in part}
-        self._chat.take(Payload({"choices": [
-            *({"index": 0, "delta": {kind: words}} for kind, words in deltas),
-            *([{"index": 0, "delta": {}, "finish_reason": finish}] if finish else [])], **chunk}))
+        self._chat.take(
+            Payload(
+                {
+                    "choices": [
+                        *({"index": 0, "delta": {kind: words}} for kind, words in deltas),
+                        *([{"index": 0, "delta": {}, "finish_reason": finish}] if finish else []),
+                    ],
+                    **chunk,
+                }
+            )
+        )
 
     def _flush(self) -> None:
         if self._silent:
@@ -122,6 +130,7 @@ class CompletionAnswer:
 
     def ended(self, error: BackendError | None = None) -> Ended:
         if not self._chat.finished:
-            self._chat.take(Payload({"choices": [{"index": 0, "delta": {kind: words}}
-                                                 for kind, words in self._thoughts.ended()]}))
+            self._chat.take(
+                Payload({"choices": [{"index": 0, "delta": {kind: words}} for kind, words in self._thoughts.ended()]})
+            )
         return self._chat.ended(error)

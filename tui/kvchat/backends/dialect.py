@@ -107,8 +107,16 @@ class Trouble(StrEnum):
 class BackendError(Exception):
     """A failure: a kind of problem and its arguments, which `kvchat.text.faults` puts into words."""
 
-    def __init__(self, trouble: Trouble, fault: Fault, arguments: Mapping[str, Value], *, status: int | None = None,
-                 prompt_tokens: int | None = None, context_size: int | None = None) -> None:
+    def __init__(
+        self,
+        trouble: Trouble,
+        fault: Fault,
+        arguments: Mapping[str, Value],
+        *,
+        status: int | None = None,
+        prompt_tokens: int | None = None,
+        context_size: int | None = None,
+    ) -> None:
         super().__init__(fault)
         self.trouble = trouble
         self.fault = fault
@@ -137,8 +145,14 @@ class BackendError(Exception):
 
     def told_with(self, **arguments: Value) -> BackendError:
         """The same problem with more arguments: other settings that help, another name for the server."""
-        return BackendError(self.trouble, self.fault, {**self.arguments, **arguments}, status=self.status,
-                            prompt_tokens=self.prompt_tokens, context_size=self.context_size)
+        return BackendError(
+            self.trouble,
+            self.fault,
+            {**self.arguments, **arguments},
+            status=self.status,
+            prompt_tokens=self.prompt_tokens,
+            context_size=self.context_size,
+        )
 
     @property
     def is_too_long(self) -> bool:
@@ -148,11 +162,19 @@ class BackendError(Exception):
         return (self.trouble is Trouble.CONTEXT_OVERFLOW and refused) or self.status == 413
 
 
-def failure(trouble: Trouble, fault: Fault, *, status: int | None = None, prompt_tokens: int | None = None,
-            context_size: int | None = None, **arguments: Value) -> BackendError:
+def failure(
+    trouble: Trouble,
+    fault: Fault,
+    *,
+    status: int | None = None,
+    prompt_tokens: int | None = None,
+    context_size: int | None = None,
+    **arguments: Value,
+) -> BackendError:
     """The error with these arguments by name."""
-    return BackendError(trouble, fault, arguments, status=status, prompt_tokens=prompt_tokens,
-                        context_size=context_size)
+    return BackendError(
+        trouble, fault, arguments, status=status, prompt_tokens=prompt_tokens, context_size=context_size
+    )
 
 
 TemplateOption = tuple[str, bool]
@@ -375,8 +397,11 @@ class Reported:
         for name in ("prompt_ms", "predicted_ms"):
             if (ms := getattr(self, name)) and not SHORTEST_MS <= ms <= LONGEST_MS:
                 object.__setattr__(self, name, None)
-        if self.cached_tokens is not None and self.prompt_tokens is not None \
-                and self.cached_tokens > self.prompt_tokens:
+        if (
+            self.cached_tokens is not None
+            and self.prompt_tokens is not None
+            and self.cached_tokens > self.prompt_tokens
+        ):
             object.__setattr__(self, "cached_tokens", None)
             object.__setattr__(self, "estimated", False)
 
@@ -436,8 +461,7 @@ class OfAlternative:
     event: TextDelta | ReasoningDelta | Reported | Ended
 
 
-StreamEvent = (Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported | Prompted | Sampled
-               | OfAlternative)
+StreamEvent = Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported | Prompted | Sampled | OfAlternative
 Emit = Callable[[StreamEvent], None]
 
 
@@ -490,8 +514,9 @@ class SlotFiles(Protocol):
     async def erase_slot(self, slot: int, seconds: float) -> bool:
         """Empty a slot."""
 
-    async def probe_slot(self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
-                         ) -> StateProbe | None:
+    async def probe_slot(
+        self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
+    ) -> StateProbe | None:
         """What a slot that holds `state` answers. `extended`: as of the probe; the slot then holds a token more. None:
         no probabilities. Raises BackendError where there is no answer."""
 
@@ -566,7 +591,8 @@ class CacheAccess(Protocol):
     async def slot_counts(self) -> list[SlotCount]:
         """What each slot holds. It wakes a sleeping server."""
 
-    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                      slot: int | None = None) -> PrefillResult:
+    async def prefill(
+        self, prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None
+    ) -> PrefillResult:
         """Read `prompt` into the cache, and nothing more. Cancelled: the connection is closed first; what was
         read stays in the cache."""

@@ -104,8 +104,10 @@ class Line:
         await self.open()
         assert self._streams is not None
         reader, writer = self._streams
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: {self._authority}\r\nUser-Agent: kvchat\r\nAccept: */*\r\n"
-                     "Accept-Encoding: identity\r\n\r\n".encode("ascii"))
+        writer.write(
+            f"GET {path} HTTP/1.1\r\nHost: {self._authority}\r\nUser-Agent: kvchat\r\nAccept: */*\r\n"
+            "Accept-Encoding: identity\r\n\r\n".encode("ascii")
+        )
         try:
             minor, status, headers = await _head(reader)
             body, whole = await _body(reader, status, headers)
@@ -390,8 +392,16 @@ class Visit:
         dialect = recognised(self._answers)
         kind = dialect.kind.name if dialect else ""
         info = self._info or self._listed(kind)
-        return Found(str(self._url), kind, self._phase(kind), info.model, info.listing, info.context_size, info.slots,
-                     self._heard - self._began)
+        return Found(
+            str(self._url),
+            kind,
+            self._phase(kind),
+            info.model,
+            info.listing,
+            info.context_size,
+            info.slots,
+            self._heard - self._began,
+        )
 
     def _listed(self, kind: str) -> ServerInfo:
         """What the common list of models says, where the dialect could say nothing."""
@@ -401,8 +411,12 @@ class Visit:
         except PayloadError:
             return info
         chosen = models.chosen if kind else None
-        return replace(info, listing=models.all, model=chosen.id if chosen else "",
-                       context_size=chosen.context_size if chosen else None)
+        return replace(
+            info,
+            listing=models.all,
+            model=chosen.id if chosen else "",
+            context_size=chosen.context_size if chosen else None,
+        )
 
     def _phase(self, kind: str) -> Phase:
         if any(errors.is_loading(answer.status, answer.text) for answer in self._answers.values()):
@@ -447,8 +461,7 @@ ASKING = 0.85
 """The share of the time in which questions are asked; the rest is for what a busy machine makes late."""
 
 
-async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = (),
-                   within: float = 0.3) -> list[Found]:
+async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = (), within: float = 0.3) -> list[Found]:
     """Every server that answers on `ports` of this machine (None: the usual ones), or at the base URLs `also`, after
     at most `within` seconds.
 

@@ -44,8 +44,11 @@ _TOO_LONG = re.compile(r"too (?:large|long)|maximum|exceed|context", re.IGNORECA
 _PREFIXES = (
     (re.compile(r"nomic-embed", re.IGNORECASE), "search_query: ", "search_document: "),
     (re.compile(r"(?:^|[/_-])e5-(?!.*instruct)", re.IGNORECASE), "query: ", "passage: "),
-    (re.compile(r"mxbai-embed|arctic-embed", re.IGNORECASE),
-     "Represent this sentence for searching relevant passages: ", ""),
+    (
+        re.compile(r"mxbai-embed|arctic-embed", re.IGNORECASE),
+        "Represent this sentence for searching relevant passages: ",
+        "",
+    ),
 )
 """What some models were trained to see before a question, and before a text that is to be found."""
 
@@ -64,9 +67,16 @@ class ChatServer:
 class Embeddings:
     """A source of vectors."""
 
-    def __init__(self, base_url: str, model: str = "", *, api_key: str | None = None,
-                 chats: Callable[[], Iterable[ChatServer]] = tuple, resolver: Resolver = lookup,
-                 clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        model: str = "",
+        *,
+        api_key: str | None = None,
+        chats: Callable[[], Iterable[ChatServer]] = tuple,
+        resolver: Resolver = lookup,
+        clock: Clock | None = None,
+    ) -> None:
         """`model` empty: the one the server has loaded. `chats`: the servers of the conversations now."""
         self._base_url = base_url
         self._model = model
@@ -79,7 +89,8 @@ class Embeddings:
         self._failed: tuple[float, BackendError] | None = None
         self._length = 0
         self._before_query, self._before_text = next(
-            ((query, text) for pattern, query, text in _PREFIXES if pattern.search(model)), ("", ""))
+            ((query, text) for pattern, query, text in _PREFIXES if pattern.search(model)), ("", "")
+        )
 
     @property
     def model(self) -> str:
@@ -90,7 +101,7 @@ class Embeddings:
         """The vectors of texts that are to be found, in their order. Raises BackendError."""
         found: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
-            found += await self._batch([self._before_text + text for text in texts[start:start + BATCH]], BATCH_S)
+            found += await self._batch([self._before_text + text for text in texts[start : start + BATCH]], BATCH_S)
         return found
 
     async def vector(self, question: str) -> list[float]:
@@ -127,13 +138,12 @@ class Embeddings:
                 return await self._asked(endpoint, [whole_characters(text)[:longest] or " " for text in texts])
             except BackendError as error:
                 too_long = error.trouble is Trouble.CONTEXT_OVERFLOW or (
-                    error.status is not None and error.status in (400, 413, 422, 500)
-                    and _TOO_LONG.search(error.said))
+                    error.status is not None and error.status in (400, 413, 422, 500) and _TOO_LONG.search(error.said)
+                )
                 if not too_long:
                     raise
                 if longest <= SHORTEST:
-                    raise failure(Trouble.REFUSED, Fault.TEXT_TOO_LONG, url=self._base_url,
-                                       longest=longest) from None
+                    raise failure(Trouble.REFUSED, Fault.TEXT_TOO_LONG, url=self._base_url, longest=longest) from None
                 longest //= 2
 
     async def _reached(self) -> Endpoint:
@@ -149,8 +159,9 @@ class Embeddings:
         for chat in self._chats():
             if not self._is_apart(chat) and own & await self._spots_of(chat.base_url):
                 own_model = kind_of(chat.kind).embeds_beside
-                raise failure(Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER,
-                                   url=self._base_url)
+                raise failure(
+                    Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER, url=self._base_url
+                )
         return self._endpoint
 
     def _is_apart(self, chat: ChatServer) -> bool:
@@ -174,8 +185,9 @@ class Embeddings:
     async def _asked(self, endpoint: Endpoint, texts: Sequence[str]) -> list[list[float]]:
         """One request."""
         body = canonical({**({"model": self._model} if self._model else {}), "input": texts})
-        head, answer = await ask(endpoint, "POST", PATH, headers={"content-type": "application/json"}, body=body,
-                                 limit=BODY_LIMIT + 1)
+        head, answer = await ask(
+            endpoint, "POST", PATH, headers={"content-type": "application/json"}, body=body, limit=BODY_LIMIT + 1
+        )
         if head.status != 200:
             said = answer.decode("utf-8", "replace")
             raise _refusal(endpoint, head.status, said, head.headers.get("retry-after", ""))
@@ -187,8 +199,9 @@ class Embeddings:
             raise errors.protocol(str(endpoint.url), error) from None
         self._length = self._length or len(found[0])
         if len(found[0]) != self._length:
-            raise failure(Trouble.PROTOCOL, Fault.OTHER_VECTORS, url=str(endpoint.url), length=len(found[0]),
-                               before=self._length)
+            raise failure(
+                Trouble.PROTOCOL, Fault.OTHER_VECTORS, url=str(endpoint.url), length=len(found[0]), before=self._length
+            )
         return found
 
 

@@ -58,21 +58,28 @@ _CONTEXT_TEXT = compiled_later(
 _CONTEXT_EXCEEDED = compiled_later(r"context.{0,20}exceed|exceed.{0,40}context", re.IGNORECASE)
 _PROMPT_TOKENS = compiled_later(
     r"(?:passed|requested|length|prompt has|first|request|contains|at least) \(?(\d{2,9})\)?(?: input)?(?: tokens)?",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 _WINDOW_TOKENS = compiled_later(
     r"(?:context (?:length|size|window)|maximum allowed length)"
-    r"(?: is| of)?(?: only)?(?: up to)? \(?(\d{2,9})\)?(?: tokens)?", re.IGNORECASE
+    r"(?: is| of)?(?: only)?(?: up to)? \(?(\d{2,9})\)?(?: tokens)?",
+    re.IGNORECASE,
 )
 _ROLES = compiled_later(
     r"roles must alternate|system (?:role|message|prompt)s?(?: is| are)? not (?:supported|allowed)|"
     r"not support (?:the )?[`'\"]?system\b|only user\b.{0,40}\broles are supported|unexpected role.{0,4}system|"
-    r"developer instruction is not enabled", re.IGNORECASE)
+    r"developer instruction is not enabled",
+    re.IGNORECASE,
+)
 """How a chat template, or a service, says that it takes no system message, or wants questions and answers in turn."""
 _NO_MODEL = compiled_later(
     r"\bmodels?\b.{0,120}\b(?:not found|not loaded|not exist|unknown)\b|\b(?:unknown|invalid|no) model|"
-    r"\bfor requested model|cached snapshot|repository not found", re.IGNORECASE)
+    r"\bfor requested model|cached snapshot|repository not found",
+    re.IGNORECASE,
+)
 _NO_CREDIT = compiled_later(
-    r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE)
+    r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE
+)
 _PLAIN_LIMIT = 500
 """Characters: a longer body that is no JSON is a page, not a message."""
 
@@ -196,8 +203,11 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
 
 def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendError:
     """An error that came inside an answer."""
-    return (_overflow(url, message, error) or _roles(url, message)
-            or failure(Trouble.SERVER_ERROR, Fault.STREAM_ERROR, url=url, said=quoted(message)))
+    return (
+        _overflow(url, message, error)
+        or _roles(url, message)
+        or failure(Trouble.SERVER_ERROR, Fault.STREAM_ERROR, url=url, said=quoted(message))
+    )
 
 
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
@@ -249,7 +259,10 @@ def _roles(url: str, message: str, status: int | None = None) -> BackendError | 
 
 
 def _overflow(
-    url: str, message: str, error: Mapping[str, object], status: int | None = None,
+    url: str,
+    message: str,
+    error: Mapping[str, object],
+    status: int | None = None,
 ) -> BackendError | None:
     """The prompt does not fit, with the numbers where the server gives them."""
     typed = error.get("type") == CONTEXT_ERROR
@@ -260,11 +273,27 @@ def _overflow(
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:
-        return failure(Trouble.CONTEXT_OVERFLOW, Fault.TOO_LONG, status=status, prompt_tokens=prompt,
-                            context_size=window, url=url, prompt=prompt, window=window, least="at least" in message)
-    return failure(Trouble.CONTEXT_OVERFLOW, Fault.WINDOW_FULL, status=status, prompt_tokens=prompt,
-                        context_size=window, url=url, words=quoted(message, SHORT),
-                        with_figures=bool(prompt and window))
+        return failure(
+            Trouble.CONTEXT_OVERFLOW,
+            Fault.TOO_LONG,
+            status=status,
+            prompt_tokens=prompt,
+            context_size=window,
+            url=url,
+            prompt=prompt,
+            window=window,
+            least="at least" in message,
+        )
+    return failure(
+        Trouble.CONTEXT_OVERFLOW,
+        Fault.WINDOW_FULL,
+        status=status,
+        prompt_tokens=prompt,
+        context_size=window,
+        url=url,
+        words=quoted(message, SHORT),
+        with_figures=bool(prompt and window),
+    )
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:
@@ -277,7 +306,9 @@ def _number(pattern: re.Pattern[str], message: str) -> int | None:
 
 _REFUSES = compiled_later(
     r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
-    r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
+    r"no such (?:field|parameter)|invalid (?:field|parameter|argument)",
+    re.IGNORECASE,
+)
 _ROLE = compiled_later(r"\broles?\b", re.IGNORECASE)
 _ECHO = compiled_later(r"\binput(?:_value)?['\"]?\s?[=:]")
 """From here on, a problem written out as text repeats what was sent."""
@@ -304,8 +335,11 @@ def unknown_field(body: str, sent: Collection[str]) -> str:
 
 
 def _first_named(message: str, sent: Collection[str]) -> str:
-    found = {name: match.start() for name in sorted(set(sent) - _IN_PASSING)
-             if (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message))}
+    found = {
+        name: match.start()
+        for name in sorted(set(sent) - _IN_PASSING)
+        if (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message))
+    }
     return min(found, key=lambda name: found[name], default="")
 
 

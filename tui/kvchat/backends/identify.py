@@ -15,9 +15,17 @@ from kvchat.text.faults import BUILT_IN
 
 
 async def connect(
-    base_url: str, *, api_key: str | None = None, ca_file: str | None = None, proxy: str | None = None,
-    allow_plain_http_key: bool = False, options: ServerOptions = PLAIN, embedded: bool = False,
-    on_loading: Callable[[float], None] | None = None, clock: Clock | None = None, resolver: Resolver = lookup,
+    base_url: str,
+    *,
+    api_key: str | None = None,
+    ca_file: str | None = None,
+    proxy: str | None = None,
+    allow_plain_http_key: bool = False,
+    options: ServerOptions = PLAIN,
+    embedded: bool = False,
+    on_loading: Callable[[float], None] | None = None,
+    clock: Clock | None = None,
+    resolver: Resolver = lookup,
     images: Images = no_images,
 ) -> Backend:
     """The backend at `base_url`, identified. Raises BackendError with a sentence.
@@ -27,8 +35,15 @@ async def connect(
     that messages name.
     """
     clock = clock or Clock()
-    endpoint = await open_endpoint(base_url, api_key=api_key, ca_file=ca_file, proxy=proxy,
-                                   allow_plain_http_key=allow_plain_http_key, resolver=resolver, options=options)
+    endpoint = await open_endpoint(
+        base_url,
+        api_key=api_key,
+        ca_file=ca_file,
+        proxy=proxy,
+        allow_plain_http_key=allow_plain_http_key,
+        resolver=resolver,
+        options=options,
+    )
     if embedded:
         endpoint = replace(endpoint, name=BUILT_IN)
     started = clock.now()

@@ -42,12 +42,22 @@ DIALECTS = {
 """Every kind by its name, as settings, JSON and what is stored have it; the best known first."""
 
 _ORDER = (
-    "llama-swap", "llamafile", "llama.cpp",  # the first two answer much as the third does
+    "llama-swap",
+    "llamafile",
+    "llama.cpp",  # the first two answer much as the third does
     "llama-cpp-python",  # known by one path, which is asked before anything that disturbs it
-    "vllm", "sglang",
-    "koboldcpp", "tabbyapi", "localai",  # they imitate Ollama, and answer /props
-    "lmstudio", "ollama", "text-generation-webui", "litellm", "jan",
-    "mlx-lm")  # known by what it does not answer
+    "vllm",
+    "sglang",
+    "koboldcpp",
+    "tabbyapi",
+    "localai",  # they imitate Ollama, and answer /props
+    "lmstudio",
+    "ollama",
+    "text-generation-webui",
+    "litellm",
+    "jan",
+    "mlx-lm",
+)  # known by what it does not answer
 LLAMACPP = "llama.cpp"
 """What the built-in engine is."""
 OPENAI = "openai"

@@ -84,7 +84,7 @@ class LocalEmbeddings:
         takes. Raises BackendError."""
         found: list[list[float]] = []
         for start in range(0, len(texts), BATCH):
-            some = texts[start:start + BATCH]
+            some = texts[start : start + BATCH]
             found += await self._asked(lambda source, some=some: source.vectors(some))  # type: ignore[misc]
         return found
 
@@ -142,8 +142,11 @@ class LocalEmbeddings:
         self._exit = None
         try:
             await asyncio.to_thread(self._check)
-            endpoint = await self._engine.start(EngineOptions(
-                self._file, MOST_TOKENS, threads=self._threads, batch_size=MOST_TOKENS, cache_ram=0, embeds=True))
+            endpoint = await self._engine.start(
+                EngineOptions(
+                    self._file, MOST_TOKENS, threads=self._threads, batch_size=MOST_TOKENS, cache_ram=0, embeds=True
+                )
+            )
         except (EngineError, GgufError) as error:
             problem = failure(Trouble.REFUSED, Fault.VECTORS_NOT_STARTED, sentence=error.sentence)
             raise self._noted(problem) from None

@@ -24,23 +24,31 @@ THOUGHT = "They ask about early blossoms."
 """Invented texts; none is part of another one."""
 OLD_DATE = "01 Jan 2000"
 REASONING_OPTIONS: tuple[TemplateOption, ...] = (
-    ("preserve_thinking", True), ("clear_thinking", False), ("drop_thinking", False))
+    ("preserve_thinking", True),
+    ("clear_thinking", False),
+    ("drop_thinking", False),
+)
 """What templates call the option that keeps earlier reasoning, and the value that does: Qwen, GLM, DeepSeek."""
 SESSION = "0" * 32
 MOST_TEMPLATE = 1 << 18
 """Characters of a template that are looked at; the longest real ones have a tenth of that."""
 
-_DATE = re.compile(r"strftime_now|date_string|current_?date|\btoday'?s?(?: current)? date|current date|datetime\.now",
-                   re.IGNORECASE)
+_DATE = re.compile(
+    r"strftime_now|date_string|current_?date|\btoday'?s?(?: current)? date|current date|datetime\.now", re.IGNORECASE
+)
 _REASONS = re.compile(r"think|reasoning|<\|channel", re.IGNORECASE)
 _SPLIT = re.compile(r"split\(\s*['\"]</\w*think", re.IGNORECASE)
-_ONLY_LAST = re.compile(r"last_(?:user|query|assistant)|lastUserIdx|strip_thinking|"
-                        r"\$last\b(?:(?!\$last\b)[^{}])*\.Thinking")
+_ONLY_LAST = re.compile(
+    r"last_(?:user|query|assistant)|lastUserIdx|strip_thinking|"
+    r"\$last\b(?:(?!\$last\b)[^{}])*\.Thinking"
+)
 _RAISED = re.compile(r"raise_exception\(\s*(['\"])(.*?)\1", re.DOTALL)
 _NO_SYSTEM = re.compile(r"system.{0,40}\b(?:not|un)\s?(?:supported|allowed)|no system", re.IGNORECASE)
-_MOVED = re.compile(r"loop\.last\s+and\s+system_?\w*|loop\.last\s+and\s+ns\.system\w*|"
-                    r"\$\.System\s+\(eq \(len \(slice \$\.Messages \$\w+\)\) 1\)|"
-                    r"\(eq \(len \(slice \$\.Messages \$\w+\)\) 1\)\s+\$\.System")
+_MOVED = re.compile(
+    r"loop\.last\s+and\s+system_?\w*|loop\.last\s+and\s+ns\.system\w*|"
+    r"\$\.System\s+\(eq \(len \(slice \$\.Messages \$\w+\)\) 1\)|"
+    r"\(eq \(len \(slice \$\.Messages \$\w+\)\) 1\)\s+\$\.System"
+)
 
 
 @runtime_checkable
@@ -99,6 +107,7 @@ class _Asked(Protocol):
 
 def merged(known: TemplateFacts, better: TemplateFacts) -> TemplateFacts:
     """`better`, and what it leaves open from `known`."""
+
     def of(name: str) -> bool | None:
         value: bool | None = getattr(better, name)
         old: bool | None = getattr(known, name)
@@ -191,14 +200,17 @@ async def _rendered(backend: CacheAccess, known: TemplateFacts, text: str) -> Re
 
 def _moves(second: str, third: str) -> bool:
     """Whether the system message stands in front of the newest question rather than where it stood."""
-    return QUESTIONS[0] in second and second.find(SYSTEM) > second.find(QUESTIONS[0]) \
+    return (
+        QUESTIONS[0] in second
+        and second.find(SYSTEM) > second.find(QUESTIONS[0])
         and second.find(SYSTEM) != third.find(SYSTEM)
+    )
 
 
 def _keeps_prefix(second: str, third: str) -> bool | None:
     """Whether a prompt begins with all of the one before, up to where the answer begins."""
     at = second.find(QUESTIONS[1])
-    return None if at < 0 else third.startswith(second[:at + len(QUESTIONS[1])])
+    return None if at < 0 else third.startswith(second[: at + len(QUESTIONS[1])])
 
 
 async def _reasoning(backend: CacheAccess, system: str, text: str) -> tuple[bool | None, bool | None]:
@@ -236,8 +248,9 @@ def thought_about(thought: str) -> tuple[Said, ...]:
     return question, {**answer, thought: THOUGHT}, next_one
 
 
-async def _changed_by(backend: CacheAccess, messages: tuple[Said, ...], system: str, option: str,
-                      values: tuple[object, object]) -> bool | None:
+async def _changed_by(
+    backend: CacheAccess, messages: tuple[Said, ...], system: str, option: str, values: tuple[object, object]
+) -> bool | None:
     """Whether two values of an option give two prompts; None where one is refused."""
     try:
         one, other = [await _prompt(backend, messages, system, {option: value}) for value in values]
@@ -274,8 +287,9 @@ def _said(*texts: str, first: str = "user") -> tuple[Said, ...]:
     return tuple({"role": roles[index % 2], "content": text} for index, text in enumerate(texts))
 
 
-async def _prompt(backend: CacheAccess, messages: tuple[Said, ...], system: str = "",
-                  options: Mapping[str, object] | None = None) -> str:
+async def _prompt(
+    backend: CacheAccess, messages: tuple[Said, ...], system: str = "", options: Mapping[str, object] | None = None
+) -> str:
     said = ({"role": "system", "content": system}, *messages) if system else messages
     return await backend.prompt_text(ChatTurn(tuple(map(canonical, said)), SESSION, template_options=options or {}))
 
@@ -293,10 +307,26 @@ def dates(day: date) -> frozenset[str]:
     written = {day.isoformat(), f"{day:%d/%m/%Y}", f"{day:%m/%d/%Y}", f"{day:%Y/%m/%d}", f"{day:%d.%m.%Y}"}
     for number in {str(day.day), f"{day.day:02}"}:
         for name in (month, short):
-            written |= {f"{number} {name} {day.year}", f"{name} {number}, {day.year}", f"{name} {number} {day.year}",
-                        f"{number}-{name}-{day.year}"}
+            written |= {
+                f"{number} {name} {day.year}",
+                f"{name} {number}, {day.year}",
+                f"{name} {number} {day.year}",
+                f"{number}-{name}-{day.year}",
+            }
     return frozenset(written)
 
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-           "december")
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)

@@ -61,7 +61,7 @@ class Thoughts:
         if self._at == "start":
             begun = self._held.lstrip()
             if begun.startswith(self._tags.begin):
-                self._at, self._held, self._skips = "thought", begun[len(self._tags.begin):], True
+                self._at, self._held, self._skips = "thought", begun[len(self._tags.begin) :], True
             elif not self._tags.begin.startswith(begun):
                 self._at = "answer"
         if self._at == "thought":
@@ -70,8 +70,11 @@ class Thoughts:
                 yield from _part("reasoning_content", thought.rstrip())
                 self._at, self._held, self._skips = "answer", rest, True
             else:
-                sure = len(thought.rstrip()) if not (ahead := _ahead(thought, self._tags.end)) else len(
-                    thought[:-ahead].rstrip())
+                sure = (
+                    len(thought.rstrip())
+                    if not (ahead := _ahead(thought, self._tags.end))
+                    else len(thought[:-ahead].rstrip())
+                )
                 self._held = thought[sure:]
                 yield from _part("reasoning_content", thought[:sure])
         if self._at == "answer":

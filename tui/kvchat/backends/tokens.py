@@ -147,7 +147,7 @@ class _Verdicts:
 
     def keep(self, runs: Sequence[str]) -> None:
         self.asked |= dict.fromkeys(map(_digest, runs))
-        for digest in list(self.asked)[:max(0, len(self.asked) - MOST_RUNS)]:
+        for digest in list(self.asked)[: max(0, len(self.asked) - MOST_RUNS)]:
             del self.asked[digest]
 
 
@@ -191,7 +191,7 @@ def _parts(text: str, verdicts: _Verdicts) -> Iterator[list[str]]:
 def _pieces(run: str) -> list[str]:
     if len(run) <= LONG_RUN:
         return [run]
-    return [run[at:at + LONG_RUN] for at in range(0, len(run) - OVERLAP, LONG_RUN - OVERLAP)]
+    return [run[at : at + LONG_RUN] for at in range(0, len(run) - OVERLAP, LONG_RUN - OVERLAP)]
 
 
 def _digest(run: str) -> bytes:

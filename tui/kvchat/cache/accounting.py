@@ -236,9 +236,20 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None) 
 def sum_of(parts: Iterable[Totals]) -> Totals:
     """Totals of different servers together; the time saved is of those whose speed is known."""
     parts = list(parts)
-    counts = {name: sum(getattr(part, name) for part in parts) for name in (
-        "turns", "unknown", "prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens",
-        "predicted_tokens", "kept_tokens")}
+    counts = {
+        name: sum(getattr(part, name) for part in parts)
+        for name in (
+            "turns",
+            "unknown",
+            "prompt_tokens",
+            "cached_tokens",
+            "evaluated_tokens",
+            "new_tokens",
+            "wasted_tokens",
+            "predicted_tokens",
+            "kept_tokens",
+        )
+    }
     saved = [part.seconds_saved for part in parts if part.seconds_saved is not None]
     return Totals(**counts, seconds_saved=sum(saved) if saved else None)
 

@@ -14,8 +14,9 @@ from typing import Literal
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedFit
 
-Act = Literal["edit", "regenerate", "continue", "alternatives", "delete", "fork", "system", "template", "model", "open",
-              "attach"]
+Act = Literal[
+    "edit", "regenerate", "continue", "alternatives", "delete", "fork", "system", "template", "model", "open", "attach"
+]
 
 WORTH_ASKING_TOKENS = 256
 WORTH_ASKING_SECONDS = 1.0
@@ -125,7 +126,12 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
 
 
 def alternatives(
-    act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
+    act: Act,
+    turns: Sequence[TurnFigures | None],
+    turn: int,
+    speed: SpeedFit | None = None,
+    *,
+    spare: bool = False,
 ) -> tuple[Alternative, ...]:
     """Ways that read fewer tokens than `act`, or lose less, the cheapest first.
     `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared

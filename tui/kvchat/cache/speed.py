@@ -38,8 +38,12 @@ class SpeedSample:
     @property
     def usable(self) -> bool:
         """Whether it says more about speed than about overhead."""
-        return (self.start >= 0 and self.end - self.start >= SPEED_SAMPLE
-                and math.isfinite(self.seconds) and self.seconds > 0)
+        return (
+            self.start >= 0
+            and self.end - self.start >= SPEED_SAMPLE
+            and math.isfinite(self.seconds)
+            and self.seconds > 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +73,11 @@ def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
     """The prefills of turns whose server reported tokens and times, in their order: from the cached tokens to the end
     of the prompt, in the seconds that this took. Turns that prefilled nothing are left out."""
     return [
-        SpeedSample(turn.cached_tokens, turn.prompt_tokens, turn.prompt_ms / 1000) for turn in turns
-        if turn.prompt_tokens is not None and turn.cached_tokens is not None and turn.prompt_ms
+        SpeedSample(turn.cached_tokens, turn.prompt_tokens, turn.prompt_ms / 1000)
+        for turn in turns
+        if turn.prompt_tokens is not None
+        and turn.cached_tokens is not None
+        and turn.prompt_ms
         and turn.prompt_tokens > turn.cached_tokens
     ]
 
@@ -123,8 +130,10 @@ def _centre(values: Sequence[float], weights: Sequence[float]) -> float:
     """A robust mean: the weighted median, then a few steps that leave out what is far from it."""
     centre = _lower_median(values, weights)
     for _ in range(3):
-        near = [(1 - min(1.0, ((value - centre) / _OUTLIER) ** 2)) ** 2 * weight
-                for value, weight in zip(values, weights, strict=True)]
+        near = [
+            (1 - min(1.0, ((value - centre) / _OUTLIER) ** 2)) ** 2 * weight
+            for value, weight in zip(values, weights, strict=True)
+        ]
         centre = sum(value * weight for value, weight in zip(values, near, strict=True)) / sum(near)
     return centre
 

@@ -77,8 +77,14 @@ def begins(day: date, zone: tzinfo | None = None) -> float:
 _ByServer = dict[Served, list[TurnFigures]]
 
 
-def stats(answers: Sequence[Answered], speeds: Mapping[Served, SpeedFit | None], days: Sequence[date],
-          zone: tzinfo | None = None, warmup: WarmupTotals | None = None, memory: SideTotals | None = None) -> Stats:
+def stats(
+    answers: Sequence[Answered],
+    speeds: Mapping[Served, SpeedFit | None],
+    days: Sequence[date],
+    zone: tzinfo | None = None,
+    warmup: WarmupTotals | None = None,
+    memory: SideTotals | None = None,
+) -> Stats:
     """The sums over the answers of these days. `speeds`: of each server and model; where there is none, the speed is
     that of its answers here. Of several answers to one request, whose prompt was prefilled once, only the first is a
     turn; the others' tokens count as written. An answer from after the last day (the clock was set back) counts as of
@@ -94,11 +100,27 @@ def stats(answers: Sequence[Answered], speeds: Mapping[Served, SpeedFit | None],
                 group.setdefault(answer.by, []).append(answer.figures)
             counted.append(answer.figures)
     told_by = {by: speeds.get(by) or measured_speed(turns) for by, turns in of_server.items()}
-    found = tuple(Day(day, sum_of([*(totals(turns, told_by[by]) for by, turns in cells[day].items()),
-                                   Totals(predicted_tokens=written[day])])) for day in days)
+    found = tuple(
+        Day(
+            day,
+            sum_of(
+                [
+                    *(totals(turns, told_by[by]) for by, turns in cells[day].items()),
+                    Totals(predicted_tokens=written[day]),
+                ]
+            ),
+        )
+        for day in days
+    )
     first = [figures.ttft_ms for figures in counted if figures.ttft_ms is not None]
-    return Stats(found, sum_of(day.totals for day in found), misses(counted), _median(first),
-                 warmup or WarmupTotals(), memory or SideTotals())
+    return Stats(
+        found,
+        sum_of(day.totals for day in found),
+        misses(counted),
+        _median(first),
+        warmup or WarmupTotals(),
+        memory or SideTotals(),
+    )
 
 
 def _median(values: Iterable[float]) -> float | None:

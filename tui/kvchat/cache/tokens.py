@@ -72,7 +72,7 @@ class Tokens:
 
     def after(self, count: int) -> Tokens:
         """What follows the first `count` tokens."""
-        data = self.data[max(0, count) * _WIDTH:]
+        data = self.data[max(0, count) * _WIDTH :]
         return self._of(data, _known(data))
 
     def starts_with(self, other: Tokens) -> bool:
@@ -92,7 +92,7 @@ class Tokens:
         a, b = self.data, other.data
         end = min(self.known, other.known) * _WIDTH
         at = 0
-        while at < end and b.startswith(a[at:min(at + _STEP, end)], at):
+        while at < end and b.startswith(a[at : min(at + _STEP, end)], at):
             at += _STEP
         if at >= end:
             return end // _WIDTH

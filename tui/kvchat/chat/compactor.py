@@ -109,8 +109,17 @@ class RunningCompaction:
 class Compactor:
     """When to compact, for what price, and doing it."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 warm_up: WarmUp, branches: Branches, turns: Turns, side_requests: SideRequests) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        warm_up: WarmUp,
+        branches: Branches,
+        turns: Turns,
+        side_requests: SideRequests,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -152,9 +161,11 @@ class Compactor:
             raise ChatError(ChatProblem.NO_ROOM)
         reading, writing = self._tracker.prefill_speed(id), _decode_speed(conversation.figures())
         return CompactionPrice(
-            plan, window,
+            plan,
+            window,
             INSTRUCTION_TOKENS / reading + plan.max_tokens / writing if reading and writing else None,
-            plan.after / reading if reading else None)
+            plan.after / reading if reading else None,
+        )
 
     # -- doing it
 
@@ -165,8 +176,9 @@ class Compactor:
             conversation = await self._conversations.for_act(id, Head.SETTLED, act)
             ready = self.ready(conversation)
             try:
-                done = await (self._summarized(conversation, act) if ready is None
-                              else self._take(conversation, ready, act))
+                done = await (
+                    self._summarized(conversation, act) if ready is None else self._take(conversation, ready, act)
+                )
             except GivenUp:
                 done = None
         self._told(id, done)
@@ -185,8 +197,9 @@ class Compactor:
             await self._note(conversation, running.path, summary)
             if summary.state is State.CANCELLED:
                 return None
-            return await self._put_in_place(conversation, self._usable(conversation, plan, summary), act,
-                                            summary.figures)
+            return await self._put_in_place(
+                conversation, self._usable(conversation, plan, summary), act, summary.figures
+            )
         finally:
             self.running = None
             self._tracked = None
@@ -211,13 +224,21 @@ class Compactor:
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
-        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint,
-                               changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)))
-        return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
-                                 answer_run)
+        answer_run = AnswerRun(
+            answer,
+            path,
+            live,
+            chat=chat,
+            checkpoint=checkpoint,
+            changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)),
+        )
+        return RunningCompaction(
+            conversation.id, conversation.record.head, plan.turns - plan.keep, path, live, answer_run
+        )
 
-    async def _ask_for_summary(self, conversation: OpenConversation, plan: CompactionPlan, path: Sequence[Node],
-                               live: LiveAnswer, emit: Emit) -> Ended:
+    async def _ask_for_summary(
+        self, conversation: OpenConversation, plan: CompactionPlan, path: Sequence[Node], live: LiveAnswer, emit: Emit
+    ) -> Ended:
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
         link = self._servers.link(record.id)
@@ -234,7 +255,8 @@ class Compactor:
             emit(Waiting("queued", 0.0))
             live.sent_at = time.monotonic()
             ended = await self._side_requests.of_conversation(
-                backend, conversation, path, _parameters(conversation, plan), emit, began)
+                backend, conversation, path, _parameters(conversation, plan), emit, began
+            )
             if ended.error is not None:
                 await self._servers.is_gone(link, ended.error)
             return ended
@@ -262,8 +284,9 @@ class Compactor:
             raise ChatError(ChatProblem.LONG_SUMMARY, tokens=length, replaced=plan.replaced)
         return ReadySummary(conversation.record.head or "", plan, summary, length)
 
-    async def _put_in_place(self, conversation: OpenConversation, summary: ReadySummary, act: UnderWay,
-                            spent: TurnFigures | None = None) -> Compacted:
+    async def _put_in_place(
+        self, conversation: OpenConversation, summary: ReadySummary, act: UnderWay, spent: TurnFigures | None = None
+    ) -> Compacted:
         """Go on with the summary. `spent`: on the request for it, while the person waited. Raises GivenUp."""
         await self._go_on(conversation, summary.plan, summary.text, act)
         after = summary.plan.after_with(summary.tokens)
@@ -281,8 +304,13 @@ class Compactor:
             await self._conversations.shared.settled(conversation, act)
             with self._conversations.shared.held(conversation):
                 added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
-                branch = compaction(conversation.tree, conversation.record.head or "", summary, plan.keep + added,
-                                    self._ground.timestamp())
+                branch = compaction(
+                    conversation.tree,
+                    conversation.record.head or "",
+                    summary,
+                    plan.keep + added,
+                    self._ground.timestamp(),
+                )
                 try:
                     return await self._branches.move(conversation, branch)
                 except HeadMoved:

@@ -166,10 +166,28 @@ class Noticed:
 
 
 ServiceEvent = (
-    ConversationsChanged | ConversationChanged | WrittenElsewhere | DeletedElsewhere | HeadAwaited
-    | AnswerStarted | AnswerProgressed | AnswerEnded | QuestionRefused | QueueChanged | CompactionChanged
-    | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
-    | MemoriesNoted | MemoriesChanged | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
+    ConversationsChanged
+    | ConversationChanged
+    | WrittenElsewhere
+    | DeletedElsewhere
+    | HeadAwaited
+    | AnswerStarted
+    | AnswerProgressed
+    | AnswerEnded
+    | QuestionRefused
+    | QueueChanged
+    | CompactionChanged
+    | ServerChanged
+    | FallbackChosen
+    | WarmthChanged
+    | JobsChanged
+    | MemoryBegins
+    | MemoriesNoted
+    | MemoriesChanged
+    | IndexingProgressed
+    | DocumentsChanged
+    | StorageChanged
+    | Noticed
 )
 
 Listener = Callable[[ServiceEvent], None]

@@ -47,8 +47,9 @@ class Exported:
             raise TransferError(str(error)) from error
 
     def _source(self, conversation: Conversation, tree: Tree) -> Source:
-        return Source(conversation, tree, speed=self._speed(tree.path(conversation.head)),
-                      images=self._store.images.of(tree))
+        return Source(
+            conversation, tree, speed=self._speed(tree.path(conversation.head)), images=self._store.images.of(tree)
+        )
 
 
 class Exports:
@@ -60,8 +61,9 @@ class Exports:
         self._open = open
         self._speed = speed
 
-    async def write(self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False,
-                    overwrite: bool = False) -> Path:
+    async def write(
+        self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False, overwrite: bool = False
+    ) -> Path:
         """Write conversations to the file `path` and return it."""
         sources = Exported(self._store, ids, self._open, self._speed)
         return await asyncio.to_thread(export, path, format, sources, all_branches=all_branches, overwrite=overwrite)

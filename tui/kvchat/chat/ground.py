@@ -27,16 +27,24 @@ def system_clock() -> datetime:
 class Ground:
     """Shared by the parts of one service. All belongs to one event loop."""
 
-    def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
-                 clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        incognito: bool = False,
+        strict: bool = False,
+        clock: Clock = system_clock,
+    ) -> None:
         """`strict`: a write that the disk refuses raises StoreError; else it waits, and `StorageChanged` tells."""
         self.store = store
         self.settings = settings
         self.incognito = incognito
         self.clock = clock
         self.events = EventBus()
-        self.keeper = Keeper(lambda trouble: self.events.tell(StorageChanged(trouble)), strict=strict,
-                             at_rest=store.checkpoint)
+        self.keeper = Keeper(
+            lambda trouble: self.events.tell(StorageChanged(trouble)), strict=strict, at_rest=store.checkpoint
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def timestamp(self) -> float:

@@ -51,9 +51,15 @@ class Imports:
         self._ground = ground
         self._conversations = conversations
 
-    async def run(self, paths: Sequence[Path], *, dry_run: bool = False, memory: bool = False,
-                  told: Callable[[Progress, Report], None] = lambda progress, report: None,
-                  stopped: Callable[[], bool] = lambda: False) -> Report:
+    async def run(
+        self,
+        paths: Sequence[Path],
+        *,
+        dry_run: bool = False,
+        memory: bool = False,
+        told: Callable[[Progress, Report], None] = lambda progress, report: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Report:
         """Take in what is in files, folders and archives. `dry_run`: only find out what that would be. `memory`: have
         the conversations gone through for memories. `told` is called after each part, `stopped` asked. Raises
         ChatError."""
@@ -69,7 +75,8 @@ class Imports:
                     report.batch = batch.id
                     batch = replace(batch, conversations=batch.conversations + len(part))
                     await self._ground.keeper.call(
-                        partial(self._ground.store.imports.take_in, batch, number, tuple(part)))
+                        partial(self._ground.store.imports.take_in, batch, number, tuple(part))
+                    )
                     number += 1
                 told(files.progress, report)
                 if stopped():
@@ -220,8 +227,11 @@ class _Arrivals:
             return _Same(Counter({kind: number for kind, number in losses.items() if kind is Loss.EDITED}))
         new_ones = _names(new)
         record = replace(source.conversation, head=head, trashed=None)
-        marks = {} if self._memory else {
-            node.id: mark(node.role.value, float(node.created), node.text) for node in new if _is_said(node)}
+        marks = (
+            {}
+            if self._memory
+            else {node.id: mark(node.role.value, float(node.created), node.text) for node in new if _is_said(node)}
+        )
         carried = tuple(image for name, image in images.items() if name in new_ones)
         return _New(Arrival(record, new, before, shared, marks, source.draft, carried), +losses)
 

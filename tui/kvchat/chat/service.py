@@ -73,12 +73,22 @@ TRASH_DAYS = 30
 class ChatService:
     """Conversations on a store, talking to servers. All belongs to one event loop."""
 
-    def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
-                 clock: Clock = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
-                 trunks: Path | None = None, one_server: bool = False,
-                 memories: Callable[[], Memories | None] | None = None,
-                 memory_is_untouched: Callable[[], bool] = lambda: False,
-                 library: Callable[[], Library | None] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        incognito: bool = False,
+        strict: bool = False,
+        clock: Clock = system_clock,
+        snapshots: Path | None = None,
+        lanes: Path | None = None,
+        trunks: Path | None = None,
+        one_server: bool = False,
+        memories: Callable[[], Memories | None] | None = None,
+        memory_is_untouched: Callable[[], bool] = lambda: False,
+        library: Callable[[], Library | None] | None = None,
+    ) -> None:
         """`snapshots`, `lanes`, `trunks`: the folders of saved states, of the locks between kvchats and of trunks.
         `one_server`: every conversation goes to the server of the settings, whatever it was begun on. `memories`,
         `library` are opened when they are first needed; None, and in an incognito run: there are none.
@@ -98,13 +108,19 @@ class ChatService:
 
         self.jobs = jobs = Jobs(ground)
         shared.observers.append(jobs)
-        for kind, build in (("extraction", lambda: self.extraction), ("consolidation", lambda: self.consolidation),
-                            ("skills", lambda: self.skills), ("episodes", lambda: self.episodes),
-                            ("summary", lambda: self.summaries), ("title", lambda: self.titles),
-                            ("trunk", lambda: self.trunks)):
+        for kind, build in (
+            ("extraction", lambda: self.extraction),
+            ("consolidation", lambda: self.consolidation),
+            ("skills", lambda: self.skills),
+            ("episodes", lambda: self.episodes),
+            ("summary", lambda: self.summaries),
+            ("title", lambda: self.titles),
+            ("trunk", lambda: self.trunks),
+        ):
             jobs.register_later(kind, build)
-        self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of,
-                                    memory_is_untouched)
+        self.memory = MemoryService(
+            ground, shared, servers, None if incognito else memories, self._vector_of, memory_is_untouched
+        )
         self.documents = DocumentService(ground, shared, None if incognito else library)
         self.vectors = Vectors(ground, shared, servers, self.jobs, self.memory, self.documents)
         self.retrieval = Retrieval(ground, shared, servers, self.documents, self.vectors)
@@ -116,8 +132,18 @@ class ChatService:
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(ground, shared)
         self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue)
-        self.turns = Turns(ground, shared, servers, tracker, self.saver, self.warm_up, self.questions, self.sizes,
-                           self.queue, self.requests)
+        self.turns = Turns(
+            ground,
+            shared,
+            servers,
+            tracker,
+            self.saver,
+            self.warm_up,
+            self.questions,
+            self.sizes,
+            self.queue,
+            self.requests,
+        )
         self.turns.observers.append(DroppedText(ground, servers))
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self._in_background = False
@@ -181,8 +207,9 @@ class ChatService:
     def kept(self) -> KeptStates:
         from kvchat.chat.cache.states.kept_states import KeptStates
 
-        kept = KeptStates(self.ground, self.conversations, self.servers, self.tracker, self.claims, self.saver,
-                          self.warm_up)
+        kept = KeptStates(
+            self.ground, self.conversations, self.servers, self.tracker, self.claims, self.saver, self.warm_up
+        )
         self.turns.observers.append(kept)
         return kept
 
@@ -220,8 +247,16 @@ class ChatService:
     def compactor(self) -> Compactor:
         from kvchat.chat.compactor import Compactor
 
-        return Compactor(self.ground, self.conversations, self.servers, self.tracker, self.warm_up, self.branches,
-                         self.turns, self.side_requests)
+        return Compactor(
+            self.ground,
+            self.conversations,
+            self.servers,
+            self.tracker,
+            self.warm_up,
+            self.branches,
+            self.turns,
+            self.side_requests,
+        )
 
     @property
     def compacting(self) -> RunningCompaction | None:
@@ -232,16 +267,35 @@ class ChatService:
     def extraction(self) -> Extraction:
         from kvchat.chat.background.extraction import Extraction
 
-        return Extraction(self.ground, self.conversations, self.servers, self.tracker, self.turns,
-                          Once(self.store, self.keeper), self.jobs, self.memory, self.side_requests, self.spare_time,
-                          lambda: self.titles, lambda: (self.consolidation, self.skills, self.episodes))
+        return Extraction(
+            self.ground,
+            self.conversations,
+            self.servers,
+            self.tracker,
+            self.turns,
+            Once(self.store, self.keeper),
+            self.jobs,
+            self.memory,
+            self.side_requests,
+            self.spare_time,
+            lambda: self.titles,
+            lambda: (self.consolidation, self.skills, self.episodes),
+        )
 
     @cached_property
     def consolidation(self) -> Consolidation:
         from kvchat.chat.background.consolidation import Consolidation
 
-        return Consolidation(self.ground, self.conversations, self.servers, self.jobs, self.memory, self.extraction,
-                             self.side_requests, self.spare_time)
+        return Consolidation(
+            self.ground,
+            self.conversations,
+            self.servers,
+            self.jobs,
+            self.memory,
+            self.extraction,
+            self.side_requests,
+            self.spare_time,
+        )
 
     @cached_property
     def skills(self) -> Skills:
@@ -259,15 +313,31 @@ class ChatService:
     def titles(self) -> Titles:
         from kvchat.chat.background.titles import Titles
 
-        return Titles(self.ground, self.conversations, self.servers, self.turns, self.jobs, self.memory,
-                      self.side_requests, self.spare_time)
+        return Titles(
+            self.ground,
+            self.conversations,
+            self.servers,
+            self.turns,
+            self.jobs,
+            self.memory,
+            self.side_requests,
+            self.spare_time,
+        )
 
     @cached_property
     def summaries(self) -> Summaries:
         from kvchat.chat.background.summaries import Summaries
 
-        return Summaries(self.ground, self.conversations, self.servers, self.turns, self.jobs, self.side_requests,
-                         self.compactor, self.spare_time)
+        return Summaries(
+            self.ground,
+            self.conversations,
+            self.servers,
+            self.turns,
+            self.jobs,
+            self.side_requests,
+            self.compactor,
+            self.spare_time,
+        )
 
     @cached_property
     def spare_time(self) -> SpareTime:
@@ -286,9 +356,22 @@ class ChatService:
         """None in a run that keeps nothing."""
         from kvchat.chat.trunks import Trunks
 
-        return Trunks(self._trunk_folder, self.ground, self.servers, self.tracker, self.saver, self.routes,
-                      self.warm_up, self.new_conversations, self._special_tokens,
-                      self.jobs) if self._trunk_folder else None
+        return (
+            Trunks(
+                self._trunk_folder,
+                self.ground,
+                self.servers,
+                self.tracker,
+                self.saver,
+                self.routes,
+                self.warm_up,
+                self.new_conversations,
+                self._special_tokens,
+                self.jobs,
+            )
+            if self._trunk_folder
+            else None
+        )
 
     def _trunk_states(self) -> Mapping[str, tuple[str, str]]:
         if self._trunk_folder is None or not self._trunk_folder.is_dir():
@@ -354,9 +437,18 @@ class ChatService:
     async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
-        for end in (self.stop_all, self.jobs.aclose, self._rest, self.tracker.note_states, self.servers.links.aclose,
-                    self.vectors.aclose, self.documents.aclose, self.memory.aclose,
-                    *([self.mirror.aclose] if self._has_mirror else []), self.keeper.aclose):
+        for end in (
+            self.stop_all,
+            self.jobs.aclose,
+            self._rest,
+            self.tracker.note_states,
+            self.servers.links.aclose,
+            self.vectors.aclose,
+            self.documents.aclose,
+            self.memory.aclose,
+            *([self.mirror.aclose] if self._has_mirror else []),
+            self.keeper.aclose,
+        ):
             try:
                 await end()
             except Exception:  # what is said is still to be kept

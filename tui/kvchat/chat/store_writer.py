@@ -29,8 +29,9 @@ class Keeper:
     """The one writer of a process. `strict`: a failed write raises StoreError instead of waiting. `at_rest` is called
     on the writer thread when nothing was written for REST_SECONDS; a StoreError of it is dropped."""
 
-    def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False,
-                 at_rest: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, on_trouble: Callable[[str], None], *, strict: bool = False, at_rest: Callable[[], object] = lambda: None
+    ) -> None:
         self._failed: StoreError | None = None
         self._tell = on_trouble
         self._strict = strict

@@ -62,9 +62,19 @@ class Trunks:
 
     kind = "trunk"
 
-    def __init__(self, folder: Path, ground: Ground, servers: Servers, tracker: CacheTracker, saver: StateSaver,
-                 routes: Routes, warm_up: WarmUp, new_conversations: NewConversations,
-                 special_tokens: SpecialTokens, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ground: Ground,
+        servers: Servers,
+        tracker: CacheTracker,
+        saver: StateSaver,
+        routes: Routes,
+        warm_up: WarmUp,
+        new_conversations: NewConversations,
+        special_tokens: SpecialTokens,
+        jobs: Jobs,
+    ) -> None:
         self.folder = TrunkFolder(folder)
         self._ground = ground
         self._servers = servers
@@ -77,8 +87,12 @@ class Trunks:
         self._jobs = jobs
         jobs.register(self)
 
-    async def add(self, name: str, paths: Sequence[str], told: Callable[[str], None] = lambda path: None,
-                  ) -> tuple[Trunk, Gathered]:
+    async def add(
+        self,
+        name: str,
+        paths: Sequence[str],
+        told: Callable[[str], None] = lambda path: None,
+    ) -> tuple[Trunk, Gathered]:
         """Make a trunk of files and folders, which takes the place of one of this name. `told` is called with each
         file, from a thread. Raises ChatError."""
         link, settings = self._link, self._ground.settings
@@ -141,8 +155,9 @@ class Trunks:
         except BackendError as error:
             raise ChatError.of(error.sentence) from None
 
-    async def _parts(self, link: Link, backend: Backend, cache: ServerCache, trunk: Trunk, path: Sequence[Node],
-                     prefix: Tokens) -> Prefilled:
+    async def _parts(
+        self, link: Link, backend: Backend, cache: ServerCache, trunk: Trunk, path: Sequence[Node], prefix: Tokens
+    ) -> Prefilled:
         """Prefill `prefix`, which `path` renders to; after each part its state is saved."""
         size, saves = len(prefix), self._saver.snapshots(cache) is not None
         step = max(PART, -(-size // MOST_PARTS)) if saves else size
@@ -155,7 +170,8 @@ class Trunks:
             await cache.cancelled.free()
             chosen = self._routes.plan(cache, path, part, idle=True).chosen
             if not await link.lane.in_spare_time(
-                    self._warm_up.prefill(backend, cache, trunk.id, path, part, chosen, whole=whole)):
+                self._warm_up.prefill(backend, cache, trunk.id, path, part, chosen, whole=whole)
+            ):
                 break
             done = end
             if saves:

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "examine a server: what it reuses, how fast it prefills, what to change",
     "export": "write conversations to a file or standard output",
     "import": "take in conversations of other programs: ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, "
-              "aichat",
+    "aichat",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
     "trunk": "files that are prefilled once, with which conversations begin warm",
@@ -91,24 +91,32 @@ def parser(arguments: Sequence[str] | None = None) -> Parser:
     """The command line. `arguments`: what it is for; only the commands that are named in it get theirs, the others are
     listed alone. None: all."""
     top = Parser(
-        prog="kvchat", parents=[common_options()],
+        prog="kvchat",
+        parents=[common_options()],
         description="Chat with a local language model; the server never prefills a conversation twice.",
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
     top.add_argument("--man", action=_Manual, nargs=0, help="print the manual page, for man -l")
     choosing_options(top)
-    top.add_argument("--plain", action="store_true",
-                     help="line by line in place of the app, for screen readers: no escape sequence is written")
+    top.add_argument(
+        "--plain",
+        action="store_true",
+        help="line by line in place of the app, for screen readers: no escape sequence is written",
+    )
     commands = top.add_subparsers(prog="kvchat", dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
         if arguments is not None and name not in arguments:
             commands.add_parser(name, help=help, add_help=False)
             continue
         command = commands.add_parser(
-            name, parents=[common_options(of_command=True)], help=help, description=f"{help[0].upper()}{help[1:]}.",
+            name,
+            parents=[common_options(of_command=True)],
+            help=help,
+            description=f"{help[0].upper()}{help[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            epilog=f"Options for the server and the settings: kvchat --help\nExample: {EXAMPLES[name]}")
+            epilog=f"Options for the server and the settings: kvchat --help\nExample: {EXAMPLES[name]}",
+        )
         _module(name).add_arguments(command)
     return top
 
@@ -147,14 +155,32 @@ def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclu
     """Adds the options for which conversation to continue or begin, of which one may be given: `continue_`,
     `conversation`, `persona` and `trunk`. Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
-                       help="continue the latest conversation")
-    which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
-                       help="continue this conversation (the first digits of its id are enough)")
-    which.add_argument("--persona", metavar="NAME", default=argparse.SUPPRESS,
-                       help="begin a new conversation with a persona: its system prompt, model and parameters")
-    which.add_argument("--trunk", metavar="NAME", default=argparse.SUPPRESS,
-                       help="begin a new conversation with a trunk, whose files are prefilled")
+    which.add_argument(
+        "-c",
+        "--continue",
+        dest="continue_",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="continue the latest conversation",
+    )
+    which.add_argument(
+        "--conversation",
+        metavar="ID",
+        default=argparse.SUPPRESS,
+        help="continue this conversation (the first digits of its id are enough)",
+    )
+    which.add_argument(
+        "--persona",
+        metavar="NAME",
+        default=argparse.SUPPRESS,
+        help="begin a new conversation with a persona: its system prompt, model and parameters",
+    )
+    which.add_argument(
+        "--trunk",
+        metavar="NAME",
+        default=argparse.SUPPRESS,
+        help="begin a new conversation with a trunk, whose files are prefilled",
+    )
     return which
 
 

@@ -61,7 +61,8 @@ class AnswerSchema:
 
         try:
             found: Callable[[object], object] = fastjsonschema.compile(
-                self._schema, handlers=_Nowhere(), use_default=False, detailed_exceptions=True)
+                self._schema, handlers=_Nowhere(), use_default=False, detailed_exceptions=True
+            )
         except Exception as error:  # it makes a program of the schema: a wrong one fails in many ways
             why = str(error) or type(error).__name__
             raise CommandError(f"{self._path} is not a JSON schema that can be checked: {why}.") from None
@@ -89,8 +90,9 @@ class AnswerSchema:
         except fastjsonschema.JsonSchemaValueException as error:
             where = ".".join(map(str, error.path[1:])) or "it"
             wrong = error.message.removeprefix(str(error.name)).strip()
-            raise CommandError(f"The answer does not fit the schema: {where} {wrong}. It is stored; kvchat show has it."
-                               ) from None
+            raise CommandError(
+                f"The answer does not fit the schema: {where} {wrong}. It is stored; kvchat show has it."
+            ) from None
         return shown
 
 

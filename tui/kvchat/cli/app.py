@@ -35,9 +35,16 @@ def run(session: Session) -> int:
     gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
     from kvchat.ui.app import KvchatApp
 
-    app = KvchatApp(late(settings, lambda: _begun(session), incognito=args.incognito), session.places,
-                    notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
-                    layers=lambda: _layers(session), persona=args.persona, trunk=args.trunk)
+    app = KvchatApp(
+        late(settings, lambda: _begun(session), incognito=args.incognito),
+        session.places,
+        notices=map(str, session.problems),
+        continue_=args.continue_,
+        conversation=args.conversation,
+        layers=lambda: _layers(session),
+        persona=args.persona,
+        trunk=args.trunk,
+    )
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:
@@ -57,8 +64,14 @@ def _plain(session: Session) -> int:
 
     args = session.args
     try:
-        failure = run(lambda: _begun(session), Printer(sys.stdout), session.places, lambda: _layers(session),
-                      First(args.continue_, args.conversation, args.persona, args.trunk), [*map(str, session.problems)])
+        failure = run(
+            lambda: _begun(session),
+            Printer(sys.stdout),
+            session.places,
+            lambda: _layers(session),
+            First(args.continue_, args.conversation, args.persona, args.trunk),
+            [*map(str, session.problems)],
+        )
     except ChatError as error:
         raise CommandError(str(error)) from None
     if failure:

@@ -66,26 +66,51 @@ _AT_ONCE = 1 << 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", metavar="TEXT|-", nargs="?",
-                        help="the question; what is piped in is attached to it; - reads the question itself from "
-                             "standard input")
+    parser.add_argument(
+        "text",
+        metavar="TEXT|-",
+        nargs="?",
+        help="the question; what is piped in is attached to it; - reads the question itself from standard input",
+    )
     choosing_options(parser).add_argument("--new", action="store_true", help="begin a new conversation (the default)")
-    parser.add_argument("--continue-answer", action="store_true",
-                        help="go on with the last answer, which was cut, of the latest conversation or of the one that "
-                             "is named; prints what is new")
-    parser.add_argument("--json", action="store_true",
-                        help="print one JSON object with the text and the figures instead")
+    parser.add_argument(
+        "--continue-answer",
+        action="store_true",
+        help="go on with the last answer, which was cut, of the latest conversation or of the one that "
+        "is named; prints what is new",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object with the text and the figures instead"
+    )
     parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
-    parser.add_argument("-a", "--attach", metavar="FILE", action="append", default=[],
-                        help="attach a file or an image, as it is now; can be given several times")
+    parser.add_argument(
+        "-a",
+        "--attach",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="attach a file or an image, as it is now; can be given several times",
+    )
     parser.add_argument("-x", "--extract", action="store_true", help="print only the first code block of the answer")
-    parser.add_argument("--schema", metavar="FILE", type=Path,
-                        help="ask for JSON by the JSON schema in FILE; print it only if it fits")
-    parser.add_argument("-o", "--option", metavar="KEY=VALUE", type=_option, action="append", default=[],
-                        help="a parameter for this answer, as in [parameters]; what is none of them is sent as it is")
-    parser.add_argument("--alternatives", metavar="N", type=_several,
-                        help="ask for N answers, of one prefill where the server can; prints each under a heading; the "
-                             "first whole one goes on")
+    parser.add_argument(
+        "--schema", metavar="FILE", type=Path, help="ask for JSON by the JSON schema in FILE; print it only if it fits"
+    )
+    parser.add_argument(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        type=_option,
+        action="append",
+        default=[],
+        help="a parameter for this answer, as in [parameters]; what is none of them is sent as it is",
+    )
+    parser.add_argument(
+        "--alternatives",
+        metavar="N",
+        type=_several,
+        help="ask for N answers, of one prefill where the server can; prints each under a heading; the "
+        "first whole one goes on",
+    )
     parser.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
     parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
 
@@ -144,8 +169,16 @@ def run(session: Session) -> int:
     args = session.args
     if args.continue_answer:
         if args.text is not None or args.new or args.persona or args.trunk:
-            what = next(name for name, given in (("the question", args.text is not None), ("--new", args.new),
-                                                 ("--persona", args.persona), ("--trunk", args.trunk)) if given)
+            what = next(
+                name
+                for name, given in (
+                    ("the question", args.text is not None),
+                    ("--new", args.new),
+                    ("--persona", args.persona),
+                    ("--trunk", args.trunk),
+                )
+                if given
+            )
             raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
         if args.alternatives:
             raise UsageError("--continue-answer gives one answer. Leave out --alternatives.")
@@ -241,8 +274,10 @@ def _data(waiting: str) -> bytes:
                 return b"".join(parts)
             parts.append(part)
             size += len(part)
-    raise CommandError(f"More than {MOST >> 20} MiB came from standard input. Pipe in less, for instance with "
-                     f"head -c {MOST >> 20}M, or index the files with kvchat documents add.")
+    raise CommandError(
+        f"More than {MOST >> 20} MiB came from standard input. Pipe in less, for instance with "
+        f"head -c {MOST >> 20}M, or index the files with kvchat documents add."
+    )
 
 
 class _Watch:
@@ -314,8 +349,13 @@ FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; C
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
-async def ask(service: ChatService, args: argparse.Namespace, asked: Question | None,
-              schema: AnswerSchema | None = None, persona: Persona = NOBODY) -> int:
+async def ask(
+    service: ChatService,
+    args: argparse.Namespace,
+    asked: Question | None,
+    schema: AnswerSchema | None = None,
+    persona: Persona = NOBODY,
+) -> int:
     """Ask, print, and return the exit status. None: go on with the last answer. `persona`: what a new conversation
     begins with. Raises ChatError, CommandError and StoreError."""
     if asked is not None:
@@ -350,8 +390,13 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
             asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
         asked = await prepared(service, conversation, asked)
     try:
-        interrupted, node = await _answered(service, conversation, asked, _parameters(conversation, args, schema),
-                                            Wanted(args.alternatives) if args.alternatives else None)
+        interrupted, node = await _answered(
+            service,
+            conversation,
+            asked,
+            _parameters(conversation, args, schema),
+            Wanted(args.alternatives) if args.alternatives else None,
+        )
     except GivenUp as given_up:
         print(f"kvchat: {given_up}", file=sys.stderr)
         return INTERRUPTED
@@ -368,11 +413,10 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     elif args.alternatives:
         for number, one in enumerate(answers, 1):
             goes_on = " (goes on)" if one.id == answer.id else ""
-            printer.line(f"## Answer {number} of {len(answers)}{goes_on}\n\n"
-                         f"{one.text or note_sentence(one.note)}\n")
+            printer.line(f"## Answer {number} of {len(answers)}{goes_on}\n\n{one.text or note_sentence(one.note)}\n")
     elif streams:
         begun = len(cut.text) if asked is None and answer.parent == cut.parent else 0
-        printer.write(answer.text[max(shown, begun):])
+        printer.write(answer.text[max(shown, begun) :])
         printer.end()
     if interrupted:
         return INTERRUPTED
@@ -391,8 +435,9 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     return 0
 
 
-async def _conversation(service: ChatService, args: argparse.Namespace, persona: Persona, *,
-                        answered: bool = False) -> OpenConversation:
+async def _conversation(
+    service: ChatService, args: argparse.Namespace, persona: Persona, *, answered: bool = False
+) -> OpenConversation:
     """The conversation to ask in, its server reached: a question that reaches none changes nothing. `answered`: one
     that has an answer. Raises ChatError and CommandError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
@@ -453,8 +498,13 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace, schema
     return parameters
 
 
-async def _answered(service: ChatService, conversation: OpenConversation, question: Question | None,
-                    parameters: Parameters, wanted: Wanted | None = None) -> tuple[bool, str]:
+async def _answered(
+    service: ChatService,
+    conversation: OpenConversation,
+    question: Question | None,
+    parameters: Parameters,
+    wanted: Wanted | None = None,
+) -> tuple[bool, str]:
     """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that
     happened is given back, and the id of the answer."""
     loop = asyncio.get_running_loop()
@@ -469,8 +519,11 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
         await service.turns.go_on(conversation.id, conversation.path()[-1].id, parameters)
     else:
         turns = service.turns
-        send = (partial(turns.send, conversation.id, question, parameters=parameters) if wanted is None else
-                partial(turns.ask_for, conversation.id, wanted, question, parameters=parameters))
+        send = (
+            partial(turns.send, conversation.id, question, parameters=parameters)
+            if wanted is None
+            else partial(turns.ask_for, conversation.id, wanted, question, parameters=parameters)
+        )
         try:
             await _sent(service, conversation.id, stop, send())
         except TooLongError as error:
@@ -488,8 +541,9 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     return interrupted.is_set(), answer
 
 
-async def _sent(service: ChatService, id: str, stop: asyncio.Task[Literal[True]],
-                sending: Coroutine[object, object, None]) -> None:
+async def _sent(
+    service: ChatService, id: str, stop: asyncio.Task[Literal[True]], sending: Coroutine[object, object, None]
+) -> None:
     """Send. A reply that another kvchat streams in this conversation is waited for; ctrl+c gives that up. Raises
     GivenUp."""
     said = False

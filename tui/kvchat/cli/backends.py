@@ -29,9 +29,17 @@ from kvchat.store import Store
 from kvchat.text.format import UNKNOWN, count
 from kvchat.text.servers import ENGINE
 
-COLUMNS = (Column("server"), Column("kind"), Column("model", shrinks=True), Column("context", right=True),
-           Column("slots", right=True), Column("loaded", right=True), Column("state"), Column("profile", shrinks=True),
-           Column("chats", right=True))
+COLUMNS = (
+    Column("server"),
+    Column("kind"),
+    Column("model", shrinks=True),
+    Column("context", right=True),
+    Column("slots", right=True),
+    Column("loaded", right=True),
+    Column("state"),
+    Column("profile", shrinks=True),
+    Column("chats", right=True),
+)
 NO_ANSWER, NOT_ASKED = "no answer", "not asked"
 STARTS, NO_FILE = "on demand", "file is gone"
 ELSEWHERE_S = 3.0
@@ -41,8 +49,10 @@ FAILED = {Trouble.UNAUTHORIZED: "needs a key", Trouble.LOADING: "loading"}
 STATES = {"answers": "not a model server"}
 MAIN = "[server]"
 """How the server of the settings is called that is no profile."""
-WHAT_TO_DO = ("Start one of these, or name a server: kvchat --base-url URL, or base_url under [server] in the settings "
-              "(kvchat config path tells where they are).")
+WHAT_TO_DO = (
+    "Start one of these, or name a server: kvchat --base-url URL, or base_url under [server] in the settings "
+    "(kvchat config path tells where they are)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,10 @@ def _servers_in_use(session: Session) -> list[UsedServer]:
         if last:
             used.setdefault(last, 0)
         addresses = {name: server.base_url for name, server in session.settings.profiles.items()}
-        return [UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
-                for name, number in used.items()]
+        return [
+            UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
+            for name, number in used.items()
+        ]
 
     return session.look(look)
 
@@ -101,8 +113,9 @@ async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[
     by_place = _by_place(used, known)
     addresses = list(dict.fromkeys([*known.values(), *(server.name for server in by_place.values())]))
     found, elsewhere = await asyncio.gather(discover(also=addresses), _asked_elsewhere(settings, known, by_place))
-    rows = [replace(row, used=by_place.get(_same(row.found.base_url)))
-            for row in _rows(found, known, by_place, elsewhere)]
+    rows = [
+        replace(row, used=by_place.get(_same(row.found.base_url))) for row in _rows(found, known, by_place, elsewhere)
+    ]
     rows += [_engine_row(server) for server in used if not _address(server, known)]
     answered = any(row.state in ("ready", "loading", "needs a key") for row in rows)
     if args.json:
@@ -141,18 +154,21 @@ def _by_place(used: Sequence[UsedServer], known: Mapping[str, str]) -> dict[str,
         if address := _address(server, known):
             other = found.get(_same(address), UsedServer(address, 0))
             found[_same(address)] = UsedServer(
-                other.name, other.conversations + server.conversations, other.is_last or server.is_last,
-                other.is_agreed or server.is_agreed)
+                other.name,
+                other.conversations + server.conversations,
+                other.is_last or server.is_last,
+                other.is_agreed or server.is_agreed,
+            )
     return found
 
 
-async def _asked_elsewhere(settings: Settings, known: Mapping[str, str],
-                           used: Mapping[str, UsedServer]) -> dict[str, Row]:
+async def _asked_elsewhere(
+    settings: Settings, known: Mapping[str, str], used: Mapping[str, UsedServer]
+) -> dict[str, Row]:
     """What the servers of the person's network say that conversations go to, by their addresses in one spelling."""
     servers = {_same(url): settings.profiles.get(name, settings.server) for name, url in known.items()}
     places = [place for place, server in used.items() if server.is_agreed and not is_asked(server.name)]
-    rows = await asyncio.gather(*(
-        _visited(used[place].name, servers.get(place, ServerSettings())) for place in places))
+    rows = await asyncio.gather(*(_visited(used[place].name, servers.get(place, ServerSettings())) for place in places))
     return {place: row for place, row in zip(places, rows, strict=True) if row is not None}
 
 
@@ -170,12 +186,14 @@ async def _visited(address: str, server: ServerSettings) -> Row | None:
     except BackendError as error:
         return Row(shown, FAILED.get(error.trouble, NO_ANSWER))
     info = backend.info
-    return Row(Found(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots),
-               "ready")
+    return Row(
+        Found(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots), "ready"
+    )
 
 
-def _rows(found: list[Found], known: Mapping[str, str], used: Mapping[str, UsedServer],
-          elsewhere: Mapping[str, Row]) -> Iterator[Row]:
+def _rows(
+    found: list[Found], known: Mapping[str, str], used: Mapping[str, UsedServer], elsewhere: Mapping[str, Row]
+) -> Iterator[Row]:
     """What was found, then what the settings name beside, then what is in use beside."""
     names: dict[str, list[str]] = {}
     for name, text in known.items():
@@ -215,20 +233,36 @@ def _cells(row: Row) -> tuple[str, ...]:
     used = UNKNOWN if row.used is None else count(row.used.conversations)
     if row.used is not None and row.used.is_last:
         used += ", last"
-    return (one_line(server.base_url) or ENGINE, server.title or UNKNOWN, server.model or UNKNOWN,
-            count(server.context_size), count(server.slots), loaded, row.state, row.profile, used)
+    return (
+        one_line(server.base_url) or ENGINE,
+        server.title or UNKNOWN,
+        server.model or UNKNOWN,
+        count(server.context_size),
+        count(server.slots),
+        loaded,
+        row.state,
+        row.profile,
+        used,
+    )
 
 
 def _told(row: Row) -> dict[str, object]:
     server = row.found
     used = row.used
-    return {"base_url": server.base_url or None, "kind": server.kind or None, "title": server.title or None,
-            "state": row.state, "profile": row.profile or None, "model": server.model or None,
-            "context_size": server.context_size,
-            "slots": server.slots, "models": [asdict(model) for model in server.listing],
-            "seconds": round(server.seconds, 4) if server.seconds else None,
-            "conversations": used.conversations if used is not None else None,
-            "used_last": used is not None and used.is_last}
+    return {
+        "base_url": server.base_url or None,
+        "kind": server.kind or None,
+        "title": server.title or None,
+        "state": row.state,
+        "profile": row.profile or None,
+        "model": server.model or None,
+        "context_size": server.context_size,
+        "slots": server.slots,
+        "models": [asdict(model) for model in server.listing],
+        "seconds": round(server.seconds, 4) if server.seconds else None,
+        "conversations": used.conversations if used is not None else None,
+        "used_last": used is not None and used.is_last,
+    }
 
 
 def _kinds_by_port() -> dict[int, list[str]]:

@@ -43,8 +43,11 @@ from kvchat.text.options import warning_sentence
 from kvchat.text.snapshots import kept_words, room_words
 
 LABEL = 14
-COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
-    "cached", "new", "wasted", "TTFT", "prefill", "decode")), Column("question", shrinks=True))
+COLUMNS = (
+    Column("turn", right=True),
+    *(Column(name, right=True) for name in ("cached", "new", "wasted", "TTFT", "prefill", "decode")),
+    Column("question", shrinks=True),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +90,9 @@ def _print(report: CacheReport, now: float) -> None:
     printer.line(f"{one_line(report.title)}  {report.conversation[:8]}")
     last = report.turns[-1].figures if report.turns else None
     about = "" if report.exact else "~"
-    printer.line(" · ".join(filter(None, (
-        warmth_words(report.warmth, now), prediction(last, about), accuracy(report)))))
+    printer.line(
+        " · ".join(filter(None, (warmth_words(report.warmth, now), prediction(last, about), accuracy(report))))
+    )
     printer.line()
     if report.turns:
         print_table([_row(number, turn) for number, turn in enumerate(report.turns, 1)], COLUMNS)
@@ -104,8 +108,14 @@ def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
     tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
-    return (str(number), *(count_of(figures, value) for value in tokens), first,
-            speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
+    return (
+        str(number),
+        *(count_of(figures, value) for value in tokens),
+        first,
+        speed(figures.prefill_speed),
+        speed(figures.decode_speed),
+        one_line(turn.question),
+    )
 
 
 def _reasons(number: int, turn: TurnReport) -> Iterable[str]:

@@ -70,17 +70,29 @@ def _personas(session: Session) -> Iterable[str]:
 
 
 NAMES: Mapping[str, Callable[[Session], Iterable[str]]] = {
-    "conversations": _conversations, "settings": _settings, "profiles": _profiles, "themes": _themes,
-    "personas": _personas}
+    "conversations": _conversations,
+    "settings": _settings,
+    "profiles": _profiles,
+    "themes": _themes,
+    "personas": _personas,
+}
 """What the scripts ask for, and who knows it."""
 
 _OF: Mapping[tuple[str, str], str] = {
-    ("", "conversation"): "conversations", ("", "profile"): "profiles", ("", "theme"): "themes",
+    ("", "conversation"): "conversations",
+    ("", "profile"): "profiles",
+    ("", "theme"): "themes",
     ("", "persona"): "personas",
-    ("show", "id"): "conversations", ("cache", "id"): "conversations", ("export", "id"): "conversations",
-    ("rename", "id"): "conversations", ("delete", "id"): "conversations", ("tag", "id"): "conversations",
+    ("show", "id"): "conversations",
+    ("cache", "id"): "conversations",
+    ("export", "id"): "conversations",
+    ("rename", "id"): "conversations",
+    ("delete", "id"): "conversations",
+    ("tag", "id"): "conversations",
     ("keep", "id"): "conversations",
-    ("config get", "name"): "settings", ("config set", "name"): "settings", ("config unset", "name"): "settings",
+    ("config get", "name"): "settings",
+    ("config set", "name"): "settings",
+    ("config unset", "name"): "settings",
 }
 """The names that an argument of a command takes; those of the first are options of every command."""
 
@@ -108,6 +120,12 @@ def _asked(names: str) -> dict[str, object]:
     """How each shell asks for names, when they are to be completed and not before: shtab's own way has zsh ask for all
     of them when it loads the script."""
     ask, function = f"kvchat completion bash --names {names} 2>/dev/null", f"_kvchat_{names}"
-    return {"bash": function, "zsh": function, "fish": f"({ask})", "preamble": {
-        "bash": f'{function}() {{ compgen -W "$({ask})" -- "$1"; }}',
-        "zsh": f'{function}() {{ compadd -- ${{(f)"$({ask})"}} }}'}}
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({ask})",
+        "preamble": {
+            "bash": f'{function}() {{ compgen -W "$({ask})" -- "$1"; }}',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({ask})"}} }}',
+        },
+    }

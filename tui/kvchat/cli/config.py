@@ -90,8 +90,10 @@ def _get(session: Session) -> None:
     if found.problem:
         print(f"kvchat: {found.problem}", file=sys.stderr)
     value = found.shown if found.text or found.secret else ""
-    session.tell({"name": found.path, "value": value, "default": found.default, "from": found.origin,
-                  "about": found.about}, lambda: print(clean(value)))
+    session.tell(
+        {"name": found.path, "value": value, "default": found.default, "from": found.origin, "about": found.about},
+        lambda: print(clean(value)),
+    )
 
 
 def _set(session: Session) -> None:
@@ -114,8 +116,9 @@ def _save(session: Session, path: str, value: object) -> None:
 
     save_setting(session.places.config, path, value)
     found = row(session.layers(), path)
-    print(f"{path} is saved; {given_words(found)}" if found.given else
-          clean(f"{path} = {found.shown}  ({found.origin})"))
+    print(
+        f"{path} is saved; {given_words(found)}" if found.given else clean(f"{path} = {found.shown}  ({found.origin})")
+    )
 
 
 def _themes(session: Session) -> list[str]:

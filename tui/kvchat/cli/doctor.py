@@ -40,8 +40,11 @@ LABEL = 15
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", nargs="?", help="its address; without it the one kvchat would use")
     parser.add_argument("--yes", action="store_true", help="do not ask before something is sent to it")
-    parser.add_argument("--deep", action="store_true",
-                        help="prove each way in which a state comes back: from its slot, the host cache, a file")
+    parser.add_argument(
+        "--deep",
+        action="store_true",
+        help="prove each way in which a state comes back: from its slot, the host cache, a file",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -69,8 +72,7 @@ async def _made(service: ChatService, args: argparse.Namespace) -> Report:
         return report(unexamined(server.base_url if server is not None else "", error))
     try:
         model = args.model or (server or _settings_of(service.settings, backend)).model
-        return report(await _examined(service, backend, "" if backend.info.embedded else model, args.yes,
-                                      args.deep))
+        return report(await _examined(service, backend, "" if backend.info.embedded else model, args.yes, args.deep))
     finally:
         if args.url:
             await backend.aclose()
@@ -111,8 +113,14 @@ async def _connected(server: ServerSettings) -> Backend:
         raise failure(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
     for secret in (key, *server.headers.values()):
         logs.hide(secret)
-    return await connect(server.base_url, api_key=key, ca_file=server.ca_file or None, proxy=server.proxy or None,
-                         allow_plain_http_key=server.allow_plain_http_key, options=server_options(server))
+    return await connect(
+        server.base_url,
+        api_key=key,
+        ca_file=server.ca_file or None,
+        proxy=server.proxy or None,
+        allow_plain_http_key=server.allow_plain_http_key,
+        options=server_options(server),
+    )
 
 
 async def _examined(service: ChatService, backend: Backend, model: str, yes: bool, deep: bool) -> Examination:

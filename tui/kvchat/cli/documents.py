@@ -30,8 +30,13 @@ from kvchat.store import Store, StoreError
 from kvchat.store.fulltext.query import folded
 from kvchat.text.format import UNKNOWN, count, counted, day_time, duration, size
 
-COLLECTIONS = (Column("name"), Column("files", right=True), Column("chunks", right=True), Column("indexed"),
-               Column("folder", shrinks=True))
+COLLECTIONS = (
+    Column("name"),
+    Column("files", right=True),
+    Column("chunks", right=True),
+    Column("indexed"),
+    Column("folder", shrinks=True),
+)
 FIRST = 20
 """Skipped files that are named where nobody asks for all."""
 SNIPPET, BEFORE = 240, 60
@@ -51,25 +56,35 @@ def status_lines(status: Status, stale: bool | None, every: bool, *, indexing: b
     """What there is to say of a collection. `stale`: whether its files have changed since; None: that is not known.
     `indexing`: whether another kvchat is at it."""
     one = status.collection
-    lines = [f"{one.name}: {one.root}",
-             f"  {_amount(status.files, status.chunks, status.bytes)}, indexed {indexed_when(one)}"]
+    lines = [
+        f"{one.name}: {one.root}",
+        f"  {_amount(status.files, status.chunks, status.bytes)}, indexed {indexed_when(one)}",
+    ]
     if indexing:
         lines.append("  Another kvchat indexes it now.")
     elif status.trouble:
         lines.append(f"  {status.trouble}")
     elif stale is not None:
-        lines.append(f"  Its files have changed since; to index them: kvchat documents add {shell_word(one.root)}"
-                     if stale else "  It is up to date.")
+        lines.append(
+            f"  Its files have changed since; to index them: kvchat documents add {shell_word(one.root)}"
+            if stale
+            else "  It is up to date."
+        )
     return lines + skipped_lines(one.name, status.skipped, every)
 
 
 def report_lines(report: Report, collection: Collection, files: int, anew: bool = False) -> list[str]:
     """The summary of what going through a collection gave; `files`: that are indexed now. `anew`: all were read."""
-    found = (f"{count(report.added)} added, {count(report.changed)} changed, {count(report.unchanged)} "
-             f"{'indexed again, as they were' if anew else 'unchanged'}, {count(report.removed)} removed")
-    return [f"{report.collection}: {collection.root}", f"  {found}",
-            f"  {_amount(files, report.chunks, report.bytes)}, in {duration(report.seconds)}",
-            *skipped_lines(report.collection, report.skipped, every=False)]
+    found = (
+        f"{count(report.added)} added, {count(report.changed)} changed, {count(report.unchanged)} "
+        f"{'indexed again, as they were' if anew else 'unchanged'}, {count(report.removed)} removed"
+    )
+    return [
+        f"{report.collection}: {collection.root}",
+        f"  {found}",
+        f"  {_amount(files, report.chunks, report.bytes)}, in {duration(report.seconds)}",
+        *skipped_lines(report.collection, report.skipped, every=False),
+    ]
 
 
 def _amount(files: int, chunks: int, octets: int) -> str:
@@ -107,8 +122,10 @@ def snippet(text: str, query: str) -> str:
     found = sorted((match.start(), stem) for stem in stems if stem for match in _beginnings(stem).finditer(plain))
     start = 0
     if found:
-        first = max(found, key=lambda one: (len({stem for at, stem in found
-                                                 if one[0] <= at < one[0] + SNIPPET - BEFORE}), -one[0]))[0]
+        first = max(
+            found,
+            key=lambda one: (len({stem for at, stem in found if one[0] <= at < one[0] + SNIPPET - BEFORE}), -one[0]),
+        )[0]
         start = max(0, first - BEFORE)
         if start and (blank := re.compile(r"\s").search(text, start, first)):
             start = blank.end()
@@ -136,9 +153,12 @@ def progress_words(progress: Progress) -> str:
     if progress.counting:
         return f"{progress.collection}: looking for files, {count(progress.all_files)} so far"
     left = progress.seconds_left
-    words = [f"{count(progress.files)} of {counted(progress.all_files, 'file')}",
-             f"{size(progress.bytes)} of {size(progress.all_bytes)}", counted(progress.chunks, "chunk"),
-             f"{UNKNOWN if left is None else duration(round(left))} left"]
+    words = [
+        f"{count(progress.files)} of {counted(progress.all_files, 'file')}",
+        f"{size(progress.bytes)} of {size(progress.all_bytes)}",
+        counted(progress.chunks, "chunk"),
+        f"{UNKNOWN if left is None else duration(round(left))} left",
+    ]
     return ", ".join([f"{progress.collection}: {words[0]}", *words[1:], *filter(None, [progress.path])])
 
 
@@ -189,8 +209,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status.add_argument("--skipped", action="store_true", help="name every file that was skipped")
     search = command("search", "find passages by their words")
     search.add_argument("words", metavar="WORDS", nargs="+")
-    search.add_argument("--in", dest="within", metavar="NAME[/PATH]", action="append", default=[],
-                        help="a collection, or a folder or file in one; may be given more than once")
+    search.add_argument(
+        "--in",
+        dest="within",
+        metavar="NAME[/PATH]",
+        action="append",
+        default=[],
+        help="a collection, or a folder or file in one; may be given more than once",
+    )
     search.add_argument("-n", dest="number", type=_passages, metavar="N", default=8, help="so many passages (8)")
     search.add_argument("--since", metavar="DATE", help="of files changed since: 2026-11-21, today, yesterday")
     search.add_argument("--until", metavar="DATE", help="of files changed until the end of that day")
@@ -294,8 +320,7 @@ class _GoneThrough:
     def lines(self) -> list[str]:
         """The summary; none where nothing could be done."""
         failed = self.report.trouble and not self.stopped
-        return [] if failed else report_lines(
-            self.report, self.collection, self.files, self.anew)
+        return [] if failed else report_lines(self.report, self.collection, self.files, self.anew)
 
     @property
     def json(self) -> dict[str, object]:
@@ -310,20 +335,27 @@ def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThr
 
     library = desk.library
     if library.index.path is None:
-        raise DocumentError("The search index cannot be written. Check the free space and the permissions of its "
-                            "folder, then try again.")
+        raise DocumentError(
+            "The search index cannot be written. Check the free space and the permissions of its "
+            "folder, then try again."
+        )
     line = ProgressLine(sys.stderr)
     with stopping() as stop:
         try:
-            report = index_collection(library.index, collection, library.options, anew=anew, stopped=stop.is_set,
-                                      told=lambda progress: line.show(progress_words(progress)))
+            report = index_collection(
+                library.index,
+                collection,
+                library.options,
+                anew=anew,
+                stopped=stop.is_set,
+                told=lambda progress: line.show(progress_words(progress)),
+            )
         finally:
             line.end()
     if not report.trouble:
         library.indexed(collection.name)
     status = library.status(collection.name)
-    return _GoneThrough(status.collection, report, status.files, stop.is_set() and bool(report.trouble),
-                        anew)
+    return _GoneThrough(status.collection, report, status.files, stop.is_set() and bool(report.trouble), anew)
 
 
 def _status_of(done: Sequence[_GoneThrough], go_on: str = "") -> int:
@@ -342,8 +374,17 @@ def _status_of(done: Sequence[_GoneThrough], go_on: str = "") -> int:
 
 def _list(desk: Desk) -> int:
     found = [desk.library.status(one.name) for one in desk.library.collections()]
-    rows = [{**asdict(status.collection), "files": status.files, "chunks": status.chunks, "bytes": status.bytes,
-             "skipped": len(status.skipped), "trouble": status.trouble} for status in found]
+    rows = [
+        {
+            **asdict(status.collection),
+            "files": status.files,
+            "chunks": status.chunks,
+            "bytes": status.bytes,
+            "skipped": len(status.skipped),
+            "trouble": status.trouble,
+        }
+        for status in found
+    ]
 
     def words() -> None:
         if found:
@@ -415,15 +456,25 @@ def _scope(library: Library, name: str) -> str:
     if found is not None:
         return found
     collection, _, path = name.partition("/")
-    raise DocumentError(f"Nothing is indexed at {one_line(path, 200)} in the collection "
-                        f"{library.get(collection).name}.")
+    raise DocumentError(
+        f"Nothing is indexed at {one_line(path, 200)} in the collection {library.get(collection).name}."
+    )
 
 
 def _passage(passage: Passage, query: str) -> dict[str, object]:
     place = passage.place
-    return {"title": passage.title, "collection": place.collection, "path": place.path, "where": place.where,
-            "head": passage.head, "snippet": snippet(passage.text, query), "text": passage.text,
-            "score": passage.score, "matched": passage.matched, "ref": passage.ref}
+    return {
+        "title": passage.title,
+        "collection": place.collection,
+        "path": place.path,
+        "where": place.where,
+        "head": passage.head,
+        "snippet": snippet(passage.text, query),
+        "text": passage.text,
+        "score": passage.score,
+        "matched": passage.matched,
+        "ref": passage.ref,
+    }
 
 
 # -- forgetting -------------------------------------------------------------------------------------------------------
@@ -433,12 +484,21 @@ def _remove(desk: Desk) -> int:
     gone = desk.library.remove(whole_characters(desk.args.name))
     orphans = desk.library.orphans()
     for start in range(0, len(orphans), FORGOTTEN):
-        desk.library.forget(orphans[start:start + FORGOTTEN])
-    desk.tell(asdict(gone), lambda: desk.printer.line(one_line(
-        f"{gone.name} is no longer indexed. Its files in {gone.root} are as they were.")))
+        desk.library.forget(orphans[start : start + FORGOTTEN])
+    desk.tell(
+        asdict(gone),
+        lambda: desk.printer.line(
+            one_line(f"{gone.name} is no longer indexed. Its files in {gone.root} are as they were.")
+        ),
+    )
     return 0
 
 
 _COMMANDS: dict[str, Callable[[Desk], int]] = {
-    "add": _add, "list": _list, "status": _status, "search": _search, "rebuild": _rebuild, "remove": _remove,
+    "add": _add,
+    "list": _list,
+    "status": _status,
+    "search": _search,
+    "rebuild": _rebuild,
+    "remove": _remove,
 }

@@ -20,10 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("id", metavar="ID", nargs="?")
     parser.add_argument("--all", action="store_true", help="all conversations")
-    parser.add_argument("--tag", metavar="NAME", action="append", type=tag, default=[],
-                        help="the conversations with this tag; several: with all of them")
-    parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="md",
-                        help=f"{', '.join(FORMATS)} (default: md)")
+    parser.add_argument(
+        "--tag",
+        metavar="NAME",
+        action="append",
+        type=tag,
+        default=[],
+        help="the conversations with this tag; several: with all of them",
+    )
+    parser.add_argument(
+        "-f", "--format", choices=tuple(FORMATS), default="md", help=f"{', '.join(FORMATS)} (default: md)"
+    )
     parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
     parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
@@ -43,8 +50,11 @@ def run(session: Session) -> int:
         if args.output is None:
             sys.stdout.writelines(service.exports.text(ids, args.format, all_branches=args.all_branches))
         else:
-            print(await service.exports.write(
-                ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force))
+            print(
+                await service.exports.write(
+                    ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force
+                )
+            )
         return 0
 
     session.print_problems()

@@ -18,14 +18,27 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="*", type=Path,
-                        help="exports of ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, aichat or kvchat (JSON), "
-                             "zips and folders of them, databases of oterm and llm")
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        type=Path,
+        help="exports of ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, aichat or kvchat (JSON), "
+        "zips and folders of them, databases of oterm and llm",
+    )
     parser.add_argument("--dry-run", action="store_true", help="only tell what would be imported")
-    parser.add_argument("--memory", action="store_true",
-                        help="have the conversations gone through for memories, as if they were held here")
-    parser.add_argument("--undo", metavar="ID", nargs="?", const="",
-                        help="take an import back, the last one without an ID: what it made goes to the trash")
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="have the conversations gone through for memories, as if they were held here",
+    )
+    parser.add_argument(
+        "--undo",
+        metavar="ID",
+        nargs="?",
+        const="",
+        help="take an import back, the last one without an ID: what it made goes to the trash",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 
 
@@ -35,14 +48,17 @@ def run(session: Session) -> int:
     if (args.undo is not None) == bool(args.files):
         raise UsageError("Give the files to import, or --undo to take the last import back.")
     session.print_problems()
-    return session.with_service(lambda service: _undo(session, service) if args.undo is not None else
-                                _import(session, service))
+    return session.with_service(
+        lambda service: _undo(session, service) if args.undo is not None else _import(session, service)
+    )
 
 
 async def _undo(session: Session, service: ChatService) -> int:
     undone = await service.imports.undo(session.args.undo)
-    session.tell({"import": undone.batch.id, "trashed": undone.trashed, "back": undone.back, "kept": undone.kept},
-                 lambda: print(words.undone(undone.trashed, undone.kept, undone.back)))
+    session.tell(
+        {"import": undone.batch.id, "trashed": undone.trashed, "back": undone.back, "kept": undone.kept},
+        lambda: print(words.undone(undone.trashed, undone.kept, undone.back)),
+    )
     return 0
 
 
@@ -51,10 +67,14 @@ async def _import(session: Session, service: ChatService) -> int:
     with stopping() as stop:
         try:
             report = await service.imports.run(
-                args.files, dry_run=args.dry_run, memory=args.memory,
-                told=lambda progress, report: line.show(words.progress(
-                    progress.done, progress.total, report.taken + report.unchanged, progress.file)),
-                stopped=stop.is_set)
+                args.files,
+                dry_run=args.dry_run,
+                memory=args.memory,
+                told=lambda progress, report: line.show(
+                    words.progress(progress.done, progress.total, report.taken + report.unchanged, progress.file)
+                ),
+                stopped=stop.is_set,
+            )
         finally:
             line.end()
 

@@ -45,10 +45,24 @@ def run(session: Session) -> int:
 
 
 def _plain(room: KeptRoom) -> dict[str, object]:
-    return {"bytes": room.size, "most_bytes": room.most, "kept": [
-        {"id": state.kept.conversation, "title": state.title, "node": state.kept.node or None,
-         "since": state.kept.since, "trashed": state.trashed, "tokens": state.tokens, "bytes": state.size,
-         "fits": state.fits, "complete": state.complete} for state in room.states]}
+    return {
+        "bytes": room.size,
+        "most_bytes": room.most,
+        "kept": [
+            {
+                "id": state.kept.conversation,
+                "title": state.title,
+                "node": state.kept.node or None,
+                "since": state.kept.since,
+                "trashed": state.trashed,
+                "tokens": state.tokens,
+                "bytes": state.size,
+                "fits": state.fits,
+                "complete": state.complete,
+            }
+            for state in room.states
+        ],
+    }
 
 
 def _print(room: KeptRoom, found: list[KeptState], one: bool) -> None:
@@ -56,8 +70,9 @@ def _print(room: KeptRoom, found: list[KeptState], one: bool) -> None:
     if not found:
         print("No longer kept." if one else "Nothing is kept. kvchat keep ID keeps a conversation's state.")
         return
-    print_table([(state.kept.conversation[:8], day_time(state.kept.since), kept_words(state), _title(state))
-                 for state in found])
+    print_table(
+        [(state.kept.conversation[:8], day_time(state.kept.since), kept_words(state), _title(state)) for state in found]
+    )
     if one and found[0].tokens is None:
         print("It is saved when the app has it open and its server is idle.")
     elif not one:
@@ -65,5 +80,13 @@ def _print(room: KeptRoom, found: list[KeptState], one: bool) -> None:
 
 
 def _title(state: KeptState) -> str:
-    return " ".join(filter(None, (one_line(state.title), "(in the trash)" if state.trashed else "",
-                                  "up to one answer" if state.kept.node else "")))
+    return " ".join(
+        filter(
+            None,
+            (
+                one_line(state.title),
+                "(in the trash)" if state.trashed else "",
+                "up to one answer" if state.kept.node else "",
+            ),
+        )
+    )

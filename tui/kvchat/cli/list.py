@@ -14,8 +14,14 @@ from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, day_time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tag", metavar="NAME", action="append", type=tag, default=[],
-                        help="only those with this tag, the archived too; several: with all of them")
+    parser.add_argument(
+        "--tag",
+        metavar="NAME",
+        action="append",
+        type=tag,
+        default=[],
+        help="only those with this tag, the archived too; several: with all of them",
+    )
     parser.add_argument("--trash", action="store_true", help="the deleted ones")
     parser.add_argument("--json", action="store_true", help="print a JSON array")
 
@@ -24,19 +30,42 @@ def run(session: Session) -> int:
     """Print them. Raises CommandError."""
     session.print_problems()
     tags, trash = session.args.tag, session.args.trash
-    found, kept = session.look(lambda store: (
-        [c for c in store.conversations(trashed=trash) if c.turns],
-        {kept.conversation for kept in store.kept.all()}))
+    found, kept = session.look(
+        lambda store: (
+            [c for c in store.conversations(trashed=trash) if c.turns],
+            {kept.conversation for kept in store.kept.all()},
+        )
+    )
     shown = having(found, tags) if tags or trash else [c for c in found if ARCHIVE not in c.tags]
-    rows = [{"id": c.id, "title": c.title, "created": c.created, "updated": c.updated, "turns": c.turns,
-             "context_used": c.context_used, "tags": c.tags, "kept": c.id in kept} for c in shown]
+    rows = [
+        {
+            "id": c.id,
+            "title": c.title,
+            "created": c.created,
+            "updated": c.updated,
+            "turns": c.turns,
+            "context_used": c.context_used,
+            "tags": c.tags,
+            "kept": c.id in kept,
+        }
+        for c in shown
+    ]
 
     def words() -> None:
         if not shown:
             print(_none(tags, trash, len(found)))
         else:
-            print_table([(c.id[:8], day_time(c.updated), f"{c.turns} turns" if c.turns != 1 else "1 turn",
-                          _title(c, c.id in kept)) for c in shown])
+            print_table(
+                [
+                    (
+                        c.id[:8],
+                        day_time(c.updated),
+                        f"{c.turns} turns" if c.turns != 1 else "1 turn",
+                        _title(c, c.id in kept),
+                    )
+                    for c in shown
+                ]
+            )
 
     session.tell(rows, words)
     return 0

@@ -14,11 +14,24 @@ if TYPE_CHECKING:
 
 def manual(parser: Parser) -> str:
     """The page as man reads it."""
-    lines = [f'.TH KVCHAT 1 "" "kvchat {__version__}" "User Commands"', ".SH NAME",
-             f"kvchat \\- {_text((parser.description or '').rstrip('.'))}", ".SH SYNOPSIS",
-             ".B kvchat", "[OPTIONS] [COMMAND]", ".SH DESCRIPTION", _text(parser.description or ""), ".PP",
-             _text(parser.epilog or ""), ".SH OPTIONS", *_options(parser), ".SH COMMANDS", *_commands(parser, "kvchat"),
-             ".SH EXIT STATUS", "0 done, 1 failed, 2 wrong usage, 130 interrupted."]
+    lines = [
+        f'.TH KVCHAT 1 "" "kvchat {__version__}" "User Commands"',
+        ".SH NAME",
+        f"kvchat \\- {_text((parser.description or '').rstrip('.'))}",
+        ".SH SYNOPSIS",
+        ".B kvchat",
+        "[OPTIONS] [COMMAND]",
+        ".SH DESCRIPTION",
+        _text(parser.description or ""),
+        ".PP",
+        _text(parser.epilog or ""),
+        ".SH OPTIONS",
+        *_options(parser),
+        ".SH COMMANDS",
+        *_commands(parser, "kvchat"),
+        ".SH EXIT STATUS",
+        "0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -36,8 +49,7 @@ def _commands(parser: Parser, above: str) -> Iterator[str]:
 def _options(parser: Parser, without: Collection[str] = ()) -> Iterator[str]:
     """The arguments of a command; those that every command has are told once, above."""
     for action in parser.arguments:
-        if (isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS
-                or action.dest in without):
+        if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS or action.dest in without:
             continue
         value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
         if action.choices is not None:

@@ -36,8 +36,14 @@ from kvchat.text.memory import job_reason
 ENTRIES = (Column("id"), Column("noted"), Column("page", shrinks=True), Column("memory", shrinks=True))
 CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id"), Column("memory", shrinks=True))
 PENDING = (Column("pending"), Column("messages", right=True), Column("title", shrinks=True))
-JOBS = (Column("work"), Column("about", shrinks=True), Column("state"), Column("tries", right=True), Column("due"),
-        Column("why", shrinks=True))
+JOBS = (
+    Column("work"),
+    Column("about", shrinks=True),
+    Column("state"),
+    Column("tries", right=True),
+    Column("due"),
+    Column("why", shrinks=True),
+)
 _NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing is pending approval."}
 
 
@@ -117,14 +123,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         # After `add`, --profile is a page and not the server's profile.
         conflicts = "resolve" if name == "add" else "error"
         parser = commands.add_parser(
-            name, parents=[common_options(of_command=True)], conflict_handler=conflicts, help=help)
+            name, parents=[common_options(of_command=True)], conflict_handler=conflicts, help=help
+        )
         parser.add_argument("--json", action="store_true", help="print JSON")
         return parser
 
     listing = command("list", "list the memories, newest first")
     listing.add_argument("--kind", choices=tuple(Kind))
-    listing.add_argument("--status", type=_status, choices=(*Status, "all"), default="live",
-                         help="live (default): what is in the files")
+    listing.add_argument(
+        "--status", type=_status, choices=(*Status, "all"), default="live", help="live (default): what is in the files"
+    )
     listing.add_argument("--page", metavar="P", help="profile, or the name of a topic")
     command("search", "find memories by their words").add_argument("words", metavar="WORDS", nargs="+")
     add = command("add", "remember something")
@@ -189,8 +197,10 @@ def _on_the_store(session: Session) -> int:
 
 def _path(session: Session) -> int:
     folder, index = memory_folder(session.places, session.settings), index_path(session.places)
-    session.tell({"folder": str(folder), "exists": folder.is_dir(), "index": str(index)},
-                 lambda: print(clean(whole_characters(str(folder)))))
+    session.tell(
+        {"folder": str(folder), "exists": folder.is_dir(), "index": str(index)},
+        lambda: print(clean(whole_characters(str(folder)))),
+    )
     return 0
 
 
@@ -214,16 +224,19 @@ def _print_list(desk: Desk, entries: Sequence[Entry]) -> None:
         desk.printer.line(none_of(desk.args.status, desk.args.kind, desk.args.page))
     elif desk.args.status == "all":
         columns = (*ENTRIES[:2], Column("status"), *ENTRIES[2:])
-        print_table([(*cells[:2], entry.status, *cells[2:]) for entry in entries for cells in (entry_cells(entry),)],
-                    columns)
+        print_table(
+            [(*cells[:2], entry.status, *cells[2:]) for entry in entries for cells in (entry_cells(entry),)], columns
+        )
     else:
         print_table([entry_cells(entry) for entry in entries], ENTRIES)
 
 
 def _search(desk: Desk) -> int:
     found = desk.memories.search(whole_characters(" ".join(desk.args.words)))
-    desk.tell([{**_fields(entry), "score": hit.score, "matched": hit.matched, "why": hit.why} for entry, hit in found],
-              lambda: print_table([entry_cells(entry) for entry, _ in found], ENTRIES if found else ()))
+    desk.tell(
+        [{**_fields(entry), "score": hit.score, "matched": hit.matched, "why": hit.why} for entry, hit in found],
+        lambda: print_table([entry_cells(entry) for entry, _ in found], ENTRIES if found else ()),
+    )
     if not found:
         print("Nothing found.", file=sys.stderr)
     return 0 if found else 1
@@ -391,13 +404,25 @@ def _rebuild(desk: Desk) -> int:
         before = index.digest(SCOPE)
         entries = desk.memories.rebuild()
         equal = index.digest(SCOPE) == before
-    desk.tell({"entries": entries, "equal": equal}, lambda: desk.printer.line(
-        f"The index was made anew from the files: {counted(entries, 'memory', 'memories')}, "
-        f"{'equal to before' if equal else 'and not what it was before'}."))
+    desk.tell(
+        {"entries": entries, "equal": equal},
+        lambda: desk.printer.line(
+            f"The index was made anew from the files: {counted(entries, 'memory', 'memories')}, "
+            f"{'equal to before' if equal else 'and not what it was before'}."
+        ),
+    )
     return 0
 
 
 _COMMANDS: dict[str, Callable[[Desk], int]] = {
-    "list": _list, "search": _search, "log": _log, "queue": _queue, "add": _add, "edit": _edit, "delete": _delete,
-    "accept": _accept, "restore": _restore, "rebuild": _rebuild,
+    "list": _list,
+    "search": _search,
+    "log": _log,
+    "queue": _queue,
+    "add": _add,
+    "edit": _edit,
+    "delete": _delete,
+    "accept": _accept,
+    "restore": _restore,
+    "rebuild": _rebuild,
 }

@@ -12,14 +12,17 @@ import sys
 
 from kvchat.cli.session import CommandError, Session
 
-MISSING = ("kvchat serve needs the extra web, which is not installed. Install it: uv tool install 'kvchat[web]', or "
-           "pip install 'kvchat[web]'.")
+MISSING = (
+    "kvchat serve needs the extra web, which is not installed. Install it: uv tool install 'kvchat[web]', or "
+    "pip install 'kvchat[web]'."
+)
 _WITH_VALUE = ("base_url", "profile", "model", "api_key_env", "data_dir", "config", "system", "theme")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1",
-                        help="the loopback address to listen on (default: 127.0.0.1)")
+    parser.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1", help="the loopback address to listen on (default: 127.0.0.1)"
+    )
     parser.add_argument("--port", metavar="N", type=_port, default=0, help="the port (default: any that is free)")
 
 
@@ -47,7 +50,10 @@ def run(session: Session) -> int:
     except AddressError as error:
         raise CommandError(str(error)) from None
     print(server.url, flush=True)
-    print("kvchat: Open this address in a browser of this machine. Whoever has it can use kvchat. Ctrl+C ends it.",
-          file=sys.stderr, flush=True)
+    print(
+        "kvchat: Open this address in a browser of this machine. Whoever has it can use kvchat. Ctrl+C ends it.",
+        file=sys.stderr,
+        flush=True,
+    )
     asyncio.run(server.run())
     return 0

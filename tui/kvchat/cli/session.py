@@ -92,8 +92,11 @@ class Session:
 
         places, settings, incognito = self.places, self.settings, self.args.incognito
         store = Store.open(None if incognito else places.data)
-        snapshots, lanes, trunks = (None, None, None) if incognito else (
-            places.data / "snapshots", places.data / "lanes", places.data / "trunks")
+        snapshots, lanes, trunks = (
+            (None, None, None)
+            if incognito
+            else (places.data / "snapshots", places.data / "lanes", places.data / "trunks")
+        )
 
         def memories() -> Memories | None:
             from kvchat.memory.memories import open_memories
@@ -110,9 +113,19 @@ class Session:
 
             return open_library(places, settings, store)
 
-        service = ChatService(store, settings, incognito=incognito, strict=strict, snapshots=snapshots, lanes=lanes,
-                              trunks=trunks, memories=memories, memory_is_untouched=is_untouched, library=library,
-                              one_server=self._has_one_server())
+        service = ChatService(
+            store,
+            settings,
+            incognito=incognito,
+            strict=strict,
+            snapshots=snapshots,
+            lanes=lanes,
+            trunks=trunks,
+            memories=memories,
+            memory_is_untouched=is_untouched,
+            library=library,
+            one_server=self._has_one_server(),
+        )
         return service, store.notices
 
     def layers(self) -> Layers:
@@ -130,8 +143,7 @@ class Session:
         in_variables = any(os.environ.get(name) for name in ("KVCHAT_BASE_URL", "KVCHAT_SERVER_BASE_URL"))
         return bool(args.base_url or args.profile or in_variables or (args.model and self.settings.engine.model))
 
-    def tell(self, found: object, words: Callable[[], None],
-             default: Callable[[object], object] | None = None) -> None:
+    def tell(self, found: object, words: Callable[[], None], default: Callable[[object], object] | None = None) -> None:
         """Print `found` as JSON where that is asked for (`default` makes it of what JSON has not), else say it in
         words. Raises CommandError where standard output cannot be written, as on a full disk."""
         with printing():
@@ -173,8 +185,9 @@ def instant(text: str) -> float:
             return (today - timedelta(days=_DAYS_AGO[text])).timestamp()
         return datetime.fromisoformat(text).timestamp() or 1.0  # 0 stands for no time
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text} is no date: write it as 2026-11-21 or 2026-11-21T18:00, or say today or yesterday."
-                         ) from None
+        raise UsageError(
+            f"{text} is no date: write it as 2026-11-21 or 2026-11-21T18:00, or say today or yesterday."
+        ) from None
 
 
 def number(text: str) -> int:
@@ -215,7 +228,9 @@ def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[P
     the server's own)."""
     settings, problems = load(places.config)
     overrides: dict[str, object] = {
-        "server.base_url": args.base_url, "server.api_key_env": args.api_key_env, "theme": args.theme,
+        "server.base_url": args.base_url,
+        "server.api_key_env": args.api_key_env,
+        "theme": args.theme,
         "system_prompt": None if args.system is None else _text_or_file(args.system),
     }
     if args.model:
@@ -235,8 +250,14 @@ def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[P
     return settings, [*problems, *more], given
 
 
-_OPTIONS = {"server.base_url": "--base-url", "server.api_key_env": "--api-key-env", "theme": "--theme",
-            "system_prompt": "--system", "server.model": "--model", "engine.model": "--model"}
+_OPTIONS = {
+    "server.base_url": "--base-url",
+    "server.api_key_env": "--api-key-env",
+    "theme": "--theme",
+    "system_prompt": "--system",
+    "server.model": "--model",
+    "engine.model": "--model",
+}
 """The options of the command line that give a setting, by its path."""
 
 
@@ -252,7 +273,8 @@ def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings
         return whole, problems
     profiles = settings.profiles.values()
     server = next((profile for profile in profiles if profile.base_url.rstrip("/") == given.rstrip("/")), None) or next(
-        (profile for profile in profiles if _origin(profile.base_url) == _origin(given)), ServerSettings())
+        (profile for profile in profiles if _origin(profile.base_url) == _origin(given)), ServerSettings()
+    )
     return effective(replace(settings, server=server), overrides=overrides)
 
 
@@ -270,8 +292,11 @@ def _origin(address: str) -> tuple[str, str, int]:
 
 def _with_profile(settings: Settings, name: str) -> Settings:
     if name not in settings.profiles:
-        known = f"The settings have: {', '.join(settings.profiles)}." if settings.profiles else (
-            "The settings have none; write one as a section [profiles.NAME].")
+        known = (
+            f"The settings have: {', '.join(settings.profiles)}."
+            if settings.profiles
+            else ("The settings have none; write one as a section [profiles.NAME].")
+        )
         raise UsageError(f"There is no profile {name}. {known}")
     return replace(settings, server=settings.profiles[name])
 
@@ -292,6 +317,7 @@ def _model(given: str) -> dict[str, object]:
     if path.is_file():
         return {"engine.model": str(path.resolve()), "server.base_url": ""}
     if given.endswith(".gguf") or given.startswith((".", "~")) or path.is_absolute():
-        raise CommandError(f"There is no model file {path}. "
-                           "Give the path of a GGUF file, or the name of a server's model.")
+        raise CommandError(
+            f"There is no model file {path}. Give the path of a GGUF file, or the name of a server's model."
+        )
     return {"server.model": given}

@@ -39,13 +39,22 @@ ALL_DAYS = 14
 BAR = 20
 """Cells."""
 LABEL = 12
-COLUMNS = (Column("day"), Column("reuse"), Column("", right=True),
-           *(Column(name, right=True) for name in ("cached", "new", "wasted", "saved")))
+COLUMNS = (
+    Column("day"),
+    Column("reuse"),
+    Column("", right=True),
+    *(Column(name, right=True) for name in ("cached", "new", "wasted", "saved")),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--days", metavar="N", type=_days, default=WEEK,
-                        help=f"how many days, today included (default: {WEEK}; at most {MOST})")
+    parser.add_argument(
+        "--days",
+        metavar="N",
+        type=_days,
+        default=WEEK,
+        help=f"how many days, today included (default: {WEEK}; at most {MOST})",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON object")
     form.add_argument("--svg", metavar="FILE", help="write a picture to share; -: to standard output")
@@ -75,16 +84,25 @@ def as_json(stats: Stats) -> dict[str, object]:
     days = [{"day": day.date.isoformat(), **_numbers(day.totals)} for day in stats.days]
     waste = [{"cause": cause, "turns": turns, "tokens": tokens} for cause, (turns, tokens) in stats.misses.items()]
     return {
-        "first_day": days[0]["day"], "last_day": days[-1]["day"], **_numbers(stats.totals),
-        "ttft_ms": stats.ttft_ms, "warm_up": _spent(stats.warmup), "waste": waste, "days": days,
+        "first_day": days[0]["day"],
+        "last_day": days[-1]["day"],
+        **_numbers(stats.totals),
+        "ttft_ms": stats.ttft_ms,
+        "warm_up": _spent(stats.warmup),
+        "waste": waste,
+        "days": days,
     }
 
 
 def _numbers(totals: Totals) -> dict[str, object]:
     return {
-        "turns": totals.turns, "unknown_turns": totals.unknown, "seconds_saved": totals.seconds_saved,
-        "cached_tokens": totals.cached_tokens, "new_tokens": totals.evaluated_tokens - totals.wasted_tokens,
-        "wasted_tokens": totals.wasted_tokens, "reuse": totals.reuse,
+        "turns": totals.turns,
+        "unknown_turns": totals.unknown,
+        "seconds_saved": totals.seconds_saved,
+        "cached_tokens": totals.cached_tokens,
+        "new_tokens": totals.evaluated_tokens - totals.wasted_tokens,
+        "wasted_tokens": totals.wasted_tokens,
+        "reuse": totals.reuse,
     }
 
 
@@ -135,8 +153,15 @@ def _row(name: str, totals: Totals) -> tuple[str, ...]:
         bar, share = "█" * filled + "░" * (BAR - filled), reuse_words(totals)
     if totals.turns == totals.unknown:
         return name, bar, share, *[UNKNOWN] * 4
-    return (name, bar, share, count(totals.cached_tokens), count(totals.evaluated_tokens - totals.wasted_tokens),
-            count(totals.wasted_tokens), duration(totals.seconds_saved))
+    return (
+        name,
+        bar,
+        share,
+        count(totals.cached_tokens),
+        count(totals.evaluated_tokens - totals.wasted_tokens),
+        count(totals.wasted_tokens),
+        duration(totals.seconds_saved),
+    )
 
 
 def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
@@ -147,7 +172,13 @@ def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
         yield "" if index else "waste", words.rstrip()
     yield "TTFT", "not measured" if stats.ttft_ms is None else f"{duration(stats.ttft_ms / 1000)} (median)"
     spent = stats.warmup
-    yield "warm-up", (f"{counted(spent.tokens, 'token')} in {counted(spent.requests, 'request')}, "
-                      f"{duration(spent.seconds)}" if spent.requests else "nothing spent")
+    yield (
+        "warm-up",
+        (
+            f"{counted(spent.tokens, 'token')} in {counted(spent.requests, 'request')}, {duration(spent.seconds)}"
+            if spent.requests
+            else "nothing spent"
+        ),
+    )
     if unknown := unknown_words(stats.totals):
         yield "unknown", f"{unknown}: too little reported"

@@ -15,10 +15,22 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", nargs="?", help="the conversation; without it all tags are listed")
-    parser.add_argument("names", metavar="NAME", nargs="*", type=tag, help="a tag that it gets; favourite puts it "
-                        "first in the list, archive takes it out of the list")
-    parser.add_argument("-r", "--remove", metavar="NAME", action="append", type=tag, default=[],
-                        help="a tag that it loses; can be given several times")
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        type=tag,
+        help="a tag that it gets; favourite puts it first in the list, archive takes it out of the list",
+    )
+    parser.add_argument(
+        "-r",
+        "--remove",
+        metavar="NAME",
+        action="append",
+        type=tag,
+        default=[],
+        help="a tag that it loses; can be given several times",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: the tags, or all tags with their numbers")
 
 

@@ -113,8 +113,10 @@ def _words(trunk: Trunk, found: Prefilled, seconds: float) -> str:
     """`handbook: 14 files, 6,012 tokens, prefilled and saved in 9 s. To begin with it: kvchat --trunk handbook`."""
     amount = f"{trunk.name}: {counted(len(trunk.files), 'file')}, {count(found.tokens)} tokens"
     if found.done < found.tokens:
-        return (f"{amount}, {count(found.done)} of them prefilled; something else uses the server. To go on: "
-                f"kvchat trunk warm {trunk.name}")
+        return (
+            f"{amount}, {count(found.done)} of them prefilled; something else uses the server. To go on: "
+            f"kvchat trunk warm {trunk.name}"
+        )
     how = "prefilled and saved" if found.saved else "prefilled; this server saves no states, so a restart loses that"
     return f"{amount}, {how} ({duration(seconds)}). To begin with it: kvchat --trunk {trunk.name}"
 
@@ -127,9 +129,24 @@ async def _list(session: Session, trunks: Trunks) -> int:
         if not found:
             print("There are no trunks yet. To make one of files: kvchat trunk add NAME PATH")
         else:
-            print_table([(trunk.name, count(len(trunk.files)), day_time(trunk.created),
-                          ", ".join(changed[trunk.name])) for trunk in found], COLUMNS)
+            print_table(
+                [
+                    (trunk.name, count(len(trunk.files)), day_time(trunk.created), ", ".join(changed[trunk.name]))
+                    for trunk in found
+                ],
+                COLUMNS,
+            )
 
-    session.tell([{"name": trunk.name, "files": [block.ref.rpartition("#")[0] for block in trunk.files],
-                   "created": trunk.created, "changed": changed[trunk.name]} for trunk in found], words)
+    session.tell(
+        [
+            {
+                "name": trunk.name,
+                "files": [block.ref.rpartition("#")[0] for block in trunk.files],
+                "created": trunk.created,
+                "changed": changed[trunk.name],
+            }
+            for trunk in found
+        ],
+        words,
+    )
     return 0

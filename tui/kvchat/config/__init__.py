@@ -11,6 +11,21 @@ from kvchat.config.settings import OPTIONS, EngineSettings, MemorySettings, Sett
 from kvchat.config.toml import TomlFile, problem_at, read_toml
 
 __all__ = [
-    "OPTIONS", "ConfigError", "EngineSettings", "Kind", "MemorySettings", "Option", "Problem", "ServerSettings",
-    "Settings", "TomlFile", "api_key", "changed", "effective", "load", "problem_at", "read_toml", "value_of",
+    "OPTIONS",
+    "ConfigError",
+    "EngineSettings",
+    "Kind",
+    "MemorySettings",
+    "Option",
+    "Problem",
+    "ServerSettings",
+    "Settings",
+    "TomlFile",
+    "api_key",
+    "changed",
+    "effective",
+    "load",
+    "problem_at",
+    "read_toml",
+    "value_of",
 ]

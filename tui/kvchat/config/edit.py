@@ -175,7 +175,7 @@ def _edited_line(source: Source, key: Key, value: object) -> str:
     if value is None:
         return text if entry is None else _without(text, entry)
     if entry and not entry.header:
-        return text[:entry.value] + written(value) + text[entry.end:]
+        return text[: entry.value] + written(value) + text[entry.end :]
     line = f"{written_key(key[-1])} = {written(value)}"
     place = _place(source, key)
     if place is None:
@@ -217,4 +217,4 @@ def _next_line(text: str, position: int) -> int:
 
 
 def _without(text: str, entry: Entry) -> str:
-    return text[:text.rfind("\n", 0, entry.start) + 1] + text[_next_line(text, entry.end):]
+    return text[: text.rfind("\n", 0, entry.start) + 1] + text[_next_line(text, entry.end) :]

@@ -46,8 +46,14 @@ class Layers:
     def problem(self, key: Key) -> Problem | None:
         """What is wrong with the setting at `key` in the file, or in what stands below it."""
         line = self.line(key)
-        return next((problem for problem in self.problems
-                     if line is not None and problem.file == self.file.path and problem.line == line), None)
+        return next(
+            (
+                problem
+                for problem in self.problems
+                if line is not None and problem.file == self.file.path and problem.line == line
+            ),
+            None,
+        )
 
     def all(self) -> Iterator[Option]:
         """Every setting, in the order of the file: those of the servers that the person has named too, but for the
@@ -79,8 +85,9 @@ def layered(path: Path, env: Mapping[str, str] = os.environ) -> Layers:
     return Layers(whole, [*problems, *more], read_toml(path), variables_used(env))
 
 
-AT_START = frozenset({"plain", "mouse", "memory.folder", "documents.largest_file_mb", "documents.hidden",
-                      "documents.watch"})
+AT_START = frozenset(
+    {"plain", "mouse", "memory.folder", "documents.largest_file_mb", "documents.hidden", "documents.watch"}
+)
 _AT_START_SECTIONS = frozenset({"server", "profiles", "engine", "embeddings"})
 
 

@@ -38,7 +38,9 @@ def load(path: Path) -> tuple[Settings, list[Problem]]:
 
 
 def effective(
-    settings: Settings, env: Mapping[str, str] = os.environ, overrides: Mapping[str, object] | None = None,
+    settings: Settings,
+    env: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, object] | None = None,
 ) -> tuple[Settings, list[Problem]]:
     """The settings with those of the environment (KVCHAT_SERVER_MODEL, KVCHAT_THEME ...) and then those of the command
     line put over them. `overrides` has values by path (`server.model`); None is one that was not given."""
@@ -113,8 +115,9 @@ def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple
     problems = []
     if option.spec.kind is Kind.TABLE and isinstance(fit, dict):
         wrong = wrong_entries(option.spec, fit)
-        problems = [file.problem((*key, name), f"{path}.{one_line(written_key(name), 60)} {why}")
-                    for name, why in wrong.items()]
+        problems = [
+            file.problem((*key, name), f"{path}.{one_line(written_key(name), 60)} {why}") for name, why in wrong.items()
+        ]
         fit = {name: item for name, item in fit.items() if name not in wrong}
     return problems, changed_at(settings, key, fit)
 
@@ -142,7 +145,7 @@ def _keys(file: TomlFile, settings: Settings, table: Mapping[str, object]) -> tu
         elif isinstance(value, list) and value and all(isinstance(item, str) for item in value):
             keys[action] = ",".join(value)
         else:
-            said = f"keys.{one_line(action, 60)} must be a text of keys, such as \"ctrl+x, f5\"; the default is used"
+            said = f'keys.{one_line(action, 60)} must be a text of keys, such as "ctrl+x, f5"; the default is used'
             problems.append(file.problem(("keys", *name), said))
     return problems, replace(settings, keys=keys)
 

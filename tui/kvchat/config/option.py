@@ -128,8 +128,16 @@ def from_text(spec: Spec, text: str) -> object:
             case Kind.TEXTS | Kind.TABLE if text.lstrip().startswith(("[", "{")):
                 return fitted(spec, tomllib.loads(f"x = {text.strip()}")["x"])
             case Kind.FLAG:
-                return {"1": True, "true": True, "yes": True, "on": True,
-                        "0": False, "false": False, "no": False, "off": False}[text.strip().lower()]
+                return {
+                    "1": True,
+                    "true": True,
+                    "yes": True,
+                    "on": True,
+                    "0": False,
+                    "false": False,
+                    "no": False,
+                    "off": False,
+                }[text.strip().lower()]
             case Kind.WHOLE:
                 return fitted(spec, int(text))
             case Kind.NUMBER:
@@ -197,8 +205,15 @@ def flag(default: bool, doc: str) -> bool:
     return field(default=default, metadata={"spec": Spec(Kind.FLAG, doc)})
 
 
-def text(default: str, doc: str, check: Check | None = None, *, example: str | None = None, shown: bool = True,
-         words: Callable[[], tuple[str, ...]] | None = None) -> str:
+def text(
+    default: str,
+    doc: str,
+    check: Check | None = None,
+    *,
+    example: str | None = None,
+    shown: bool = True,
+    words: Callable[[], tuple[str, ...]] | None = None,
+) -> str:
     """`shown` is False for what may carry a secret: it stays out of the repr."""
     spec = Spec(Kind.TEXT, doc, check=check, example=example, words=words)
     return field(default=default, repr=shown, metadata={"spec": spec})

@@ -38,14 +38,18 @@ class Persona:
     system_prompt: str = text("", "The instructions.", example="You review code. Name the worst fault first.")
     profile: str = text("", "The server: a profile of the settings.", example="work")
     model: str = text("", "The model to ask for.", example="qwen3-8b")
-    first_message: str = text("", "What the first message begins with; {{name}} in it is a field to fill in.",
-                              example="Review this: ")
+    first_message: str = text(
+        "", "What the first message begins with; {{name}} in it is a field to fill in.", example="Review this: "
+    )
     parameters: Parameters = field(default_factory=Parameters)
 
     def below(self, options: Container[str]) -> Persona:
         """The persona without what options of the command line gave for this run; `options`: the settings' paths."""
-        return replace(self, model="" if "server.model" in options or "engine.model" in options else self.model,
-                       system_prompt="" if "system_prompt" in options else self.system_prompt)
+        return replace(
+            self,
+            model="" if "server.model" in options or "engine.model" in options else self.model,
+            system_prompt="" if "system_prompt" in options else self.system_prompt,
+        )
 
 
 NOBODY = Persona()
@@ -104,8 +108,13 @@ def _read(path: Path, kind: type[T], what: str, needed: str) -> tuple[T | None, 
             if option is None:
                 near = nearest(key[-1], [known[-1] for known in options if known[:-1] == key[:-1]])
                 has = ", ".join(known[-1] for known in options if known[:-1] == ()) + ", [parameters]" * bool(sections)
-                problems.append(file.problem(key, f"unknown setting {shown}" + (
-                    f"; did you mean {near}?" if near else f"; a {what[:-1]} has {has}")))
+                problems.append(
+                    file.problem(
+                        key,
+                        f"unknown setting {shown}"
+                        + (f"; did you mean {near}?" if near else f"; a {what[:-1]} has {has}"),
+                    )
+                )
                 continue
             try:
                 fit = fitted(option.spec, inner)

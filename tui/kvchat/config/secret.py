@@ -25,8 +25,10 @@ def api_key(server: ServerSettings, env: Mapping[str, str] = os.environ, name: s
     if server.api_key_env:
         key = env.get(server.api_key_env, "").strip()
         if not key:
-            raise ConfigError(f"The environment variable {server.api_key_env} ({name}.api_key_env) is not set. "
-                              "Set it to the server's API key.")
+            raise ConfigError(
+                f"The environment variable {server.api_key_env} ({name}.api_key_env) is not set. "
+                "Set it to the server's API key."
+            )
         return _checked(key, f"The environment variable {server.api_key_env}")
     if server.api_key_keyring:
         setting = f"{name}.api_key_keyring"
@@ -44,13 +46,17 @@ def _kept(entry: str, setting: str) -> str:
     try:
         keyring = importlib.import_module("keyring")
     except ImportError:
-        raise ConfigError(f"{setting} needs the package keyring, which is not installed. Install it beside kvchat: "
-                          "pip install 'kvchat[keyring]'.") from None
+        raise ConfigError(
+            f"{setting} needs the package keyring, which is not installed. Install it beside kvchat: "
+            "pip install 'kvchat[keyring]'."
+        ) from None
     try:
         key = keyring.get_password(service, user)
     except Exception as error:  # the keyrings of the systems fail each in their own way
-        raise ConfigError(f"The keyring cannot be asked for {setting} ({type(error).__name__}). Try it in a shell: "
-                          f"keyring get {words}") from None
+        raise ConfigError(
+            f"The keyring cannot be asked for {setting} ({type(error).__name__}). Try it in a shell: "
+            f"keyring get {words}"
+        ) from None
     if not isinstance(key, str) or not key.strip():
         raise ConfigError(f"The keyring has nothing for {setting}. Store the key there: keyring set {words}")
     return key.strip()
@@ -58,11 +64,13 @@ def _kept(entry: str, setting: str) -> str:
 
 def _printed(command: str, setting: str) -> str:
     try:
-        done = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=COMMAND_SECONDS, check=False)
+        done = subprocess.run(
+            shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
-        raise ConfigError(f"{setting} did not end within {COMMAND_SECONDS:g} s. Run it in a shell to see what it waits "
-                          "for.") from None
+        raise ConfigError(
+            f"{setting} did not end within {COMMAND_SECONDS:g} s. Run it in a shell to see what it waits for."
+        ) from None
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else "it is not a command"
         raise ConfigError(f"{setting} cannot be run: {why}.") from None

@@ -22,9 +22,24 @@ PROFILE_NAME = re.compile(r"(?!.*\.gguf\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _HEADER_VALUE = re.compile(r"[!-~](?:[ -~\t]*[!-~])?")
-_OWN_HEADERS = frozenset({
-    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
-    "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"})
+_OWN_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 """Headers of the connection and of the body's form, which kvchat sends as they must be."""
 _NO_SESSION = frozenset({"accept", "authorization", "cookie", "user-agent", "x-request-id"})
 """Headers that cannot carry a session's id; a request's id must differ from request to request."""
@@ -117,7 +132,8 @@ def _session_header(value: str) -> str | None:
 
 def _session_field(value: str) -> str | None:
     closed = value not in _SESSION_FIELDS and (
-        reserved(value) is not None or value in {item.name for item in fields(Parameters)})
+        reserved(value) is not None or value in {item.name for item in fields(Parameters)}
+    )
     if closed or not _FIELD.fullmatch(value):
         return f'must hold names of fields, such as "session_id"; "{one_line(value, 40)}" cannot be one of them'
     return None
@@ -128,56 +144,110 @@ class ServerSettings:
     """A model server to talk to."""
 
     base_url: str = text(
-        "", "The server's address. Empty: a server on this machine, else the built-in engine.", _address,
-        example="http://127.0.0.1:8080", shown=False)
-    model: str = text("", "The model to ask for, as the server names it. Empty: the one it has loaded.",
-                      example="qwen3-8b")
+        "",
+        "The server's address. Empty: a server on this machine, else the built-in engine.",
+        _address,
+        example="http://127.0.0.1:8080",
+        shown=False,
+    )
+    model: str = text(
+        "", "The model to ask for, as the server names it. Empty: the one it has loaded.", example="qwen3-8b"
+    )
     kind: str = text(
-        "", "The server kind: llama.cpp, ollama, vllm … (a wrong one lists all). Empty: found out by its answers.",
-        _is_kind, example="ollama", words=_kinds)
+        "",
+        "The server kind: llama.cpp, ollama, vllm … (a wrong one lists all). Empty: found out by its answers.",
+        _is_kind,
+        example="ollama",
+        words=_kinds,
+    )
     api_key_env: str = text(
-        "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
-        _variable, example="KVCHAT_API_KEY", shown=False)
+        "",
+        "The name of the environment variable that holds the server's API key. The key itself is never kept.",
+        _variable,
+        example="KVCHAT_API_KEY",
+        shown=False,
+    )
     api_key_command: str = text(
-        "", "A command that prints the API key, as a password manager has one. It is run without a shell.", command,
-        example="pass show llm/key", shown=False)
+        "",
+        "A command that prints the API key, as a password manager has one. It is run without a shell.",
+        command,
+        example="pass show llm/key",
+        shown=False,
+    )
     api_key_keyring: str = text(
-        "", "Where the system's keyring has the API key: service/username, as `keyring set SERVICE USERNAME` stored "
-            "it. Needs the package keyring.", _keyring, example="llm/me", shown=False)
+        "",
+        "Where the system's keyring has the API key: service/username, as `keyring set SERVICE USERNAME` stored "
+        "it. Needs the package keyring.",
+        _keyring,
+        example="llm/me",
+        shown=False,
+    )
     headers: Mapping[str, str] = table(
         "Headers to send with every request to this server, to no other one. `kvchat config show` hides their values.",
-        _header, example={"X-Team": "research"})
-    ca_file: str = text("", "A file of certificates to trust for https, in PEM form. Empty: the usual ones.",
-                        example="~/certificates/home.pem")
-    proxy: str = text("", "The proxy to reach the server through. Proxy variables of the environment are not used.",
-                      _proxy, example="http://127.0.0.1:3128", shown=False)
+        _header,
+        example={"X-Team": "research"},
+    )
+    ca_file: str = text(
+        "",
+        "A file of certificates to trust for https, in PEM form. Empty: the usual ones.",
+        example="~/certificates/home.pem",
+    )
+    proxy: str = text(
+        "",
+        "The proxy to reach the server through. Proxy variables of the environment are not used.",
+        _proxy,
+        example="http://127.0.0.1:3128",
+        shown=False,
+    )
     allow_plain_http_key: bool = flag(
-        False, "Send the API key over http without encryption to a server on another machine.")
+        False, "Send the API key over http without encryption to a server on another machine."
+    )
     locality: Literal["auto", "local", "cloud"] = choice(
-        "auto", "local: a server on the internet that is your own; cloud: never taken for local; auto: by its address.",
-        ("auto", "local", "cloud"))
+        "auto",
+        "local: a server on the internet that is your own; cloud: never taken for local; auto: by its address.",
+        ("auto", "local", "cloud"),
+    )
     timeout: int = whole(0, "Seconds to wait for a connection. 0: 2 on this machine, else 5.", 0, 600)
     session_headers: tuple[str, ...] | None = texts(
         "The headers that tell a router which conversation it is, so that it stays on the replica that holds its "
-        "cache. Left out: the usual ones, to local servers only; []: none.", _session_header,
-        example=("X-Session-ID",))
+        "cache. Left out: the usual ones, to local servers only; []: none.",
+        _session_header,
+        example=("X-Session-ID",),
+    )
     session_fields: tuple[str, ...] | None = texts(
-        "The fields of a request that tell it. Left out: what this kind of server knows; []: none.", _session_field,
-        example=("session_id",))
+        "The fields of a request that tell it. Left out: what this kind of server knows; []: none.",
+        _session_field,
+        example=("session_id",),
+    )
     context_size: int = whole(
-        0, "Tokens of the window to ask for with each request, where the server takes that (Ollama's num_ctx). 0: the "
-           "server's own.", 0, 1 << 24)
+        0,
+        "Tokens of the window to ask for with each request, where the server takes that (Ollama's num_ctx). 0: the "
+        "server's own.",
+        0,
+        1 << 24,
+    )
     vision: Literal["auto", "yes", "no"] = choice(
-        "auto", "Whether the server's models see images. auto: as the server says; yes: also where it says nothing.",
-        ("auto", "yes", "no"))
+        "auto",
+        "Whether the server's models see images. auto: as the server says; yes: also where it says nothing.",
+        ("auto", "yes", "no"),
+    )
     keep_alive: str = text(
-        "", "How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio). Empty: "
-            "the server's own.", _duration, example="30m")
+        "",
+        "How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio). Empty: "
+        "the server's own.",
+        _duration,
+        example="30m",
+    )
     snapshots: bool = flag(
-        True, "Let a llama-server that was started with --slot-save-path save the states of conversations in its "
-              "folder, so that a return to one prefills nothing. It cannot delete them: up to 8 files stay there.")
+        True,
+        "Let a llama-server that was started with --slot-save-path save the states of conversations in its "
+        "folder, so that a return to one prefills nothing. It cannot delete them: up to 8 files stay there.",
+    )
     snapshot_folder: str = text(
-        "", "That folder, where it is on this machine: its files are then checked by digest, and go with their "
-            "conversations.", example="~/slots")
+        "",
+        "That folder, where it is on this machine: its files are then checked by digest, and go with their "
+        "conversations.",
+        example="~/slots",
+    )
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations on this server, put over the general ones."""

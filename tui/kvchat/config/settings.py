@@ -23,13 +23,16 @@ class EngineSettings:
 
     model: str = text("", "The model file to load (GGUF).", example="~/models/qwen3-1.7b-q4_k_m.gguf")
     context_size: int = whole(
-        0, "Tokens that fit in one conversation; more take more memory. 0: what the model was made for, at most 8192.",
-        0, 1 << 20)
+        0,
+        "Tokens that fit in one conversation; more take more memory. 0: what the model was made for, at most 8192.",
+        0,
+        1 << 20,
+    )
     slots: int = whole(1, "Conversations the engine keeps ready at the same time. Each takes memory.", 1, 64)
     threads: int = whole(0, "Threads to compute with. 0: decided by the machine's cores.", 0, 1024)
     batch_size: int = whole(
-        512, "Tokens prefilled in one batch. Smaller: Esc stops sooner. Larger: long prompts prefill faster.",
-        16, 8192)
+        512, "Tokens prefilled in one batch. Smaller: Esc stops sooner. Larger: long prompts prefill faster.", 16, 8192
+    )
     snapshots: bool = flag(True, "Keep snapshots on disk, so that nothing is prefilled again after a restart.")
 
 
@@ -38,24 +41,38 @@ class CacheSettings:
     """How the server's cache is looked after."""
 
     warm_up: bool = flag(
-        True, "Prefill a conversation while you look at it or type, so that the answer starts at once.")
+        True, "Prefill a conversation while you look at it or type, so that the answer starts at once."
+    )
     warm_up_on_battery: bool = flag(False, "Warm up on battery power too.")
     detour: bool = flag(
-        True, "Send a tiny request in between where that makes the server find a conversation it has parked.")
+        True, "Send a tiny request in between where that makes the server find a conversation it has parked."
+    )
     salt: bool = flag(
-        True, "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
-              "conversations into one slot, and that costs more than prefilling the system prompt once.")
+        True,
+        "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
+        "conversations into one slot, and that costs more than prefilling the system prompt once.",
+    )
     token_ids: bool = flag(
-        False, "Send prompts to llama.cpp as token ids where the model's template drops earlier reasoning and has no "
-               "option that keeps it: what was thought stays in the prompt, and nothing is prefilled again for it.")
-    kept_gb: int = whole(4, "Gigabytes on disk that the states may take that you keep (/keep). When they are full, "
-                            "nothing is dropped: you are told what to release.", 0, 10000)
+        False,
+        "Send prompts to llama.cpp as token ids where the model's template drops earlier reasoning and has no "
+        "option that keeps it: what was thought stays in the prompt, and nothing is prefilled again for it.",
+    )
+    kept_gb: int = whole(
+        4,
+        "Gigabytes on disk that the states may take that you keep (/keep). When they are full, "
+        "nothing is dropped: you are told what to release.",
+        0,
+        10000,
+    )
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
     summary_at_rest: bool = flag(
-        False, "Have the summary for that written while you rest, so that compacting takes no time. It is a request "
-               "like that of /compact, made by itself.")
+        False,
+        "Have the summary for that written while you rest, so that compacting takes no time. It is a request "
+        "like that of /compact, made by itself.",
+    )
     compact_at_rest: bool = flag(
-        False, "Compact by itself as soon as that summary is ready. The old version is kept, Undo goes back to it.")
+        False, "Compact by itself as soon as that summary is ready. The old version is kept, Undo goes back to it."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +80,48 @@ class MemorySettings:
     """What is remembered over conversations, and when kvchat works on it."""
 
     enabled: bool = flag(
-        True, "Remember what you say about yourself and your work, in files of your own. An incognito run never does.")
-    folder: str = text("", "The folder of the memory's Markdown files. Empty: `memory` beside the conversations.",
-                       example="~/notes/kvchat")
+        True, "Remember what you say about yourself and your work, in files of your own. An incognito run never does."
+    )
+    folder: str = text(
+        "",
+        "The folder of the memory's Markdown files. Empty: `memory` beside the conversations.",
+        example="~/notes/kvchat",
+    )
     every_messages: int = whole(4, "A conversation is gone through for memories after this many new messages.", 2, 1000)
     every_tokens: int = whole(2000, "Or after about this many new tokens.", 100, 1 << 20)
-    most_messages: int = whole(40, "After so many, at the next moment in which no answer runs, even while you type.",
-                               4, 10000)
-    rest_seconds: int = whole(3, "Seconds after an answer, and after the last key, before background work begins; "
-                                 "0: at once, but never while you type.", 0, 3600)
+    most_messages: int = whole(
+        40, "After so many, at the next moment in which no answer runs, even while you type.", 4, 10000
+    )
+    rest_seconds: int = whole(
+        3,
+        "Seconds after an answer, and after the last key, before background work begins; "
+        "0: at once, but never while you type.",
+        0,
+        3600,
+    )
     idle_seconds: int = whole(60, "Seconds without an answer after which what is left is done.", 5, 86400)
-    profile: str = text("", "The profile whose server does the background work. Empty: the conversation's own server, "
-                            "which has most of it in its cache.", example="small")
-    on_cloud: bool = flag(False, "Send memories to services on the internet too, and do background work there, which "
-                                 "costs money.")
+    profile: str = text(
+        "",
+        "The profile whose server does the background work. Empty: the conversation's own server, "
+        "which has most of it in its cache.",
+        example="small",
+    )
+    on_cloud: bool = flag(
+        False, "Send memories to services on the internet too, and do background work there, which costs money."
+    )
     recall: bool = flag(True, "Put memories that belong to a question in front of it.")
     recall_tokens: int = whole(200, "Tokens that the memories of one question may have, about.", 20, 4096)
     profile_tokens: int = whole(400, "Tokens of the profile that the first question carries, about. 0: none.", 0, 4096)
     skills: bool = flag(
-        False, "After the memories, ask for procedures that worked too: when, the steps, why. Each is pending until "
-               "you approve it, and then comes back with the task that it is for.")
+        False,
+        "After the memories, ask for procedures that worked too: when, the steps, why. Each is pending until "
+        "you approve it, and then comes back with the task that it is for.",
+    )
     skill_tokens: int = whole(300, "Tokens that the skills of one question may have, about. 0: none.", 0, 4096)
     episodes: bool = flag(
-        False, "Sum up what was talked about, topic by topic and by date, in files of its own. No question carries any "
-               "of it.")
+        False,
+        "Sum up what was talked about, topic by topic and by date, in files of its own. No question carries any of it.",
+    )
     consolidate: bool = flag(True, "Tidy the memory when idle: merge what says the same, correct what is outdated.")
 
 
@@ -95,9 +130,11 @@ class TitleSettings:
     """Who gives conversations their titles."""
 
     by_model: bool = flag(
-        False, "Ask the model for a conversation's title once, when you have seen a whole answer: with the request for "
-               "memories, or by a small one of its own where memory is off. Your own titles stay. false: your first "
-               "words are the title.")
+        False,
+        "Ask the model for a conversation's title once, when you have seen a whole answer: with the request for "
+        "memories, or by a small one of its own where memory is off. Your own titles stay. false: your first "
+        "words are the title.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +142,11 @@ class ExportSettings:
     """Files that are made of conversations by themselves."""
 
     mirror_folder: str = text(
-        "", "A folder in which kvchat keeps a Markdown file of every conversation: written anew whenever that changes, "
-            "removed when it is deleted, never read back. Files of yours there stay as they are. Empty: none.",
-        example="~/notes/chats")
+        "",
+        "A folder in which kvchat keeps a Markdown file of every conversation: written anew whenever that changes, "
+        "removed when it is deleted, never read back. Files of yours there stay as they are. Empty: none.",
+        example="~/notes/chats",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +165,21 @@ class DocumentSettings:
 class EmbeddingSettings:
     """Where vectors for the search come from. Without them it finds by words alone."""
 
-    base_url: str = text("", "A server with /v1/embeddings. Never the chat's own: there it would empty the cache. "
-                             "Empty: the built-in engine, if `model` is a file.", example="http://127.0.0.1:8081")
-    model: str = text("", "The embedding model to ask for. Empty: the one the server has loaded. Without a server: the "
-                          "file (GGUF) of an embedding model, run by the built-in engine while it is needed.",
-                      example="~/models/nomic-embed-text-v1.5.Q8_0.gguf")
-    api_key_env: str = text("", "The name of the environment variable that holds its API key.",
-                            example="EMBEDDINGS_KEY")
+    base_url: str = text(
+        "",
+        "A server with /v1/embeddings. Never the chat's own: there it would empty the cache. "
+        "Empty: the built-in engine, if `model` is a file.",
+        example="http://127.0.0.1:8081",
+    )
+    model: str = text(
+        "",
+        "The embedding model to ask for. Empty: the one the server has loaded. Without a server: the "
+        "file (GGUF) of an embedding model, run by the built-in engine while it is needed.",
+        example="~/models/nomic-embed-text-v1.5.Q8_0.gguf",
+    )
+    api_key_env: str = text(
+        "", "The name of the environment variable that holds its API key.", example="EMBEDDINGS_KEY"
+    )
 
     @property
     def local_model(self) -> str:
@@ -145,37 +192,50 @@ class Settings:
     """The settings of a run."""
 
     theme: str = text(
-        "auto", "The colours. auto: kvchat-day where the terminal's background is light, else kvchat-night. /theme "
-                "lists them and shows each.")
-    plain: bool = flag(
-        False, "Line by line in place of the app, for screen readers (kvchat --plain).")
+        "auto",
+        "The colours. auto: kvchat-day where the terminal's background is light, else kvchat-night. /theme "
+        "lists them and shows each.",
+    )
+    plain: bool = flag(False, "Line by line in place of the app, for screen readers (kvchat --plain).")
     enter_sends: bool = flag(
-        True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends.")
+        True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends."
+    )
     sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")
-    cache_panel: bool = flag(
-        True, "Show what the server holds beside the conversation, from 150 columns on.")
+    cache_panel: bool = flag(True, "Show what the server holds beside the conversation, from 150 columns on.")
     show_reasoning: bool = flag(False, "Show a model's reasoning unfolded.")
     time_stamp: bool = flag(
-        True, "Tell the model the time: one line in a message, never in the system prompt, so that nothing is "
-              "prefilled again for it.")
+        True,
+        "Tell the model the time: one line in a message, never in the system prompt, so that nothing is "
+        "prefilled again for it.",
+    )
     time_stamp_minutes: int = whole(
-        10, "Minutes after which a message carries the time again. It always does when the date has changed.", 1, 10080)
+        10, "Minutes after which a message carries the time again. It always does when the date has changed.", 1, 10080
+    )
     system_prompt: str = text(
-        "", "The instructions that new conversations begin with. Empty: a short standard one.",
-        example="Answer briefly.")
-    editor: str = text("", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command,
-                       example="nano")
+        "",
+        "The instructions that new conversations begin with. Empty: a short standard one.",
+        example="Answer briefly.",
+    )
+    editor: str = text(
+        "", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command, example="nano"
+    )
     vi_keys: bool = flag(
-        False, "Keys of vi in the conversation: g and G go to the first and the last message, / finds, n and N go to "
-               "the next and the previous match. false: these letters begin a message.")
+        False,
+        "Keys of vi in the conversation: g and G go to the first and the last message, / finds, n and N go to "
+        "the next and the previous match. false: these letters begin a message.",
+    )
     mouse: bool = flag(True, "Use the mouse. false: the terminal selects text as usual.")
     notify: bool = flag(
-        True, "Ring the bell when an answer ends while you look elsewhere, and show a desktop notification while the "
-              "terminal's window is not in front (not in tmux or screen).")
+        True,
+        "Ring the bell when an answer ends while you look elsewhere, and show a desktop notification while the "
+        "terminal's window is not in front (not in tmux or screen).",
+    )
     progress: bool = flag(
-        True, "Show in the terminal's tab or taskbar how much of a prompt is prefilled (not in tmux or screen).")
+        True, "Show in the terminal's tab or taskbar how much of a prompt is prefilled (not in tmux or screen)."
+    )
     default_profile: str = text(
-        "", "The profile whose server new conversations begin with. Empty: the server of [server].", example="work")
+        "", "The profile whose server new conversations begin with. Empty: the server of [server].", example="work"
+    )
     server: ServerSettings = field(default_factory=ServerSettings)
     profiles: Mapping[str, ServerSettings] = field(default_factory=dict)
     """Further servers by their names, in the order of the file."""
@@ -219,17 +279,23 @@ _PARAMETERS = {
     "max_tokens": Spec(Kind.WHOLE, "An answer stops after this many tokens.", 1, 10_000_000, example=1024),
     "stop": Spec(Kind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
     "response_format": Spec(Kind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
-    "extra": Spec(Kind.TABLE, SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
-                  entry=lambda name, value: reserved_words(name),
-                  example={"mirostat": 2}),
+    "extra": Spec(
+        Kind.TABLE,
+        SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
+        entry=lambda name, value: reserved_words(name),
+        example={"mirostat": 2},
+    ),
 }
 
 
 def declared(holder: Key, defaults: object) -> list[Option]:
     """The settings that a dataclass declares."""
     assert is_dataclass(defaults)
-    return [Option(holder, item.name, getattr(defaults, item.name), item.metadata["spec"])
-            for item in fields(defaults) if "spec" in item.metadata]
+    return [
+        Option(holder, item.name, getattr(defaults, item.name), item.metadata["spec"])
+        for item in fields(defaults)
+        if "spec" in item.metadata
+    ]
 
 
 def sampling(holder: Key) -> list[Option]:
@@ -243,12 +309,19 @@ def server_options(holder: Key) -> list[Option]:
 
 
 def _options() -> tuple[Option, ...]:
-    return (*declared((), Settings()), *declared(("server",), ServerSettings()),
-            *declared(("engine",), EngineSettings()), *declared(("cache",), CacheSettings()),
-            *declared(("memory",), MemorySettings()), *declared(("titles",), TitleSettings()),
-            *declared(("export",), ExportSettings()), *declared(("documents",), DocumentSettings()),
-            *declared(("embeddings",), EmbeddingSettings()),
-            *sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
+    return (
+        *declared((), Settings()),
+        *declared(("server",), ServerSettings()),
+        *declared(("engine",), EngineSettings()),
+        *declared(("cache",), CacheSettings()),
+        *declared(("memory",), MemorySettings()),
+        *declared(("titles",), TitleSettings()),
+        *declared(("export",), ExportSettings()),
+        *declared(("documents",), DocumentSettings()),
+        *declared(("embeddings",), EmbeddingSettings()),
+        *sampling(("parameters",)),
+        Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])),
+    )
 
 
 OPTIONS = _options()
@@ -258,8 +331,19 @@ _BY_KEY = {option.key: option for option in (*OPTIONS, *sampling(("server", "par
 _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
-_SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("memory",),
-             ("titles",), ("export",), ("documents",), ("embeddings",), ("parameters",))
+_SECTIONS = (
+    ("server",),
+    ("server", "parameters"),
+    ("profiles",),
+    ("engine",),
+    ("cache",),
+    ("memory",),
+    ("titles",),
+    ("export",),
+    ("documents",),
+    ("embeddings",),
+    ("parameters",),
+)
 
 
 def opens(key: Key) -> bool:

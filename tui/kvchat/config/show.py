@@ -20,8 +20,10 @@ _WIDTH = 96
 
 def example() -> str:
     """A settings file in which every setting stands with its words and its default, commented out."""
-    head = ("# The settings of kvchat. Each line that begins with # is a comment: take the # away to set a value.\n"
-            "# The file is read when kvchat starts.\n")
+    head = (
+        "# The settings of kvchat. Each line that begins with # is a comment: take the # away to set a value.\n"
+        "# The file is read when kvchat starts.\n"
+    )
     return head + "\n" + described(Settings())
 
 
@@ -29,15 +31,29 @@ def described(settings: Settings) -> str:
     """Every setting with its words; those that differ from their defaults are active, the others comments. Of a
     profile, what is set. Passwords in addresses and the values of headers are left out."""
     parts = []
-    for section in ("", "server", "engine", "cache", "memory", "titles", "export", "documents", "embeddings",
-                    "parameters", "keys"):
+    for section in (
+        "",
+        "server",
+        "engine",
+        "cache",
+        "memory",
+        "titles",
+        "export",
+        "documents",
+        "embeddings",
+        "parameters",
+        "keys",
+    ):
         if section:
             parts.append(f"{_comment(SECTIONS[section])}[{section}]\n")
         if section == "keys":
             keys = "".join(f"{written_key(action)} = {written(keys)}\n" for action, keys in settings.keys.items())
             parts.append(keys or '# export = "f4"\n')
-        parts += [_comment(option.spec.doc) + _line(settings, option) for option in OPTIONS
-                  if option.section == section and option.spec.kind is not Kind.KEYS]
+        parts += [
+            _comment(option.spec.doc) + _line(settings, option)
+            for option in OPTIONS
+            if option.section == section and option.spec.kind is not Kind.KEYS
+        ]
     return "\n".join([*parts, *_servers(settings)])
 
 
@@ -56,7 +72,7 @@ def table() -> str:
 _LAST_OF_SERVER = [option.key for option in OPTIONS if option.section == "server"][-1]
 _REPEATED = {
     "server.parameters.*": "Sampling parameters of new conversations on this server: the same as `[parameters]`, put "
-                           "over those.",
+    "over those.",
     "profiles.NAME.*": "A further server by a name of its own: the same settings as `[server]`; `base_url` is needed.",
 }
 _SAMPLE = """
@@ -83,8 +99,11 @@ def _servers(settings: Settings) -> Iterator[str]:
 
 def _section(settings: Settings, holder: Key, options: Sequence[Option]) -> str:
     """The settings in this section that differ from their defaults; nothing where none does."""
-    lines = [_line(settings, option) for option in options
-             if option.holder == holder and value_of(settings, option) != option.default]
+    lines = [
+        _line(settings, option)
+        for option in options
+        if option.holder == holder and value_of(settings, option) != option.default
+    ]
     return "".join([f"[{'.'.join(map(written_key, holder))}]\n", *lines]) if lines else ""
 
 

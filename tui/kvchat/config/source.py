@@ -105,7 +105,7 @@ class Source:
                 case "]" | "}":
                     depth -= 1
                 case "\n" | "#" if depth <= 0:
-                    return len(self.text[:token.start()].rstrip())
+                    return len(self.text[: token.start()].rstrip())
         return len(self.text.rstrip())
 
 

@@ -20,14 +20,13 @@ SIZE_LIMIT = 256 * 1024
 """Bytes; no settings file comes near it."""
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_LONG_KEY = re.compile(
-    r"""(?:(?:[A-Za-z0-9_-]{1,64}|"[^"\n]{0,64}"|'[^'\n]{0,64}')[ \t]{0,4}\.[ \t]{0,4}){200}""")
+_LONG_KEY = re.compile(r"""(?:(?:[A-Za-z0-9_-]{1,64}|"[^"\n]{0,64}"|'[^'\n]{0,64}')[ \t]{0,4}\.[ \t]{0,4}){200}""")
 _HELP = {
     "Invalid value": "there is no value here that TOML knows (a text needs quotes; true and false are lower case)",
     "Invalid statement": 'a line is a setting, such as theme = "kvchat-day", a [section] or a # comment',
     "Expected '=' after a key in a key/value pair": "a key needs = and a value after it",
     "Expected newline or end of document after a statement": "there is something left behind the value (a "
-                                                             "text needs quotes, and each setting its own line)",
+    "text needs quotes, and each setting its own line)",
     "Unterminated string": "a text is not closed, it needs a quote at its end",
     "Unescaped '\\' in a string": "a backslash in a text is written twice, or the text is put in 'single quotes'",
     "Unclosed array": "a list is not closed, it needs a ] at its end",
@@ -112,7 +111,7 @@ def _syntax(text: str, message: str) -> UnreadableError:
     lines = text.replace("\r\n", "\n").split("\n")
     line, column = len(lines), len(lines[-1]) + 1
     if place:
-        message = message[:place.start()]
+        message = message[: place.start()]
         if place[1]:
             line, column = int(place[1]), int(place[2])
     said = _HELP.get(message) or one_line(message[:1].lower() + message[1:], 120)

@@ -21,14 +21,18 @@ def unknown(key: Key, value: object) -> str:
         wanted = "profiles.NAME" if key == ("profiles",) else _header(key)
         return f"{name} must be a section: [{wanted}] on a line of its own, its settings below"
     if key[0] == "profiles" and len(key) == 2:
-        return (f"{name} is not used: a profile's name is made of at most 64 letters, digits, - _ and ., and does not "
-                "end in .gguf")
+        return (
+            f"{name} is not used: a profile's name is made of at most 64 letters, digits, - _ and ., and does not "
+            "end in .gguf"
+        )
     if len(key) == 1 and isinstance(value, Mapping):
         near = nearest(key[0], [section for section in SECTIONS if "." not in section])
         return f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "; it is not used")
     if key[-1].lower() in _KEY_NAMES:
-        return (f"kvchat keeps no keys in files: remove {name}, put the key in an environment variable and its name in "
-                "api_key_env, or set api_key_command")
+        return (
+            f"kvchat keeps no keys in files: remove {name}, put the key in an environment variable and its name in "
+            "api_key_env, or set api_key_command"
+        )
     return f"unknown setting {name}{_meant(key, value)}"
 
 

@@ -101,8 +101,14 @@ def without_date(info: ServerInfo, date_option: bool | None) -> Advised:
 
 def keep_reasoning(info: ServerInfo, when_asked: bool) -> Advised:
     if when_asked:
-        return (said(Advice.PRESERVED, option=(info.reasoning_option or PRESERVED)[0],
-                     program=_program(info), flag=flags_of(info).keep_reasoning),)
+        return (
+            said(
+                Advice.PRESERVED,
+                option=(info.reasoning_option or PRESERVED)[0],
+                program=_program(info),
+                flag=flags_of(info).keep_reasoning,
+            ),
+        )
     return *_template(info, "reasoning"), remedies.keep_reasoning(False)
 
 

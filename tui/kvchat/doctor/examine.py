@@ -35,9 +35,16 @@ ALPHABET = "a b c d e f g h"
 Progress = Callable[[str], None]
 
 
-async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Progress = lambda words: None,
-                  agreed: bool = False, model: str = "", snapshot_folder: Path | None = None,
-                  deep: bool = False) -> Examination:
+async def examine(
+    backend: Backend,
+    *,
+    budget_tokens: int = BUDGET,
+    progress: Progress = lambda words: None,
+    agreed: bool = False,
+    model: str = "",
+    snapshot_folder: Path | None = None,
+    deep: bool = False,
+) -> Examination:
     """Examine the server of `backend`, which is identified.
 
     Without `agreed`, what would need the person's word is not done: `asks` then says what it is. A failure is
@@ -62,16 +69,29 @@ async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Pr
         returns = await prove_returns(backend, progress, snapshot_folder, await probe.own_slots())
         probe.meter.add(returns.spent)
         probe.found = replace(probe.found, returns=tuple(returns.found))
-    return replace(probe.found, turns=tuple(probe.turns), skipped=tuple(probe.skipped),
-                   warnings=tuple(dict.fromkeys(probe.warnings)), spent_tokens=probe.meter.spent,
-                   seconds=time.monotonic() - began)
+    return replace(
+        probe.found,
+        turns=tuple(probe.turns),
+        skipped=tuple(probe.skipped),
+        warnings=tuple(dict.fromkeys(probe.warnings)),
+        spent_tokens=probe.meter.spent,
+        seconds=time.monotonic() - began,
+    )
 
 
 class _Probe:
     """What is sent, and what was seen of it so far."""
 
-    def __init__(self, backend: Backend, found: Examination, meter: Meter, progress: Progress, model: str,
-                 folder: Path | None, spares: bool) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        found: Examination,
+        meter: Meter,
+        progress: Progress,
+        model: str,
+        folder: Path | None,
+        spares: bool,
+    ) -> None:
         """`spares`: nothing that a slot holds may be pushed out of it."""
         self.found = found
         self.meter = meter
@@ -132,8 +152,14 @@ class _Probe:
 
     async def _another_empty_slot(self) -> int | None:
         counts = await slots_of(self._backend) or ()
-        return next((slot for slot in empty_slots([count.tokens for count in counts])
-                     if slot != self._own and not counts[slot].busy), None)
+        return next(
+            (
+                slot
+                for slot in empty_slots([count.tokens for count in counts])
+                if slot != self._own and not counts[slot].busy
+            ),
+            None,
+        )
 
     @property
     def found_so_far(self) -> Examination:
@@ -158,8 +184,7 @@ class _Probe:
 
     def _used(self, counts: Sequence[SlotCount]) -> dict[int, SlotCount]:
         """The slots that the probe has used."""
-        return {at: slot for at, slot in enumerate(counts)
-                if slot.task is not None and slot.task > self._tasks_before}
+        return {at: slot for at, slot in enumerate(counts) if slot.task is not None and slot.task > self._tasks_before}
 
     # -- saving a slot ----------------------------------------------------------------------------------------------
 
@@ -185,8 +210,9 @@ class _Probe:
         finally:
             with suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
-        self.found = replace(self.found, snapshot=SnapshotProbe(saved.tokens, saved.size, save_seconds,
-                                                                restore_seconds))
+        self.found = replace(
+            self.found, snapshot=SnapshotProbe(saved.tokens, saved.size, save_seconds, restore_seconds)
+        )
 
     # -- pinning ----------------------------------------------------------------------------------------------------
 
@@ -229,4 +255,3 @@ class _Probe:
             cached = done.cached_tokens
         if cached is not None:
             self.found = replace(self.found, pinned=PinProbe(PIN_PART, min(cached, PIN_PART)))
-

@@ -30,9 +30,11 @@ from kvchat.prompt.message import Message, Role, State, new_id
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault
 
-TEXT = ("garden river stone window morning bread paper summer winter yellow green silver quiet small old new long "
-         "bright slow warm cold road hill field house table water light cloud wind rain snow tree leaf flower bird "
-         "horse boat bridge tower market street song story letter book lamp chair door key clock bell")
+TEXT = (
+    "garden river stone window morning bread paper summer winter yellow green silver quiet small old new long "
+    "bright slow warm cold road hill field house table water light cloud wind rain snow tree leaf flower bird "
+    "horse boat bridge tower market street song story letter book lamp chair door key clock bell"
+)
 WORDS = TEXT.split()
 SENTENCE = 9
 """Words of an invented sentence."""
@@ -88,7 +90,7 @@ def size_for(window: int | None, *, slow: bool = False, counts: bool = True) -> 
 def prose(words: int, seed: str) -> str:
     """Invented sentences of `words` words."""
     chosen = random.Random(seed).choices(WORDS, k=max(1, words))
-    parts = [chosen[at:at + SENTENCE] for at in range(0, len(chosen), SENTENCE)]
+    parts = [chosen[at : at + SENTENCE] for at in range(0, len(chosen), SENTENCE)]
     return " ".join(f"{' '.join(part).capitalize()}." for part in parts)
 
 
@@ -133,16 +135,24 @@ class Heard:
         predicted_ms = said.predicted_ms
         if predicted_ms is None and self.first and self.last and (said.predicted_tokens or 0) > 1:
             predicted_ms = (self.last - self.first) * 1000 or None
-        return TurnFigures(said.prompt_tokens, said.cached_tokens, said.predicted_tokens, None,
-                           (self.first - self.began) * 1000 if self.first else None, said.prompt_ms, predicted_ms,
-                           window)
+        return TurnFigures(
+            said.prompt_tokens,
+            said.cached_tokens,
+            said.predicted_tokens,
+            None,
+            (self.first - self.began) * 1000 if self.first else None,
+            said.prompt_ms,
+            predicted_ms,
+            window,
+        )
 
 
 class Talk:
     """A conversation with a server, turn by turn; it only grows at its end."""
 
-    def __init__(self, backend: Backend, meter: Meter, size: Size, *, model: str = "",
-                 system_in_user: bool = False) -> None:
+    def __init__(
+        self, backend: Backend, meter: Meter, size: Size, *, model: str = "", system_in_user: bool = False
+    ) -> None:
         self._backend = backend
         self._model = model
         self._meter = meter
@@ -186,8 +196,12 @@ class Talk:
             self._system_in_user = True
             heard, ended = await self._sent(wires)
         done = self._counted(step, heard, ended, most)
-        self._wires = (*wires, Message(Role.ASSISTANT, heard.text, reasoning=heard.reasoning,
-                                       reasoning_field=heard.reasoning_field).wire())
+        self._wires = (
+            *wires,
+            Message(
+                Role.ASSISTANT, heard.text, reasoning=heard.reasoning, reasoning_field=heard.reasoning_field
+            ).wire(),
+        )
         self._characters += len(text) + len(heard.text) + len(heard.reasoning)
         self._before = done.figures
         return done
@@ -220,8 +234,15 @@ class Talk:
     async def _sent(self, wires: Sequence[bytes]) -> tuple[Heard, Ended]:
         info = self._backend.info
         options = dict([info.reasoning_option] if info.reasoning_option else ())
-        turn = ChatTurn(tuple(wires), self._session, self._model, Parameters(max_tokens=self._size.answer), options,
-                        self.slot, system_in_user=self._system_in_user)
+        turn = ChatTurn(
+            tuple(wires),
+            self._session,
+            self._model,
+            Parameters(max_tokens=self._size.answer),
+            options,
+            self.slot,
+            system_in_user=self._system_in_user,
+        )
         heard = Heard()
 
         def hear(event: StreamEvent) -> None:
@@ -239,8 +260,12 @@ class Talk:
         return heard, Ended(State.ERROR, error=failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url))
 
     def _refused_system(self, ended: Ended) -> bool:
-        return (ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not self._wires
-                and not self._system_in_user)
+        return (
+            ended.error is not None
+            and ended.error.trouble is Trouble.SYSTEM_ROLE
+            and not self._wires
+            and not self._system_in_user
+        )
 
     def _counted(self, step: Step, heard: Heard, ended: Ended, most: int, alone: bool = False) -> ProbeTurn:
         """The turn with its figures, paid from the budget. Raises BackendError when it failed."""

@@ -34,8 +34,9 @@ class NothingSaidError(Exception):
 class Returns:
     """What is done on one server, and what was seen."""
 
-    def __init__(self, backend: Backend, progress: Callable[[str], None], folder: Path | None,
-                 own: Collection[int]) -> None:
+    def __init__(
+        self, backend: Backend, progress: Callable[[str], None], folder: Path | None, own: Collection[int]
+    ) -> None:
         """`folder`: where the server saves its slots, if that is at hand: the files written are removed. `own`: slots
         that hold nothing of anybody's."""
         self._backend = backend
@@ -139,8 +140,9 @@ class Returns:
         return (Tokens(chance.choices(words, k=STATE)), Tokens(chance.choices(words, k=OTHER)))
 
 
-async def prove_returns(backend: Backend, progress: Callable[[str], None], folder: Path | None,
-                        own: Collection[int] = ()) -> Returns:
+async def prove_returns(
+    backend: Backend, progress: Callable[[str], None], folder: Path | None, own: Collection[int] = ()
+) -> Returns:
     """What came back, as far as the server answered. Raises no BackendError."""
     made = Returns(backend, progress, folder, own)
     with suppress(BackendError):

@@ -46,8 +46,13 @@ async def looked_at(backend: Backend, agreed: bool, model: str = "") -> Examinat
         if counts is not None:
             found = replace(found, held=tuple(slot.tokens for slot in counts), busy=any(slot.busy for slot in counts))
     template = await rendering(backend)
-    return replace(found, template=template.facts, keeps_reasoning_when_asked=template.keeps_when_asked,
-                   date_option=template.date_option, trained_context=await _trained(backend))
+    return replace(
+        found,
+        template=template.facts,
+        keeps_reasoning_when_asked=template.keeps_when_asked,
+        date_option=template.date_option,
+        trained_context=await _trained(backend),
+    )
 
 
 async def slots_of(backend: Backend) -> Sequence[SlotCount] | None:
@@ -120,8 +125,11 @@ def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) ->
             return None
         if len(held) == 1:
             return said(Asks.ONE_SLOT, tokens=held[0])
-        return said(Asks.FEW_SLOTS, free=free, slots=len(held), used=SLOTS_USED) if free else \
-            said(Asks.FULL_SLOTS, slots=len(held))
+        return (
+            said(Asks.FEW_SLOTS, free=free, slots=len(held), used=SLOTS_USED)
+            if free
+            else said(Asks.FULL_SLOTS, slots=len(held))
+        )
     if info.slots is None and not kind_of(info.kind).keeps_many:
         return said(Asks.ONE_CONVERSATION, title=title_of(info.kind))
     return None

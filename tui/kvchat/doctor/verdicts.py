@@ -94,20 +94,35 @@ def _kept(found: Examination, known: list[Kept]) -> Iterable[Verdict]:
         yield Verdict(Topic.AFFINITY, _GOOD, said(Seen.STAYED, servers=found.replicas))
     if known and all(kept is Kept.BUT_ANSWER for kept in known) and not drops(found):
         tokens = lost_tokens(found, Step.THREE)
-        yield Verdict(Topic.REUSE, _NOTE, said(Seen.ANSWER_AGAIN), (said(Advice.WARM_UP),), tokens,
-                      _seconds(found, tokens), "turn")
+        yield Verdict(
+            Topic.REUSE,
+            _NOTE,
+            said(Seen.ANSWER_AGAIN),
+            (said(Advice.WARM_UP),),
+            tokens,
+            _seconds(found, tokens),
+            "turn",
+        )
 
 
 def _never_cached(found: Examination) -> Iterable[Verdict]:
     info, tokens = found.server, lost_tokens(found, Step.THREE) or lost_tokens(found, Step.TWO)
     if info is None:
         return
-    if info.host_class is HostClass.CLOUD and all((turn.figures.prompt_tokens or 0) < CLOUD_CACHES_FROM
-                                                  for turn in found.turns):
+    if info.host_class is HostClass.CLOUD and all(
+        (turn.figures.prompt_tokens or 0) < CLOUD_CACHES_FROM for turn in found.turns
+    ):
         yield Verdict(Topic.REUSE, _NOTE, said(Seen.PROBE_TOO_SMALL, tokens=CLOUD_CACHES_FROM))
         return
-    yield Verdict(Topic.CACHING_OFF, _BAD, said(Seen.NEVER_REUSED), advice.caching_on(info), tokens,
-                  _seconds(found, tokens), "turn")
+    yield Verdict(
+        Topic.CACHING_OFF,
+        _BAD,
+        said(Seen.NEVER_REUSED),
+        advice.caching_on(info),
+        tokens,
+        _seconds(found, tokens),
+        "turn",
+    )
 
 
 def _sometimes_lost(found: Examination) -> Iterable[Verdict]:
@@ -119,11 +134,25 @@ def _sometimes_lost(found: Examination) -> Iterable[Verdict]:
     two, three, seconds = Step.TWO in bad, Step.THREE in bad, _seconds(found, tokens)
     if (found.replicas or 1) > 1 or not found.held:
         several = found.replicas if (found.replicas or 1) > 1 else None
-        yield Verdict(Topic.AFFINITY, _BAD, said(Seen.NOT_HELD, two=two, three=three, servers=several),
-                      advice.affinity(info), tokens, seconds, "turn")
+        yield Verdict(
+            Topic.AFFINITY,
+            _BAD,
+            said(Seen.NOT_HELD, two=two, three=three, servers=several),
+            advice.affinity(info),
+            tokens,
+            seconds,
+            "turn",
+        )
     else:
-        yield Verdict(Topic.REUSE, _BAD, said(Seen.PART_HELD, two=two, three=three), advice.keep_beside(info), tokens,
-                      seconds, "turn")
+        yield Verdict(
+            Topic.REUSE,
+            _BAD,
+            said(Seen.PART_HELD, two=two, three=three),
+            advice.keep_beside(info),
+            tokens,
+            seconds,
+            "turn",
+        )
 
 
 def _unreported(found: Examination) -> Iterable[Verdict]:
@@ -132,9 +161,12 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
     if info is None or not turns:
         return
     guess = seems_cached(found)
-    yield Verdict(Topic.FIGURES, _BAD if guess is False else _NOTE,
-                  said(Seen.NOT_REPORTED, title=title_of(info.kind), works=guess),
-                  advice.not_reported(info) or (advice.caching_on(info) if guess is False else ()))
+    yield Verdict(
+        Topic.FIGURES,
+        _BAD if guess is False else _NOTE,
+        said(Seen.NOT_REPORTED, title=title_of(info.kind), works=guess),
+        advice.not_reported(info) or (advice.caching_on(info) if guess is False else ()),
+    )
 
 
 def _side_request(found: Examination) -> Iterable[Verdict]:
@@ -149,9 +181,15 @@ def _side_request(found: Examination) -> Iterable[Verdict]:
         at_half = found.seconds_for(half) if half else None
         if at_half is None or at_half < 1:
             half = at_half = None
-        yield Verdict(Topic.SIDE_REQUEST, _BAD, said(Seen.PUSHED_OUT, one_slot=info.slots == 1, half=half,
-                                                     half_seconds=at_half),
-                      advice.keep_beside(info), tokens, _seconds(found, tokens), "switch")
+        yield Verdict(
+            Topic.SIDE_REQUEST,
+            _BAD,
+            said(Seen.PUSHED_OUT, one_slot=info.slots == 1, half=half, half_seconds=at_half),
+            advice.keep_beside(info),
+            tokens,
+            _seconds(found, tokens),
+            "switch",
+        )
 
 
 def _warnings(found: Examination) -> Iterable[Verdict]:
@@ -183,8 +221,15 @@ def _system(found: Examination) -> Iterable[Verdict]:
     if moves(found):
         worst = max((lost_tokens(found, step) or 0 for step in (Step.TWO, Step.THREE, Step.AFTER_SIDE)), default=0)
         seconds = found.seconds_for(worst) if worst else None
-        yield Verdict(Topic.SYSTEM, _BAD, said(Seen.TEMPLATE_MOVES, system=template.moves_system),
-                      advice.system_in_place(info) if template.moves_system else (), worst or None, seconds, "turn")
+        yield Verdict(
+            Topic.SYSTEM,
+            _BAD,
+            said(Seen.TEMPLATE_MOVES, system=template.moves_system),
+            advice.system_in_place(info) if template.moves_system else (),
+            worst or None,
+            seconds,
+            "turn",
+        )
     elif template.system_role is False:
         yield Verdict(Topic.SYSTEM, _GOOD, said(Seen.NO_SYSTEM_PLACE))
 
@@ -195,8 +240,14 @@ def _date(found: Examination) -> Iterable[Verdict]:
         return
     size = (info.context_size or 0) // 2
     seconds = found.seconds_for(size) if size else None
-    yield Verdict(Topic.DATE, _NOTE, said(Seen.DATE, tokens=size), advice.without_date(info, found.date_option),
-                  seconds=seconds, per="day")
+    yield Verdict(
+        Topic.DATE,
+        _NOTE,
+        said(Seen.DATE, tokens=size),
+        advice.without_date(info, found.date_option),
+        seconds=seconds,
+        per="day",
+    )
 
 
 def _reasoning(found: Examination) -> Iterable[Verdict]:
@@ -209,8 +260,15 @@ def _reasoning(found: Examination) -> Iterable[Verdict]:
         yield Verdict(Topic.REASONING, _NOTE, said(Seen.REASONING_UNASKED), advice.keep_reasoning(info, True))
         return
     tokens = lost_tokens(found, Step.THREE)
-    yield Verdict(Topic.REASONING, _NOTE, said(Seen.REASONING_LEFT_OUT), advice.keep_reasoning(info, False), tokens,
-                  _seconds(found, tokens), "turn")
+    yield Verdict(
+        Topic.REASONING,
+        _NOTE,
+        said(Seen.REASONING_LEFT_OUT),
+        advice.keep_reasoning(info, False),
+        tokens,
+        _seconds(found, tokens),
+        "turn",
+    )
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -227,8 +285,12 @@ def _window(found: Examination) -> Iterable[Verdict]:
         yield Verdict(Topic.WINDOW, _NOTE, said(Seen.WINDOW_TRAINED, size=size))
         return
     may_be_all = size == SMALL_WINDOW and trained is None and not kind_of(info.kind).small_window
-    yield Verdict(Topic.WINDOW, _NOTE if may_be_all else _BAD, said(Seen.WINDOW_SMALL, size=size, trained=trained),
-                  advice.larger_window(info, trained))
+    yield Verdict(
+        Topic.WINDOW,
+        _NOTE if may_be_all else _BAD,
+        said(Seen.WINDOW_SMALL, size=size, trained=trained),
+        advice.larger_window(info, trained),
+    )
 
 
 def _pinning(found: Examination) -> Iterable[Verdict]:
@@ -237,8 +299,15 @@ def _pinning(found: Examination) -> Iterable[Verdict]:
         return
     if pinned is not None and pinned.cached * 2 < pinned.tokens:
         tokens = pinned.tokens - pinned.cached
-        yield Verdict(Topic.PINNING, _NOTE, said(Seen.PINNED, tokens=pinned.tokens), advice.pinning(info), tokens,
-                      _seconds(found, tokens), "switch")
+        yield Verdict(
+            Topic.PINNING,
+            _NOTE,
+            said(Seen.PINNED, tokens=pinned.tokens),
+            advice.pinning(info),
+            tokens,
+            _seconds(found, tokens),
+            "switch",
+        )
 
 
 def _snapshots(found: Examination) -> Iterable[Verdict]:
@@ -251,14 +320,26 @@ def _snapshots(found: Examination) -> Iterable[Verdict]:
         yield Verdict(Topic.SNAPSHOTS, _BAD, said(Seen.NOT_RESTORED), faster)
         return
     if restore > SLOW_RESTORE_S and read is not None and restore >= read:
-        yield Verdict(Topic.SNAPSHOTS, _BAD, said(Seen.SLOW_RESTORE, tokens=tokens, restore=restore, read=read), faster,
-                      seconds=restore - read, per="switch")
+        yield Verdict(
+            Topic.SNAPSHOTS,
+            _BAD,
+            said(Seen.SLOW_RESTORE, tokens=tokens, restore=restore, read=read),
+            faster,
+            seconds=restore - read,
+            per="switch",
+        )
         return
     pace = snapshot.size / snapshot.save_seconds if snapshot.save_seconds else None
     whole = (info.context_size or 0) / max(1, snapshot.tokens) * snapshot.save_seconds
     if pace is not None and pace < SLOW_DISK and whole > 10:
-        yield Verdict(Topic.SNAPSHOTS, _NOTE, said(Seen.SLOW_SAVE, megabytes=f"{pace / 1e6:.0f}"), faster,
-                      seconds=whole, per="switch")
+        yield Verdict(
+            Topic.SNAPSHOTS,
+            _NOTE,
+            said(Seen.SLOW_SAVE, megabytes=f"{pace / 1e6:.0f}"),
+            faster,
+            seconds=whole,
+            per="switch",
+        )
         return
     yield Verdict(Topic.SNAPSHOTS, _GOOD, said(Seen.SNAPSHOTS_PAY, tokens=tokens, restore=restore))
 
@@ -278,8 +359,15 @@ def _slot_folder(found: Examination) -> Iterable[Verdict]:
     usual = lost_tokens(found, Step.THREE) or 0
     tokens = (lost_tokens(found, Step.AFTER_SIDE) or 0) - usual
     if tokens > NOISE:
-        yield Verdict(Topic.SNAPSHOTS, _NOTE, said(Seen.NO_SLOT_FOLDER), advice.slot_folder(info), tokens,
-                      _seconds(found, tokens), "switch")
+        yield Verdict(
+            Topic.SNAPSHOTS,
+            _NOTE,
+            said(Seen.NO_SLOT_FOLDER),
+            advice.slot_folder(info),
+            tokens,
+            _seconds(found, tokens),
+            "switch",
+        )
 
 
 def _sleep(found: Examination) -> Iterable[Verdict]:
@@ -289,10 +377,26 @@ def _sleep(found: Examination) -> Iterable[Verdict]:
     if found.asleep:
         yield Verdict(Topic.SLEEP, _NOTE, said(Seen.SLEEPS), advice.stays_loaded(info))
     elif info.unloads:
-        yield Verdict(Topic.SLEEP, _NOTE, said(Seen.UNLOADS, title=title_of(info.kind), when=info.unloads),
-                      advice.stays_loaded(info))
+        yield Verdict(
+            Topic.SLEEP,
+            _NOTE,
+            said(Seen.UNLOADS, title=title_of(info.kind), when=info.unloads),
+            advice.stays_loaded(info),
+        )
 
 
 LOOKS: tuple[Callable[[Examination], Iterable[Verdict]], ...] = (
-    _not_probed, _reuse, _side_request, _warnings, _window, _system, _date, _reasoning, _pinning, _snapshots, _returns,
-    _slot_folder, _sleep)
+    _not_probed,
+    _reuse,
+    _side_request,
+    _warnings,
+    _window,
+    _system,
+    _date,
+    _reasoning,
+    _pinning,
+    _snapshots,
+    _returns,
+    _slot_folder,
+    _sleep,
+)

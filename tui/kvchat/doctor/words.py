@@ -22,15 +22,18 @@ from kvchat.text.servers import CACHED_TOKENS
 
 GLYPHS: dict[Severity, str] = {Severity.PROBLEM: "✗", Severity.NOTE: "!", Severity.FINE: "✓"}
 PLACES: dict[HostClass, str] = {
-    HostClass.LOOPBACK: "on this machine", HostClass.LAN: "on the local network", HostClass.TAILNET: "on the tailnet",
+    HostClass.LOOPBACK: "on this machine",
+    HostClass.LAN: "on the local network",
+    HostClass.TAILNET: "on the tailnet",
     HostClass.CLOUD: "on the internet",
 }
 
 
 def headline(report: Report) -> str:
     """The whole report in one sentence."""
-    return words.headline(len(report.of(Severity.PROBLEM)), len(report.of(Severity.NOTE)), report.well,
-                          reuse_seen(report.examination))
+    return words.headline(
+        len(report.of(Severity.PROBLEM)), len(report.of(Severity.NOTE)), report.well, reuse_seen(report.examination)
+    )
 
 
 def model_name(model: str) -> str:
@@ -65,9 +68,14 @@ def _facts(found: Examination) -> Iterable[tuple[str, str]]:
     if found.pinned is not None:
         yield "pinned slots", words.pinned_words(found.pinned.cached, found.pinned.tokens)
     if found.snapshot is not None:
-        yield "snapshot", (f"{counted(found.snapshot.tokens, 'token')}, {size(found.snapshot.size)}: saved in "
-                           f"{duration(found.snapshot.save_seconds)}, restored in "
-                           f"{duration(found.snapshot.restore_seconds)}")
+        yield (
+            "snapshot",
+            (
+                f"{counted(found.snapshot.tokens, 'token')}, {size(found.snapshot.size)}: saved in "
+                f"{duration(found.snapshot.save_seconds)}, restored in "
+                f"{duration(found.snapshot.restore_seconds)}"
+            ),
+        )
     for back in found.returns:
         yield "comes back", words.return_words(back.way, back.tokens, back.ms, back.difference)
     if found.turns:
@@ -111,37 +119,65 @@ def as_json(report: Report) -> dict[str, object]:
         "headline": headline(report),
         "verdicts": [
             {**asdict(verdict, dict_factory=plain), "sentence": verdict.sentence, "advice": verdict.advice}
-            for verdict in report.verdicts],
-        "server": None if info is None else {
-            "kind": info.kind, "build": info.build or None, "model": info.model or None, "place": info.host_class,
+            for verdict in report.verdicts
+        ],
+        "server": None
+        if info is None
+        else {
+            "kind": info.kind,
+            "build": info.build or None,
+            "model": info.model or None,
+            "place": info.host_class,
             "passed_on_to": info.remote_of(info.model) or None,
-            "embedded": info.embedded, "context_size": info.context_size, "trained_context": found.trained_context,
-            "slots": info.slots, "unified_kv": found.unified, "processes": found.replicas, "cache_hits": info.figures,
-            "saves_slots": found.saves_slots, "unloads": info.unloads or None, "asleep": found.asleep,
+            "embedded": info.embedded,
+            "context_size": info.context_size,
+            "trained_context": found.trained_context,
+            "slots": info.slots,
+            "unified_kv": found.unified,
+            "processes": found.replicas,
+            "cache_hits": info.figures,
+            "saves_slots": found.saves_slots,
+            "unloads": info.unloads or None,
+            "asleep": found.asleep,
             "unknown": list(info.unknown),
         },
-        "template": None if found.template is None else {
-            **asdict(found.template), "keeps_reasoning_when_asked": found.keeps_reasoning_when_asked,
-            "date_option": found.date_option},
+        "template": None
+        if found.template is None
+        else {
+            **asdict(found.template),
+            "keeps_reasoning_when_asked": found.keeps_reasoning_when_asked,
+            "date_option": found.date_option,
+        },
         "speed": {"prefill": found.prefill_speed, "decode": found.decode_speed},
         "probe": {
             "turns": [_turn_json(turn) for turn in found.turns],
             "pinned": None if found.pinned is None else asdict(found.pinned),
             "snapshot": None if found.snapshot is None else asdict(found.snapshot),
             "returns": [asdict(back) for back in found.returns],
-            "spent_tokens": found.spent_tokens, "seconds": found.seconds, "skipped": list(found.skipped),
+            "spent_tokens": found.spent_tokens,
+            "seconds": found.seconds,
+            "skipped": list(found.skipped),
             "warnings": [note_sentence(warning) for warning in found.warnings],
-            "question": found.question or None, "busy": found.busy,
+            "question": found.question or None,
+            "busy": found.busy,
         },
     }
 
 
 def _turn_json(turn: ProbeTurn) -> dict[str, object]:
     figures = turn.figures
-    return with_old_names({
-        "step": turn.step, "prompt_tokens": figures.prompt_tokens, "cached_tokens": figures.cached_tokens,
-        "evaluated_tokens": figures.evaluated_tokens, "new_tokens": figures.new_tokens,
-        "wasted_tokens": figures.wasted_tokens if turn.step in BEFORE else None,
-        "predicted_tokens": figures.predicted_tokens, "ttft_ms": figures.ttft_ms, "prompt_ms": figures.prompt_ms,
-        "predicted_ms": figures.predicted_ms, "estimated": turn.estimated,
-    })
+    return with_old_names(
+        {
+            "step": turn.step,
+            "prompt_tokens": figures.prompt_tokens,
+            "cached_tokens": figures.cached_tokens,
+            "evaluated_tokens": figures.evaluated_tokens,
+            "new_tokens": figures.new_tokens,
+            "wasted_tokens": figures.wasted_tokens if turn.step in BEFORE else None,
+            "predicted_tokens": figures.predicted_tokens,
+            "ttft_ms": figures.ttft_ms,
+            "prompt_ms": figures.prompt_ms,
+            "predicted_ms": figures.predicted_ms,
+            "estimated": turn.estimated,
+        }
+    )

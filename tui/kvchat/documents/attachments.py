@@ -194,8 +194,9 @@ def _opened(path: Path, shown: str) -> Iterator[tuple[BinaryIO, int]]:
             yield file, found.st_size
     except FileNotFoundError:
         folder = one_line(str(path.parent), 1000)
-        raise DocumentError(f"There is no file {shown} in {folder}." if path.parent.is_dir() else
-                            f"There is no folder {folder}.") from None
+        raise DocumentError(
+            f"There is no file {shown} in {folder}." if path.parent.is_dir() else f"There is no folder {folder}."
+        ) from None
     except PermissionError:
         raise DocumentError(f"{shown} may not be read; look at its permissions.") from None
     except (OSError, ValueError) as error:
@@ -230,7 +231,8 @@ def _no_file(mode: int, shown: str) -> str:
 def _too_large(shown: str, size: int, most_bytes: int) -> TooLargeError:
     return TooLargeError(
         f"{shown} is about {size // 4:,} tokens, more than the {most_bytes // 4:,} that a file attached as a whole may "
-        "take (documents.attach_percent); add its folder with /documents add and mention it.")
+        "take (documents.attach_percent); add its folder with /documents add and mention it."
+    )
 
 
 def _text_of(name: str, data: bytes) -> str:
@@ -261,8 +263,14 @@ def _difference(old: str, new: str, name: str) -> str | None:
         return None
     first = max(0, start - FEW_LINES)  # the same lines in front are not compared
     kept = max(0, end - FEW_LINES)
-    lines = unified_diff(before[first:len(before) - kept], after[first:len(after) - kept], f"{name} as attached",
-                         f"{name} now", n=FEW_LINES, lineterm="")
+    lines = unified_diff(
+        before[first : len(before) - kept],
+        after[first : len(after) - kept],
+        f"{name} as attached",
+        f"{name} now",
+        n=FEW_LINES,
+        lineterm="",
+    )
     return "\n".join(_moved(line, first) for line in lines)
 
 

@@ -68,8 +68,9 @@ def _edges(lines: Sequence[str]) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def _costs(lines: Sequence[str], starts: Sequence[int], ends: Sequence[int], keep: int,
-           fences: Fences | None) -> list[int | None]:
+def _costs(
+    lines: Sequence[str], starts: Sequence[int], ends: Sequence[int], keep: int, fences: Fences | None
+) -> list[int | None]:
     """What it costs to cut in front of each line; None: not there."""
     costs = list[int | None]()
     blank, whole, colon, in_fence = True, True, False, False  # what the line before is
@@ -124,14 +125,18 @@ def _cut(line: str) -> Iterator[str]:
 
 def _end(line: str, at: int) -> int:
     """Where the piece of a long line ends that begins at `at`."""
-    window = line[at + _SHORTEST:at + _AIM]
+    window = line[at + _SHORTEST : at + _AIM]
     for pattern in _ENDS:
         ends = [found.end() for found in pattern.finditer(window)]
         if ends:
             return at + _SHORTEST + ends[-1]
     end = at + _AIM
-    while end > at + _AIM - 40 and (line[end] == _JOINER or line[end - 1] == _JOINER or unicodedata.combining(line[end])
-                                    or unicodedata.category(line[end]) in ("Mn", "Me", "Cf")):
+    while end > at + _AIM - 40 and (
+        line[end] == _JOINER
+        or line[end - 1] == _JOINER
+        or unicodedata.combining(line[end])
+        or unicodedata.category(line[end]) in ("Mn", "Me", "Cf")
+    ):
         end -= 1
     return end if end > at + _AIM - 40 else at + _AIM
 
@@ -191,7 +196,7 @@ def _head(stem: Sequence[str], titles: Sequence[str]) -> str:
     head = _SEPARATOR.join([*stem, *titles])
     if len(head) <= LONGEST_HEAD:
         return head
-    return head[:LONGEST_HEAD // 2].rstrip() + " … " + head[-LONGEST_HEAD // 2 + 3:].lstrip()
+    return head[: LONGEST_HEAD // 2].rstrip() + " … " + head[-LONGEST_HEAD // 2 + 3 :].lstrip()
 
 
 def _with_headings(sections: Iterable[Section], by_lines: bool) -> Iterator[_Part]:
@@ -203,11 +208,12 @@ def _with_headings(sections: Iterable[Section], by_lines: bool) -> Iterator[_Par
         keep = _heading(section.titles, section.text)
         part = _Part(section.titles, section.text, section.first, section.last, section.code, len(section.titles), keep)
         if waiting is not None:
-            over = section.titles[:len(waiting.titles)] == waiting.titles
+            over = section.titles[: len(waiting.titles)] == waiting.titles
             if len(waiting.text) < TINY and (over or not waiting.code):
                 joined = _joined(waiting, part, by_lines)
-                part = replace(joined, titles=part.titles, deepest=part.deepest,
-                               keep=len(joined.text) - len(part.text) + keep)
+                part = replace(
+                    joined, titles=part.titles, deepest=part.deepest, keep=len(joined.text) - len(part.text) + keep
+                )
             else:
                 yield waiting
         waiting = part if keep >= len(section.text) else None
@@ -322,8 +328,15 @@ def _joined(one: _Part, other: _Part, by_lines: bool) -> _Part:
     """Two neighbours, with the blank lines between them."""
     missing = max(0, other.first - one.first - one.text.count("\n"))
     text = one.text + "\n" * missing if by_lines else one.text.rstrip() + "\n\n"
-    return _Part(_common(one.titles, other.titles), text + other.text, one.first, other.last,
-                 one.code and other.code, max(one.deepest, other.deepest), one.keep)
+    return _Part(
+        _common(one.titles, other.titles),
+        text + other.text,
+        one.first,
+        other.last,
+        one.code and other.code,
+        max(one.deepest, other.deepest),
+        one.keep,
+    )
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:

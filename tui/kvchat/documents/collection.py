@@ -26,8 +26,9 @@ READER = 1
 _AROUND = 10
 """Tokens of what stands around a passage in a question."""
 _LETTERS = re.compile(r"[^\x00-\x7f]")
-_WIDE = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"
-                   "\U00010000-\U0010ffff]")
+_WIDE = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00010000-\U0010ffff]"
+)
 """Of the scripts in which a character is about a token: of China, Japan, Korea, Thailand, Burma and Cambodia."""
 _LONGEST_NAME = 40
 _NAME = re.compile(rf"[\w.-]{{1,{_LONGEST_NAME}}}")
@@ -104,7 +105,7 @@ def unused(name: str, taken: Container[str]) -> str:
     number, chosen = 1, name
     while chosen.casefold() in taken:
         number += 1
-        chosen = f"{name[:_LONGEST_NAME - 5]}-{number}"
+        chosen = f"{name[: _LONGEST_NAME - 5]}-{number}"
     return chosen
 
 

@@ -54,8 +54,13 @@ class Library:
         """Whose vectors the questions have; empty: any."""
 
     @classmethod
-    def open(cls, store: Store, index_path: Path | None, options: Options | None = None,
-             clock: Callable[[], float] = time.time) -> Library:
+    def open(
+        cls,
+        store: Store,
+        index_path: Path | None,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Library:
         """The library of a store, its index in the file `index_path`; None: in memory."""
         return cls(store, Index.open(index_path), options or Options(), clock)
 
@@ -74,8 +79,11 @@ class Library:
         known = self.collections()
         found = next((one for one in known if one.name.casefold() == name.casefold()), None)
         if found is None:
-            names = f"There are: {', '.join(one.name for one in known)}." if known else (
-                "There are none yet; add a folder with kvchat documents add FOLDER.")
+            names = (
+                f"There are: {', '.join(one.name for one in known)}."
+                if known
+                else ("There are none yet; add a folder with kvchat documents add FOLDER.")
+            )
             raise DocumentError(f"There is no collection {one_line(name, 60)}. {names}")
         return found
 
@@ -91,8 +99,9 @@ class Library:
                 return one
         taken = {one.name.casefold() for one in known}
         if name and not is_name(name):
-            raise DocumentError(f"{one_line(name, 60)} cannot be a collection's name: letters, digits, - _ and ., 40 "
-                                "at most.")
+            raise DocumentError(
+                f"{one_line(name, 60)} cannot be a collection's name: letters, digits, - _ and ., 40 at most."
+            )
         if name.casefold() in taken:
             raise DocumentError(f"There is a collection {name} already: {self.get(name).root}. Choose another name.")
         chosen = name or unused(named(root), taken)
@@ -149,17 +158,28 @@ class Library:
 
     # -- finding
 
-    def search(self, query: str, k: int = 8, scopes: Sequence[str] = (), *, since: float | None = None,
-               until: float | None = None, vector: Sequence[float] | None = None) -> list[Passage]:
+    def search(
+        self,
+        query: str,
+        k: int = 8,
+        scopes: Sequence[str] = (),
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        vector: Sequence[float] | None = None,
+    ) -> list[Passage]:
         """The best passages of these scopes (none: of all collections), the best first; `since` and `until` bound when
         their files were changed."""
         asked = list(scopes) or [one.scope for one in self.collections()]
         if not asked:
             return []
-        hits = self.index.search(query, k, scope=asked, since=since, until=until, vector=vector,
-                                 model=self.vector_model)
-        return [Passage(ref_of(hit.doc, hit.chunk.key), _headings(hit.chunk.head), hit.chunk.text, hit.score,
-                        hit.matched) for hit in hits]
+        hits = self.index.search(
+            query, k, scope=asked, since=since, until=until, vector=vector, model=self.vector_model
+        )
+        return [
+            Passage(ref_of(hit.doc, hit.chunk.key), _headings(hit.chunk.head), hit.chunk.text, hit.score, hit.matched)
+            for hit in hits
+        ]
 
     # -- names
 

@@ -14,10 +14,22 @@ from kvchat import paths
 from kvchat.documents.errors import UnreadableError
 
 LINK = "is a symbolic link"
-_FLAGS = (os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-          | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0))
-_KINDS = {stat.S_IFLNK: LINK, stat.S_IFDIR: "is a folder", stat.S_IFIFO: "is a named pipe",
-          stat.S_IFSOCK: "is a socket", stat.S_IFCHR: "is a device", stat.S_IFBLK: "is a device"}
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_KINDS = {
+    stat.S_IFLNK: LINK,
+    stat.S_IFDIR: "is a folder",
+    stat.S_IFIFO: "is a named pipe",
+    stat.S_IFSOCK: "is a socket",
+    stat.S_IFCHR: "is a device",
+    stat.S_IFBLK: "is a device",
+}
 
 
 class VanishedError(UnreadableError):

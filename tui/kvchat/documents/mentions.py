@@ -106,8 +106,11 @@ def still_typed(before: str, typed: AbstractSet[int], after: str) -> frozenset[i
     signs = [*_signs(before)]
     counted = {_bare(names[0]) for sign, names in enumerate(signs) if sign in typed and names}
     text = {name for sign, names in enumerate(signs) if sign not in typed for name in names}
-    return frozenset(sign for sign, names in enumerate(_signs(after))
-                     if names and (_bare(names[0]) in counted or not text & {*names}))
+    return frozenset(
+        sign
+        for sign, names in enumerate(_signs(after))
+        if names and (_bare(names[0]) in counted or not text & {*names})
+    )
 
 
 def _signs(text: str) -> Iterator[tuple[str, ...]]:
@@ -212,8 +215,8 @@ def within(collection: Collection, docs: Sequence[str], beginning: str, most: in
     for doc in docs:
         path = doc.removeprefix(collection.scope)
         if path.casefold().startswith(beginning.casefold()):
-            first, slash, _ = path[len(above):].partition("/")
-            text = f"{collection.name}/{path[:len(above)]}{first}{slash}"
+            first, slash, _ = path[len(above) :].partition("/")
+            text = f"{collection.name}/{path[: len(above)]}{first}{slash}"
             begun.setdefault(text, Mention(text, first + slash, Kind.FOLDER if slash else Kind.FILE))
         else:
             text = f"{collection.name}/{path}"
@@ -234,8 +237,9 @@ def on_disk(beginning: str, most: int) -> list[Mention]:
         return []
     found.sort(key=lambda one: (not one[1], one[0].casefold()))
     named = ((name + "/" if is_folder else name, is_folder) for name, is_folder in found)
-    return [Mention(f"{folder}/{name}", name, Kind.FOLDER if is_folder else Kind.FILE)
-            for name, is_folder in named][:most]
+    return [Mention(f"{folder}/{name}", name, Kind.FOLDER if is_folder else Kind.FILE) for name, is_folder in named][
+        :most
+    ]
 
 
 def _fits(name: str, beginning: str) -> bool:

@@ -45,19 +45,30 @@ class RetrievalPlan:
 def mentioned(text: str, collections: Iterable[str]) -> list[Written]:
     """The mentions in a text that may mean something: files of the disk, and places in these collections."""
     known = {name.casefold() for name in collections}
-    return [one for one in written(text) if any(
-        not _is_bare(name) if is_of_disk(name) else _first(name) in known or _nearest(name, known)
-        for name in one.names)]
+    return [
+        one
+        for one in written(text)
+        if any(
+            not _is_bare(name) if is_of_disk(name) else _first(name) in known or _nearest(name, known)
+            for name in one.names
+        )
+    ]
 
 
-def plan_retrieval(library: Library | None, text: str, mentions: Sequence[Written], collections: Sequence[str],
-                   most_bytes: int, indexing: Container[str] = (), keep: Keep | None = None) -> RetrievalPlan:
+def plan_retrieval(
+    library: Library | None,
+    text: str,
+    mentions: Sequence[Written],
+    collections: Sequence[str],
+    most_bytes: int,
+    indexing: Container[str] = (),
+    keep: Keep | None = None,
+) -> RetrievalPlan:
     """What `text` with these `mentions` asks for; `collections` are searched where it mentions nothing. A file of at
     most `most_bytes` goes as a whole, a larger one of a collection is searched. `indexing`: the collections that are
     being indexed. `keep`: keeps the images among the files."""
     known = library.collections() if library is not None else []
-    reader = _MentionReader(library, {one.name.casefold(): one for one in known}, most_bytes, indexing,
-                            keep)
+    reader = _MentionReader(library, {one.name.casefold(): one for one in known}, most_bytes, indexing, keep)
     scopes: dict[str, None] = {}
     files: dict[str, ContextBlock] = {}
     spans: list[tuple[int, int]] = []
@@ -85,8 +96,14 @@ def plan_retrieval(library: Library | None, text: str, mentions: Sequence[Writte
 class _MentionReader:
     """What the mentions of one text mean: the collections are read once, and each mention is followed once."""
 
-    def __init__(self, library: Library | None, known: dict[str, Collection], most_bytes: int,
-                 indexing: Container[str], keep: Keep | None) -> None:
+    def __init__(
+        self,
+        library: Library | None,
+        known: dict[str, Collection],
+        most_bytes: int,
+        indexing: Container[str],
+        keep: Keep | None,
+    ) -> None:
         self._library, self._known, self._most, self._indexing = library, known, most_bytes, indexing
         self._keep = keep
         self._followed: dict[tuple[str, ...], tuple[str, ContextBlock | str | None]] = {}
@@ -109,8 +126,10 @@ class _MentionReader:
         elif meant := [name for name in names if _first(name) in self._known]:
             raise DocumentError(f"There is no {one_line(meant[min(1, len(meant) - 1)], 200)}. {ONLY_TEXT}")
         elif near := _nearest(names[-1], self._known):
-            raise DocumentError(f"There is no collection {one_line(names[-1].partition('/')[0], 60)}; there is "
-                                f"@{self._known[near].name}. {ONLY_TEXT}")
+            raise DocumentError(
+                f"There is no collection {one_line(names[-1].partition('/')[0], 60)}; there is "
+                f"@{self._known[near].name}. {ONLY_TEXT}"
+            )
         return names[0], None
 
     def _of_disk(self, name: str) -> ContextBlock | None:
@@ -121,8 +140,10 @@ class _MentionReader:
             if path.is_dir():
                 if path.parent == path.parent.parent:
                     return None  # `@/lib` is the folder of a project as a rule
-                raise DocumentError(f"@{one_line(name, 200)} is a folder; index it with /documents add "
-                                    f"{one_line(name, 200)} to search in it. {ONLY_TEXT}")
+                raise DocumentError(
+                    f"@{one_line(name, 200)} is a folder; index it with /documents add "
+                    f"{one_line(name, 200)} to search in it. {ONLY_TEXT}"
+                )
         except (OSError, RuntimeError, ValueError):
             return None
         return attached(path, path.name, self._most, self._keep)
@@ -157,10 +178,13 @@ class _MentionReader:
         if collection.name in self._indexing:
             return DocumentError(still_indexed(shown))
         if self._library is not None and self._library.index.path is None:
-            return DocumentError(f"{shown} cannot be searched: the search index cannot be read now. Send it again in a "
-                                 "minute, or without the mention.")
-        return DocumentError(f"There is nothing of {shown} in the search index; index it in /documents, or send it "
-                             "without the mention.")
+            return DocumentError(
+                f"{shown} cannot be searched: the search index cannot be read now. Send it again in a "
+                "minute, or without the mention."
+            )
+        return DocumentError(
+            f"There is nothing of {shown} in the search index; index it in /documents, or send it without the mention."
+        )
 
 
 def still_indexed(name: str) -> str:

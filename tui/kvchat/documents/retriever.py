@@ -60,15 +60,18 @@ whatever whole wonder wonderful wont word work worked world worry wort write wro
 def word_weights(index: Index, query: str, scopes: Sequence[str]) -> dict[str, float]:
     """What the words of a question weigh in these scopes, by their stems; none where it can be about no document: it
     has no words but those of any conversation, or a single one that stands in many chunks."""
-    words = [word for word in content_words(query)
-             if not word.text.isdigit() and not (word.text.isascii() and len(word.text) == 1)
-             and word.stem not in _talk()]
+    words = [
+        word
+        for word in content_words(query)
+        if not word.text.isdigit() and not (word.text.isascii() and len(word.text) == 1) and word.stem not in _talk()
+    ]
     chunks = index.count(scopes) if words else 0
     counts = index.frequencies([word.text for word in words], min(chunks // 4 + 1, _COUNTED), scope=scopes)
     if len(words) == 1 and counts[0] > max(FEW, USUAL * chunks):
         return {}
-    return {word.stem: max(_LEAST, math.log((1 + chunks) / (1 + count)))
-            for word, count in zip(words, counts, strict=True)}
+    return {
+        word.stem: max(_LEAST, math.log((1 + chunks) / (1 + count))) for word, count in zip(words, counts, strict=True)
+    }
 
 
 def is_about(passage: Passage, weights: Mapping[str, float]) -> bool:
@@ -103,8 +106,17 @@ OVER = 2
 """So many times the budget the best passage may have; a longer one is cut to the budget."""
 
 
-def found(library: Library, query: str, scopes: Sequence[str], there: Sequence[ContextBlock], *, most: int,
-          tokens: int, named: bool, vector: Sequence[float] | None = None) -> list[Passage]:
+def found(
+    library: Library,
+    query: str,
+    scopes: Sequence[str],
+    there: Sequence[ContextBlock],
+    *,
+    most: int,
+    tokens: int,
+    named: bool,
+    vector: Sequence[float] | None = None,
+) -> list[Passage]:
     """The passages for a question, the best first: at most `most`, in about `tokens` tokens. `there`: the blocks of the
     branch. `named`: the person named where to search, so that the best there is will do."""
     weights = {} if named else word_weights(library.index, query, scopes)
@@ -156,12 +168,11 @@ def _fitting(passage: Passage, tokens: int) -> Passage:
     shortest, longest = 1, len(passage.text)
     while shortest < longest:
         middle = (shortest + longest + 1) // 2
-        shortest, longest = ((middle, longest) if tokens_of(passage.text[:middle]) <= room
-                             else (shortest, middle - 1))
+        shortest, longest = (middle, longest) if tokens_of(passage.text[:middle]) <= room else (shortest, middle - 1)
     text = passage.text[:shortest]
     for end in ("\n", "[。！？]|[.!?]\\s", "\\s"):
         ends = [match.end() for match in re.finditer(end, text)]
         if ends and ends[-1] > shortest // 2:
-            text = text[:ends[-1]]
+            text = text[: ends[-1]]
             break
     return replace(passage, text=text.rstrip())

@@ -56,7 +56,7 @@ class _Layer:
 
     def leaves_out(self, path: str) -> bool | None:
         """None: no line fits."""
-        name = self.above + path[self.below:]
+        name = self.above + path[self.below :]
         return next((leaves_out for leaves_out, pattern in self.patterns if _fits(pattern, name)), None)
 
 
@@ -87,8 +87,9 @@ def above(root: Path) -> Ignoring:
         if folder.parent == folder:
             return Ignoring()
         folder, way = folder.parent, f"{folder.name}/{way}"
-        if patterns := _patterns(os.fsencode(folder), [name for name in (*FILES, _GIT)
-                                                       if os.path.lexists(folder / os.fsdecode(name))]):
+        if patterns := _patterns(
+            os.fsencode(folder), [name for name in (*FILES, _GIT) if os.path.lexists(folder / os.fsdecode(name))]
+        ):
             layers.append(_Layer(patterns, way, 0))
     return Ignoring() if any(map(_leaves_out_the_way, layers)) else Ignoring(tuple(layers))
 
@@ -211,20 +212,54 @@ def _has_entries(folder: Path) -> bool:
         return False
 
 
-TOOL_FOLDERS = frozenset({
-    ".git", ".hg", ".svn", ".bzr", ".jj", "CVS", "node_modules", "bower_components", "__pycache__", "__pypackages__",
-    ".venv", ".tox", ".nox", ".eggs", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis",
-    ".ipynb_checkpoints", ".gradle", ".terraform", ".next", ".nuxt", ".svelte-kit", ".parcel-cache", ".stack-work",
-    ".dart_tool", ".Trash", "$RECYCLE.BIN", "System Volume Information"})
+TOOL_FOLDERS = frozenset(
+    {
+        ".git",
+        ".hg",
+        ".svn",
+        ".bzr",
+        ".jj",
+        "CVS",
+        "node_modules",
+        "bower_components",
+        "__pycache__",
+        "__pypackages__",
+        ".venv",
+        ".tox",
+        ".nox",
+        ".eggs",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".ipynb_checkpoints",
+        ".gradle",
+        ".terraform",
+        ".next",
+        ".nuxt",
+        ".svelte-kit",
+        ".parcel-cache",
+        ".stack-work",
+        ".dart_tool",
+        ".Trash",
+        "$RECYCLE.BIN",
+        "System Volume Information",
+    }
+)
 """Folders that tools make for themselves."""
-OTHER_KINDS = frozenset(re.findall(r"\S+", """
+OTHER_KINDS = frozenset(
+    re.findall(
+        r"\S+",
+        """
 .png .jpg .jpeg .gif .bmp .ico .icns .webp .tif .tiff .heic .avif .psd .xcf .mp3 .wav .flac .ogg .oga .opus .m4a .aac
 .mp4 .m4v .mkv .avi .mov .webm .wmv .flv .zip .gz .tgz .bz2 .tbz .xz .txz .zst .lz4 .7z .rar .tar .jar .war .whl .egg
 .deb .rpm .apk .dmg .iso .img .so .dylib .dll .exe .msi .o .obj .a .lib .pyc .pyo .pyd .class .wasm .rlib .rmeta
 .node .ttf .otf .woff .woff2 .eot .db .db-journal .db-wal .db-shm .sqlite .sqlite3 .sqlite-journal .sqlite-wal
 .sqlite-shm .gguf .safetensors .onnx .pth .npy .npz .parquet .feather .arrow .h5 .hdf5 .pkl .pickle .mo .swp .swo
 .blend .stl .glb .fbx .qcow2 .vmdk .vdi .pdb .idb .ilk .pch .gch .dex
-"""))
+""",
+    )
+)
 """Endings of files without text to search: pictures, sound, archives, programs, databases, models."""
 _SIGNS = ((b"pyvenv.cfg", b""), (b"CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55"))
 """A folder with such a file, beginning so, is an environment or a cache."""
@@ -308,8 +343,14 @@ def _entries(folder: bytes) -> list[os.DirEntry[bytes]]:
         return sorted(entries, key=lambda entry: entry.name, reverse=True)
 
 
-def _looked_at(entry: os.DirEntry[bytes], folder: _Folder, options: Options, below: list[_Folder],
-               seen: set[tuple[int, int]], others: Counter[str]) -> Iterator[Found | Skipped]:
+def _looked_at(
+    entry: os.DirEntry[bytes],
+    folder: _Folder,
+    options: Options,
+    below: list[_Folder],
+    seen: set[tuple[int, int]],
+    others: Counter[str],
+) -> Iterator[Found | Skipped]:
     """What is to be said of one entry. Folders to go into are put in `below`, files of other kinds counted."""
     name = entry.name
     if name.startswith(b".") and not options.hidden:

@@ -82,8 +82,9 @@ def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None]
             try:
                 block = attached(path, name, room)
             except TooLargeError:
-                raise DocumentError(f"That is more than {MOST_BYTES >> 20} MB of text, and no window holds it. Name "
-                                    "fewer files.") from None
+                raise DocumentError(
+                    f"That is more than {MOST_BYTES >> 20} MB of text, and no window holds it. Name fewer files."
+                ) from None
             except DocumentError as error:
                 if path == root:
                     raise
@@ -145,12 +146,17 @@ class TrunkFolder:
             raise DocumentError(f"There is no trunk {one_line(name, 80)}. {there}")
         try:
             found = json.loads(file.read_bytes())
-            return Trunk(name, str(found["id"]), float(found["created"]),
-                         tuple(ContextBlock(**block) for block in found["sources"]))
+            return Trunk(
+                name,
+                str(found["id"]),
+                float(found["created"]),
+                tuple(ContextBlock(**block) for block in found["sources"]),
+            )
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             why = reason(error) if isinstance(error, OSError) else "it is damaged"
-            raise DocumentError(f"The trunk {name} cannot be read from {file}: {why}. Make it again with "
-                                "kvchat trunk add.") from None
+            raise DocumentError(
+                f"The trunk {name} cannot be read from {file}: {why}. Make it again with kvchat trunk add."
+            ) from None
 
     def save(self, trunk: Trunk) -> None:
         """Take the place of the trunk of this name. Raises DocumentError."""

@@ -48,33 +48,38 @@ class Changes:
     def slices(self, most: int) -> Iterator[Changes]:
         """The same in parts of at most so many chunks."""
         for start in range(0, len(self.removed), most):
-            yield Changes(self.removed[start:start + most], [], [])
+            yield Changes(self.removed[start : start + most], [], [])
         for start in range(0, len(self.moved), most):
-            yield Changes([], self.moved[start:start + most], [])
+            yield Changes([], self.moved[start : start + most], [])
         for start in range(0, len(self.added), most):
-            yield Changes([], [], self.added[start:start + most])
+            yield Changes([], [], self.added[start : start + most])
 
 
-def replace(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Iterable[Chunk], stamp: str,
-            date: float | None) -> None:
+def replace(
+    connection: sqlite3.Connection, fts: bool, doc: str, chunks: Iterable[Chunk], stamp: str, date: float | None
+) -> None:
     """Make `chunks` what there is of `doc`. Those that say the same stay, with their vectors, also under a new key."""
     apply(connection, fts, doc, changes(connection, doc, chunks), stamp, date)
 
 
 def changes(connection: sqlite3.Connection, doc: str, chunks: Iterable[Chunk]) -> Changes:
     """What is to be done to make `chunks` what there is of `doc`."""
-    wanted = {whole_characters(chunk.key): (whole_characters(chunk.head), whole_characters(chunk.text))
-              for chunk in chunks}
-    there = connection.execute("SELECT chunk.id, key, at, head, text FROM doc JOIN chunk ON chunk.doc = doc.id "
-                               "JOIN body ON body.id = chunk.id WHERE name = ? ORDER BY chunk.id",
-                               (whole_characters(doc),)).fetchall()
+    wanted = {
+        whole_characters(chunk.key): (whole_characters(chunk.head), whole_characters(chunk.text)) for chunk in chunks
+    }
+    there = connection.execute(
+        "SELECT chunk.id, key, at, head, text FROM doc JOIN chunk ON chunk.doc = doc.id "
+        "JOIN body ON body.id = chunk.id WHERE name = ? ORDER BY chunk.id",
+        (whole_characters(doc),),
+    ).fetchall()
     kept = _kept(wanted, there)
     staying = set(kept.values())
     before = {row[0]: row[1:3] for row in there}
-    return Changes([(row[0], *row[3:]) for row in there if row[0] not in staying],
-                   [(key, at, kept[key]) for at, key in enumerate(wanted)
-                    if key in kept and before[kept[key]] != (key, at)],
-                   [(at, key, *said) for at, (key, said) in enumerate(wanted.items()) if key not in kept])
+    return Changes(
+        [(row[0], *row[3:]) for row in there if row[0] not in staying],
+        [(key, at, kept[key]) for at, key in enumerate(wanted) if key in kept and before[kept[key]] != (key, at)],
+        [(at, key, *said) for at, (key, said) in enumerate(wanted.items()) if key not in kept],
+    )
 
 
 def apply(connection: sqlite3.Connection, fts: bool, doc: str, done: Changes, stamp: str, date: float | None) -> None:
@@ -89,15 +94,19 @@ def apply(connection: sqlite3.Connection, fts: bool, doc: str, done: Changes, st
         chunk = connection.execute("INSERT INTO chunk(doc, at, key) VALUES (?, ?, ?)", (id, at, key)).lastrowid
         connection.execute("INSERT INTO body(id, head, text) VALUES (?, ?, ?)", (chunk, head, text))
         if fts:
-            connection.execute("INSERT INTO words(rowid, place, head, text) VALUES (?, ?, ?, ?)",
-                               (chunk, tokens, prepared(head), prepared(text)))
+            connection.execute(
+                "INSERT INTO words(rowid, place, head, text) VALUES (?, ?, ?, ?)",
+                (chunk, tokens, prepared(head), prepared(text)),
+            )
 
 
 def _noted(connection: sqlite3.Connection, doc: str, stamp: str, date: float | None) -> int:
     """The id of a document that is there now, with this stamp and date."""
     connection.execute(
         "INSERT INTO doc(name, stamp, date) VALUES (?1, ?2, ?3) ON CONFLICT(name) DO UPDATE SET stamp = ?2, date = ?3 "
-        "WHERE stamp IS NOT ?2 OR date IS NOT ?3", (doc, stamp, date))
+        "WHERE stamp IS NOT ?2 OR date IS NOT ?3",
+        (doc, stamp, date),
+    )
     id: int = connection.execute("SELECT id FROM doc WHERE name = ?", (doc,)).fetchone()[0]
     return id
 
@@ -120,8 +129,9 @@ def remove(connection: sqlite3.Connection, fts: bool, doc: str) -> None:
     doc = whole_characters(doc)
     row = connection.execute("SELECT id FROM doc WHERE name = ?", (doc,)).fetchone()
     if row is not None:
-        chunks = connection.execute("SELECT id, head, text FROM chunk JOIN body USING (id) WHERE doc = ? ORDER BY id",
-                                    row).fetchall()
+        chunks = connection.execute(
+            "SELECT id, head, text FROM chunk JOIN body USING (id) WHERE doc = ? ORDER BY id", row
+        ).fetchall()
         _take_out(connection, fts, doc, chunks)
         connection.execute("DELETE FROM doc WHERE id = ?", row)
 
@@ -131,7 +141,8 @@ def _take_out(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Seque
         tokens = places(doc)
         connection.executemany(
             "INSERT INTO words(words, rowid, place, head, text) VALUES ('delete', ?, ?, ?, ?)",
-            ((chunk, tokens, prepared(head), prepared(text)) for chunk, head, text in chunks))
+            ((chunk, tokens, prepared(head), prepared(text)) for chunk, head, text in chunks),
+        )
     ids = [(chunk,) for chunk, _, _ in chunks]
     connection.executemany("DELETE FROM chunk WHERE id = ?", ids)
     connection.executemany("DELETE FROM body WHERE id = ?", ids)
@@ -151,7 +162,8 @@ def count(connection: sqlite3.Connection, within: Within) -> int:
     """How many chunks there are."""
     where, values = within.condition
     found: int = connection.execute(
-        f"SELECT count(*) FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values).fetchone()[0]
+        f"SELECT count(*) FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values
+    ).fetchone()[0]
     return found
 
 
@@ -165,10 +177,14 @@ def completions(connection: sqlite3.Connection, scope: str, beginning: str, most
     found = _level(connection, whole_characters(scope + beginning), most)
     if beginning and len(found) < most:
         where, values = Within.of(scope).named
-        found += [name for name, in connection.execute(
-            f"SELECT name FROM doc WHERE {where} AND {_HAS_TEXT} AND substr(name, ?) LIKE ? ESCAPE '\\' "
-            "ORDER BY length(name), name LIMIT ?",
-            (*values, len(scope), f"%/{_literally(beginning)}%", most))]
+        found += [
+            name
+            for (name,) in connection.execute(
+                f"SELECT name FROM doc WHERE {where} AND {_HAS_TEXT} AND substr(name, ?) LIKE ? ESCAPE '\\' "
+                "ORDER BY length(name), name LIMIT ?",
+                (*values, len(scope), f"%/{_literally(beginning)}%", most),
+            )
+        ]
     return list(dict.fromkeys(found))[:most]
 
 
@@ -178,9 +194,11 @@ def _level(connection: sqlite3.Connection, beginning: str, most: int) -> list[st
     where, values = Within.of(beginning).named
     start = beginning
     found: list[str] = []
-    while len(found) < most and (row := connection.execute(
-            f"SELECT name FROM doc WHERE {where} AND {_HAS_TEXT} AND name >= ? ORDER BY name LIMIT 1",
-            (*values, start)).fetchone()):
+    while len(found) < most and (
+        row := connection.execute(
+            f"SELECT name FROM doc WHERE {where} AND {_HAS_TEXT} AND name >= ? ORDER BY name LIMIT 1", (*values, start)
+        ).fetchone()
+    ):
         found += row
         end = row[0].find("/", above)
         start = row[0] + "\0" if end < 0 else row[0][:end] + chr(ord("/") + 1)
@@ -196,8 +214,11 @@ def _literally(text: str) -> str:
 
 def get(connection: sqlite3.Connection, doc: str, keys: Sequence[str] | None) -> list[Chunk]:
     """The chunks of a document in their order; only those with these keys, if they are named."""
-    rows = connection.execute("SELECT key, head, text FROM doc JOIN chunk ON chunk.doc = doc.id "
-                              "JOIN body ON body.id = chunk.id WHERE name = ? ORDER BY at", (whole_characters(doc),))
+    rows = connection.execute(
+        "SELECT key, head, text FROM doc JOIN chunk ON chunk.doc = doc.id "
+        "JOIN body ON body.id = chunk.id WHERE name = ? ORDER BY at",
+        (whole_characters(doc),),
+    )
     sought = None if keys is None else set(map(whole_characters, keys))
     return [Chunk(*row) for row in rows if sought is None or row[0] in sought]
 
@@ -207,25 +228,39 @@ def texts(connection: sqlite3.Connection, within: Within) -> Iterator[tuple[int,
     where, values = within.condition
     yield from connection.execute(
         f"SELECT body.id, head, text FROM doc JOIN chunk ON chunk.doc = doc.id JOIN body ON body.id = chunk.id "
-        f"WHERE {where}", values)
+        f"WHERE {where}",
+        values,
+    )
 
 
 def ids(connection: sqlite3.Connection, within: Within) -> list[int]:
     """Of all chunks."""
     where, values = within.condition
-    return [id for id, in connection.execute(f"SELECT chunk.id FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}",
-                                             values)]
+    return [
+        id
+        for (id,) in connection.execute(
+            f"SELECT chunk.id FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values
+        )
+    ]
 
 
 def names(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Name]:
     """The names of chunks."""
-    return {id: (doc, key) for id, doc, key in of(
-        connection, "SELECT chunk.id, doc.name, key FROM chunk JOIN doc ON doc.id = doc WHERE chunk.id", ids)}
+    return {
+        id: (doc, key)
+        for id, doc, key in of(
+            connection, "SELECT chunk.id, doc.name, key FROM chunk JOIN doc ON doc.id = doc WHERE chunk.id", ids
+        )
+    }
 
 
 def chunks(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Chunk]:
-    return {id: Chunk(*rest) for id, *rest in of(
-        connection, "SELECT chunk.id, key, head, text FROM chunk JOIN body USING (id) WHERE chunk.id", ids)}
+    return {
+        id: Chunk(*rest)
+        for id, *rest in of(
+            connection, "SELECT chunk.id, key, head, text FROM chunk JOIN body USING (id) WHERE chunk.id", ids
+        )
+    }
 
 
 def digest(connection: sqlite3.Connection, fts: bool, within: Within) -> str:
@@ -234,8 +269,10 @@ def digest(connection: sqlite3.Connection, fts: bool, within: Within) -> str:
     sums = hashlib.sha256()
     where, values = within.condition
     for row in connection.execute(
-            "SELECT name, key, head, text FROM doc JOIN chunk ON chunk.doc = doc.id JOIN body ON body.id = chunk.id "
-            f"WHERE {where} ORDER BY name, key", values):
+        "SELECT name, key, head, text FROM doc JOIN chunk ON chunk.doc = doc.id JOIN body ON body.id = chunk.id "
+        f"WHERE {where} ORDER BY name, key",
+        values,
+    ):
         sums.update(repr(row).encode())
     if fts and within == ALL:
         for row in connection.execute("SELECT term, doc, cnt FROM terms"):
@@ -249,5 +286,5 @@ _AT_ONCE = 500
 def of(connection: sqlite3.Connection, sql: str, ids: Sequence[int]) -> Iterator[Any]:
     """The rows of a statement that ends where `IN (...)` belongs."""
     for start in range(0, len(ids), _AT_ONCE):
-        part = ids[start:start + _AT_ONCE]
+        part = ids[start : start + _AT_ONCE]
         yield from connection.execute(f"{sql} IN ({', '.join('?' * len(part))})", part)

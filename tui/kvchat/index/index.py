@@ -106,8 +106,17 @@ class Index:
             return StoreProblem.INDEX_BUSY
         return StoreProblem.INDEX_UNUSABLE if self._path is not None and self._tables.path is None else ""
 
-    def search(self, query: str, k: int = 8, *, scope: Scope = "", vector: Sequence[float] | None = None,
-               model: str = "", since: float | None = None, until: float | None = None) -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        k: int = 8,
+        *,
+        scope: Scope = "",
+        vector: Sequence[float] | None = None,
+        model: str = "",
+        since: float | None = None,
+        until: float | None = None,
+    ) -> list[Hit]:
         """The best `k` chunks, the best first. Any text is a query; one without a word that carries meaning finds
         nothing by words. `vector`: of the query; it is used where there are vectors of its length and, if it is named,
         of its `model`. `since` and `until`: only documents of a date from the one on, and before the other. Something
@@ -124,8 +133,17 @@ class Index:
             chunks = content.chunks(connection, [one.id for one in best])
             counts = ranking.matched(at.fts, words, chunks)
             by_words = {one.id for one in found}
-            return [Hit(one.name[0], chunks[one.id], one.score, counts[one.id], _why(one.id, by_words, near),
-                        near.get(one.id)) for one in best]
+            return [
+                Hit(
+                    one.name[0],
+                    chunks[one.id],
+                    one.score,
+                    counts[one.id],
+                    _why(one.id, by_words, near),
+                    near.get(one.id),
+                )
+                for one in best
+            ]
 
         return self._read(work, [])
 
@@ -133,8 +151,9 @@ class Index:
         """In how many chunks each of these texts is found by its words, counted up to `most`."""
         sought = [content_words(word) for word in words]
         within = Within.of(scope)
-        return self._read(lambda at, connection: ranking.frequencies(connection, at.fts, sought, within, most),
-                          [0] * len(sought))
+        return self._read(
+            lambda at, connection: ranking.frequencies(connection, at.fts, sought, within, most), [0] * len(sought)
+        )
 
     def replace(self, doc: str, chunks: Sequence[Chunk], stamp: str = "", date: float | None = None) -> None:
         """Make `chunks` what there is of a document, in one transaction. What says the same stays, with its vector,
@@ -264,6 +283,7 @@ class Index:
 
     def _looked_up(self, work: Callable[[Tables, Connection], T]) -> T:
         """What `work` gives that reads. Raises IndexBusyError."""
+
         def reading(at: Tables) -> T:
             with at.reading() as connection:
                 return work(at, connection)
@@ -272,6 +292,7 @@ class Index:
 
     def _written(self, work: Callable[[Tables, Connection], T], patience: float | None = None) -> T:
         """What `work` gives that writes. Raises IndexBusyError."""
+
         def writing(at: Tables) -> T:
             with at.writing(patience) as connection:
                 return work(at, connection)

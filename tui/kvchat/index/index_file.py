@@ -182,8 +182,13 @@ class Tables:
             raise _OutdatedError(f"{self.path} is outdated.")
         # What is written stays in the cache until it is committed: readers wait only while a transaction's pages are
         # written to the file, and a cache too small for them would write, and make readers wait, from its middle on.
-        for pragma in ("temp_store = MEMORY", "secure_delete = ON", "cache_size = -48000", "synchronous = NORMAL",
-                       "journal_mode = TRUNCATE"):
+        for pragma in (
+            "temp_store = MEMORY",
+            "secure_delete = ON",
+            "cache_size = -48000",
+            "synchronous = NORMAL",
+            "journal_mode = TRUNCATE",
+        ):
             writer.execute(f"PRAGMA {pragma}").fetchall()
         if not tables:
             if not may_make:
@@ -193,8 +198,11 @@ class Tables:
                     writer.execute(statement)
                 writer.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
                 writer.execute(f"PRAGMA user_version = {self._version}")
-        elif self.path and self.path.stat().st_size < _CHECKED and (
-                answer := writer.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        elif (
+            self.path
+            and self.path.stat().st_size < _CHECKED
+            and (answer := writer.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok"
+        ):
             raise StoreDamaged(StoreProblem.INDEX_DAMAGED, path=self.path, error=answer)
 
     @property

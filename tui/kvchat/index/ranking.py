@@ -43,8 +43,9 @@ def in_order(connection: sqlite3.Connection, scores: Iterable[tuple[int, float]]
     return sorted(found, key=lambda one: (-one.score, one.name))
 
 
-def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], within: Within, pool: int,
-             needed: int) -> list[Ranked]:
+def by_words(
+    connection: sqlite3.Connection, fts: bool, words: Sequence[Word], within: Within, pool: int, needed: int
+) -> list[Ranked]:
     """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are so many. What
     is rare, and what is long, is told by the whole index."""
     if not words:
@@ -55,21 +56,29 @@ def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], w
     if len(found) > pool:
         last = found[pool][1]  # of those as good as this one, the table has picked some by their ids
         better = [one for one in found if one[1] > last]
-        found = better if len(better) >= needed else [one for one in _indexed(connection, words, within, -1)
-                                                      if one[1] >= last]
+        found = (
+            better
+            if len(better) >= needed
+            else [one for one in _indexed(connection, words, within, -1) if one[1] >= last]
+        )
     return in_order(connection, found)[:pool]
 
 
-def _indexed(connection: sqlite3.Connection, words: Sequence[Word], within: Within,
-             limit: int) -> list[tuple[int, float]]:
+def _indexed(
+    connection: sqlite3.Connection, words: Sequence[Word], within: Within, limit: int
+) -> list[tuple[int, float]]:
     """The ids of chunks and their BM25, the best first; at most `limit`, all for -1."""
     tables, condition, values = _holding(words, within)
-    return connection.execute(f"SELECT words.rowid, -bm25(words, 0.0, {HEAD_WEIGHT}, 1.0) AS score {tables} "
-                              f"WHERE {condition} ORDER BY score DESC LIMIT ?", (*values, limit)).fetchall()
+    return connection.execute(
+        f"SELECT words.rowid, -bm25(words, 0.0, {HEAD_WEIGHT}, 1.0) AS score {tables} "
+        f"WHERE {condition} ORDER BY score DESC LIMIT ?",
+        (*values, limit),
+    ).fetchall()
 
 
-def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], within: Within,
-                most: int) -> list[int]:
+def frequencies(
+    connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], within: Within, most: int
+) -> list[int]:
     """How many chunks hold one of the words, for each lot of words; counted up to `most`, so that a word that stands
     everywhere costs no more than another."""
     if not fts:
@@ -78,8 +87,13 @@ def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequ
     counts = []
     for words in sought:
         tables, condition, values = _holding(words, within)
-        counts.append(connection.execute(f"SELECT count(*) FROM (SELECT 1 {tables} WHERE {condition} LIMIT ?)",
-                                         (*values, most)).fetchone()[0] if words else 0)
+        counts.append(
+            connection.execute(
+                f"SELECT count(*) FROM (SELECT 1 {tables} WHERE {condition} LIMIT ?)", (*values, most)
+            ).fetchone()[0]
+            if words
+            else 0
+        )
     return counts
 
 
@@ -104,10 +118,12 @@ def matched(fts: bool, words: Sequence[Word], found: Mapping[int, content.Chunk]
         return counts
     with closing(connect(":memory:")) as beside:
         beside.execute(f"CREATE VIRTUAL TABLE words USING fts5(head, text, content = '', {TOKENIZE})")
-        beside.executemany("INSERT INTO words(rowid, head, text) VALUES (?, ?, ?)",
-                           [(id, prepared(chunk.head), prepared(chunk.text)) for id, chunk in found.items()])
+        beside.executemany(
+            "INSERT INTO words(rowid, head, text) VALUES (?, ?, ?)",
+            [(id, prepared(chunk.head), prepared(chunk.text)) for id, chunk in found.items()],
+        )
         for word in words:
-            counts.update(id for id, in beside.execute("SELECT rowid FROM words WHERE words MATCH ?", (word.match,)))
+            counts.update(id for (id,) in beside.execute("SELECT rowid FROM words WHERE words MATCH ?", (word.match,)))
     return counts
 
 
@@ -128,9 +144,13 @@ def _scanned(connection: sqlite3.Connection, words: Sequence[Word], within: With
     usual = sum(lengths.values()) / len(lengths) if lengths else 1.0
     holding = [sum(1 for found in times.values() if found[i]) for i in range(len(words))]
     weights = [max(1e-6, math.log((len(lengths) - n + 0.5) / (n + 0.5))) for n in holding]
-    return {id: sum(weight * n * (_K1 + 1) / (n + _K1 * (1 - _B + _B * lengths[id] / usual))
-                    for weight, n in zip(weights, found, strict=True))
-            for id, found in times.items()}
+    return {
+        id: sum(
+            weight * n * (_K1 + 1) / (n + _K1 * (1 - _B + _B * lengths[id] / usual))
+            for weight, n in zip(weights, found, strict=True)
+        )
+        for id, found in times.items()
+    }
 
 
 def _times(word: Word, there: Counter[str]) -> int:

@@ -27,7 +27,7 @@ def exactly(doc: str) -> str:
 
 def places(doc: str) -> str:
     """The tokens of a document: of all folders that it is in, and of itself."""
-    return " ".join(map(_place, (*(doc[:at + 1] for at, char in enumerate(doc) if char == "/"), exactly(doc))))
+    return " ".join(map(_place, (*(doc[: at + 1] for at, char in enumerate(doc) if char == "/"), exactly(doc))))
 
 
 def _place(scope: str) -> str:

@@ -33,7 +33,10 @@ _HIRAGANA = re.compile("[\u3040-\u309f]{2}")
 """Two of them are an ending or a particle more often than a word."""
 
 # Words of one language that carry meaning in another (German "war", French "son") are left out.
-_STOP = frozenset(re.findall(r"\w+", """
+_STOP = frozenset(
+    re.findall(
+        r"\w+",
+        """
 a about after again all also am an and any are as at be because been before being but by can could did do does doing
 done down for from get give go going gone got had has have having he her here hers him his how i if in into is it its
 just know let like make may me might mine more most much must my need no nor not now of off on once one only or other
@@ -60,7 +63,9 @@ nos não nós o os ou pela pelo por qual quem se sem seu sua são só também te
 aan bij dat de deze dit een en er geen haar heb hebben heeft het hij hoe ik jij jou jouw kan maar meer mij mijn naar
 niet nog of om ook op te tot uit veel voor waar wat wij worden zal ze zich zijn
 什么 怎么 如何 哪里 哪个 为什 可以 我的 你的 他的 是的 一个 这个 那个 我们 你们 他们 因为 所以 但是
-"""))
+""",
+    )
+)
 
 
 @cache
@@ -72,8 +77,11 @@ def _stop() -> frozenset[str]:
 def _marks() -> re.Pattern[str]:
     """Signs over, under and beside letters: the accents, and the vowels of the Indian scripts. The full-text index
     ends a word at most of them."""
-    marks = (chr(code) for code in range(0x300, min(0x10000, sys.maxunicode))
-             if unicodedata.category(chr(code)).startswith("M"))
+    marks = (
+        chr(code)
+        for code in range(0x300, min(0x10000, sys.maxunicode))
+        if unicodedata.category(chr(code)).startswith("M")
+    )
     return re.compile(f"[{''.join(marks)}]+")
 
 
@@ -87,7 +95,7 @@ def prepared(text: str) -> str:
 
 def _pairs(match: re.Match[str]) -> str:
     run = match[0]
-    return f" {' '.join(run[i:i + 2] for i in range(max(1, len(run) - 1)))} "
+    return f" {' '.join(run[i : i + 2] for i in range(max(1, len(run) - 1)))} "
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,15 @@ class Held:
         return self.state == state or (same_model and time.monotonic() < self.good_until)
 
 
-def near(held: dict[Within, Held], connection: Connection, vector: Sequence[float], model: str, within: Within,
-         found: Sequence[Ranked], count: int) -> dict[int, float]:
+def near(
+    held: dict[Within, Held],
+    connection: Connection,
+    vector: Sequence[float],
+    model: str,
+    within: Within,
+    found: Sequence[Ranked],
+    count: int,
+) -> dict[int, float]:
     """The cosines of the chunks whose vectors are compared, of about `count` at most: by id. `held`: what is in memory,
     read and kept by this function; `found`: the best by words."""
     one = vectors.unit(vector)
@@ -54,13 +61,13 @@ def near(held: dict[Within, Held], connection: Connection, vector: Sequence[floa
         return _matrix(held, connection, within.undated, state).nearest(one, count, dated)
     rows = vectors.rows(connection, within, FEW + 1)
     if len(rows) > FEW:
-        rows = list(content.of(connection, "SELECT chunk, scale, data FROM vector WHERE chunk",
-                               [ranked.id for ranked in found]))
+        rows = list(
+            content.of(connection, "SELECT chunk, scale, data FROM vector WHERE chunk", [ranked.id for ranked in found])
+        )
     return vectors.compared(rows, one)
 
 
-def _matrix(held: dict[Within, Held], connection: Connection, within: Within,
-            state: vectors.State) -> vectors.Matrix:
+def _matrix(held: dict[Within, Held], connection: Connection, within: Within, state: vectors.State) -> vectors.Matrix:
     known = held.pop(within, None)
     if known is None or not known.fits(state):
         began = time.monotonic()

@@ -80,8 +80,11 @@ class Matrix:
         np = numpy()
         rows = [row for row in rows if len(row[2]) == length]
         numbers = np.frombuffer(b"".join(row[2] for row in rows), np.int8).reshape(len(rows), length)
-        return cls(np.fromiter((row[0] for row in rows), np.int64, len(rows)),
-                   np.fromiter((row[1] for row in rows), np.float32, len(rows)), numbers)
+        return cls(
+            np.fromiter((row[0] for row in rows), np.int64, len(rows)),
+            np.fromiter((row[1] for row in rows), np.float32, len(rows)),
+            numbers,
+        )
 
     def nearest(self, one: Sequence[float], count: int, among: Sequence[int] | None = None) -> dict[int, float]:
         """The cosines of about the `count` nearest to a vector of length 1; of equal ones all or none. `among`: only of
@@ -115,23 +118,34 @@ def rows(connection: sqlite3.Connection, within: Within, limit: int = -1) -> lis
     where, values = within.condition
     return connection.execute(
         "SELECT vector.chunk, scale, data FROM doc JOIN chunk ON chunk.doc = doc.id "
-        f"JOIN vector ON vector.chunk = chunk.id WHERE {where} LIMIT ?", (*values, limit)).fetchall()
+        f"JOIN vector ON vector.chunk = chunk.id WHERE {where} LIMIT ?",
+        (*values, limit),
+    ).fetchall()
 
 
-def lacking(connection: sqlite3.Connection, model: str, limit: int,
-            within: Within) -> list[tuple[int, str, str, str, str]]:
+def lacking(
+    connection: sqlite3.Connection, model: str, limit: int, within: Within
+) -> list[tuple[int, str, str, str, str]]:
     """Chunks that have no vector of `model`: id, document, key, head and text."""
     where, values = within.condition
-    without = "" if state(connection).model != model else (
-        " AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.chunk = chunk.id)")
+    without = (
+        ""
+        if state(connection).model != model
+        else (" AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.chunk = chunk.id)")
+    )
     return connection.execute(
         "SELECT chunk.id, doc.name, key, head, text FROM chunk JOIN doc ON doc.id = chunk.doc "
         f"JOIN body ON body.id = chunk.id WHERE {where}{without} ORDER BY chunk.id LIMIT ?",
-        (*values, limit)).fetchall()
+        (*values, limit),
+    ).fetchall()
 
 
-def put(connection: sqlite3.Connection, model: str, given: Mapping[tuple[str, str], Sequence[float]],
-        asked: Mapping[tuple[str, str], int]) -> None:
+def put(
+    connection: sqlite3.Connection,
+    model: str,
+    given: Mapping[tuple[str, str], Sequence[float]],
+    asked: Mapping[tuple[str, str], int],
+) -> None:
     """Keep vectors. Those of another model, or of another length, are thrown away: they cannot be compared. One whose
     chunk is no longer the one in `asked` is left out."""
     length = len(next(iter(given.values())))
@@ -140,8 +154,10 @@ def put(connection: sqlite3.Connection, model: str, given: Mapping[tuple[str, st
         connection.execute("DELETE FROM vector")
         connection.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", [(_MODEL, model), (_LENGTH, length)])
     for name, vector in given.items():
-        row = connection.execute("SELECT chunk.id FROM doc JOIN chunk ON chunk.doc = doc.id WHERE name = ? AND key = ?",
-                                 tuple(map(whole_characters, name))).fetchone()
+        row = connection.execute(
+            "SELECT chunk.id FROM doc JOIN chunk ON chunk.doc = doc.id WHERE name = ? AND key = ?",
+            tuple(map(whole_characters, name)),
+        ).fetchone()
         if row is not None and asked.get(name, row[0]) == row[0]:
             connection.execute("INSERT OR REPLACE INTO vector VALUES (?, ?, ?)", (*row, *packed(vector)))
     _changed(connection)
@@ -168,5 +184,6 @@ def state(connection: sqlite3.Connection) -> State:
 
 
 def _changed(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO state VALUES (?, 1) ON CONFLICT(name) DO UPDATE SET value = value + 1",
-                       (_REVISION,))
+    connection.execute(
+        "INSERT INTO state VALUES (?, 1) ON CONFLICT(name) DO UPDATE SET value = value + 1", (_REVISION,)
+    )

@@ -63,13 +63,22 @@ def page_named(page: str, known: Mapping[str, Entry]) -> str:
     folder = SKILLS if name.startswith(SKILLS) else TOPICS
     name = name.removeprefix(folder)
     if not _PAGE.match(name):
-        raise MemoryTrouble(f"{page} is no page of the memory. Pages are called profile, or by a topic of small "
-                            "letters, digits and hyphens: home-lab.")
+        raise MemoryTrouble(
+            f"{page} is no page of the memory. Pages are called profile, or by a topic of small "
+            "letters, digits and hyphens: home-lab."
+        )
     return f"{folder}{name}.md"
 
 
-def added(known: Mapping[str, Entry], text: str, kind: Kind, page: str, conversation: str, nodes: tuple[str, ...],
-          moment: Moment) -> list[Change]:
+def added(
+    known: Mapping[str, Entry],
+    text: str,
+    kind: Kind,
+    page: str,
+    conversation: str,
+    nodes: tuple[str, ...],
+    moment: Moment,
+) -> list[Change]:
     """The changes that make `text` remembered; of an entry that says it already, if there is one."""
     text = _checked(text)
     page = page_named(page, known) if page else ""
@@ -90,8 +99,9 @@ def edited(known: Mapping[str, Entry], entry: Entry, text: str, moment: Moment) 
         return [moment.change(Act.EDITED, entry, entry)]
     others = (other for other in known.values() if other.status is Status.LIVE and other.id != entry.id)
     if (same := first_that_says(text, others)) is not None:
-        raise MemoryTrouble(f"This is remembered already, as {same.id}. Delete {entry.id} if it is not needed beside "
-                            "it.")
+        raise MemoryTrouble(
+            f"This is remembered already, as {same.id}. Delete {entry.id} if it is not needed beside it."
+        )
     return [moment.change(Act.EDITED, entry, replace(entry, text=text, by=BY_YOU, confidence=None))]
 
 
@@ -108,8 +118,9 @@ def accepted(known: Mapping[str, Entry], entry: Entry, corrects: Entry | None, m
         return [moment.change(Act.ACCEPTED, entry, replace(entry, status=Status.SUPERSEDED, superseded_by=same.id))]
     changes = [moment.change(Act.ACCEPTED, entry, replace(entry, status=Status.LIVE))]
     if corrects is not None and entry.status is Status.PENDING:
-        changes.append(moment.change(Act.CORRECTED, corrects,
-                                     replace(corrects, status=Status.SUPERSEDED, superseded_by=entry.id)))
+        changes.append(
+            moment.change(Act.CORRECTED, corrects, replace(corrects, status=Status.SUPERSEDED, superseded_by=entry.id))
+        )
     return changes
 
 
@@ -125,12 +136,23 @@ def holding(changes: Sequence[Change], known: Mapping[str, Entry]) -> list[Chang
     good = [change for change in changes if _holds(change, known)]
     while True:
         count = Counter(change.after.superseded_by for change in good)
-        new = {change.after.id for change in good if change.before is None
-               and 0 < count[change.after.id] == whole[change.after.id]}
+        new = {
+            change.after.id
+            for change in good
+            if change.before is None and 0 < count[change.after.id] == whole[change.after.id]
+        }
         there = new | {entry.id for entry in known.values() if entry.status is Status.LIVE} - {
-            change.after.id for change in good if change.after.status is Status.SUPERSEDED}
-        left = [change for change in good if (change.after.id in new if change.before is None else
-                change.after.status is Status.LIVE or change.after.superseded_by in there)]
+            change.after.id for change in good if change.after.status is Status.SUPERSEDED
+        }
+        left = [
+            change
+            for change in good
+            if (
+                change.after.id in new
+                if change.before is None
+                else change.after.status is Status.LIVE or change.after.superseded_by in there
+            )
+        ]
         if len(left) == len(good):
             return left
         good = left
@@ -140,8 +162,12 @@ def _holds(change: Change, known: Mapping[str, Entry]) -> bool:
     if change.before is None:
         after = change.after
         gone = (entry for entry in known.values() if entry.status is Status.DELETED)
-        return (after.id not in known and after.status is Status.LIVE and after.page != PROFILE
-                and first_that_says(after.text, gone) is None)
+        return (
+            after.id not in known
+            and after.status is Status.LIVE
+            and after.page != PROFILE
+            and first_that_says(after.text, gone) is None
+        )
     now = known.get(change.before.id)
     if now is None or now != change.before or now.status is not Status.LIVE:
         return False
@@ -152,8 +178,10 @@ def _holds(change: Change, known: Mapping[str, Entry]) -> bool:
 
 def _must_be_there(entry: Entry) -> None:
     if entry.status not in (Status.LIVE, Status.PENDING):
-        raise MemoryTrouble(f"Memory {entry.id} is {entry.status.value}. Bring it back first: `kvchat memory log` "
-                            "shows the change to undo.")
+        raise MemoryTrouble(
+            f"Memory {entry.id} is {entry.status.value}. Bring it back first: `kvchat memory log` "
+            "shows the change to undo."
+        )
 
 
 def _checked(text: str) -> str:
@@ -262,15 +290,29 @@ class _Noting:
         old = self._entries.get(fact.replaces) if fact.replaces else None
         if old is not None and old.status not in (Status.LIVE, Status.PENDING):
             old = None
-        review = fact.review or (Reason(Why.OF_PROFILE) if page == PROFILE else
-                                 Reason(Why.WITH_ADDRESS) if _ADDRESS.search(fact.text) else None)
+        review = fact.review or (
+            Reason(Why.OF_PROFILE)
+            if page == PROFILE
+            else Reason(Why.WITH_ADDRESS)
+            if _ADDRESS.search(fact.text)
+            else None
+        )
         if old is not None:
             page = old.page if old.kind is fact.kind or old.page == PROFILE else page
             if not review and (old.is_the_persons or old.page == PROFILE):
                 review = Reason(Why.OWN_LINE)
-        entry = Entry(new_id(), fact.kind, fact.text, page, self._cell.created,
-                      Status.PENDING if review else Status.LIVE, fact.confidence, self._cell.conversation,
-                      fact.nodes[-MOST_NODES:], self._cell.model)
+        entry = Entry(
+            new_id(),
+            fact.kind,
+            fact.text,
+            page,
+            self._cell.created,
+            Status.PENDING if review else Status.LIVE,
+            fact.confidence,
+            self._cell.conversation,
+            fact.nodes[-MOST_NODES:],
+            self._cell.model,
+        )
         why = refusal(review.why, review.what) if review else ""
         if old is not None and review:
             why = f"{CORRECTS}{old.id}: {why}"

@@ -71,8 +71,10 @@ class Undoing:
 
     def _note(self, before: Entry, after: Entry, why: str) -> Change:
         if after.status is Status.LIVE and not self.can_hold(after.page):
-            raise MemoryTrouble(f"{after.page}, where {after.id} stood, is not there any more, and no page of that "
-                                "name can be made on every system. Add the memory to another page.")
+            raise MemoryTrouble(
+                f"{after.page}, where {after.id} stood, is not there any more, and no page of that "
+                "name can be made on every system. Add the memory to another page."
+            )
         change = Change(Act.RESTORED, before, after, self.at, self.session, why)
         self.entries[after.id] = after
         self.changes.append(change)
@@ -101,8 +103,10 @@ def _before(change: Change, now: Entry) -> Entry | None:
         if old == new or value == old:
             continue
         if value != new:
-            raise MemoryTrouble(f"Memory {now.id} has been changed again since change {change.seq}. Undo the newer "
-                                "change first, or edit the memory.")
+            raise MemoryTrouble(
+                f"Memory {now.id} has been changed again since change {change.seq}. Undo the newer "
+                "change first, or edit the memory."
+            )
         back[name] = old
     return replace(now, **back) if back else None
 
@@ -124,9 +128,15 @@ def main_of(change: Change, history: Iterable[Change]) -> Change:
 def companions_of(main: Change, history: Iterable[Change]) -> list[Change]:
     """What goes back with the entry: what an undo brought back together with it, and a proposal that the person said
     yes to by writing it."""
-    return [other for other in history if other.at == main.at and (
-        (main.act is other.act is Act.RESTORED and other.why == together_with(main.after.id))
-        or (main.before is None and other.act is Act.ACCEPTED and other.after.superseded_by == main.after.id))]
+    return [
+        other
+        for other in history
+        if other.at == main.at
+        and (
+            (main.act is other.act is Act.RESTORED and other.why == together_with(main.after.id))
+            or (main.before is None and other.act is Act.ACCEPTED and other.after.superseded_by == main.after.id)
+        )
+    ]
 
 
 def _made_live(change: Change) -> bool:
@@ -149,8 +159,11 @@ def _touched_since(change: Change, since: Mapping[str, Sequence[Change]]) -> boo
     """Whether the person has chosen or changed the entry, or the one that took its place."""
     later = [other for other in since.get(change.after.id, ()) if other.seq > change.seq]
     if change.after.superseded_by:
-        later += [other for other in since.get(change.after.superseded_by, ())
-                  if other.seq > change.seq or other.at == change.at]
+        later += [
+            other
+            for other in since.get(change.after.superseded_by, ())
+            if other.seq > change.seq or other.at == change.at
+        ]
     return any(other.act in TOUCHED and not other.undone for other in later)
 
 

@@ -82,7 +82,7 @@ _COVER = {
 _MARKED = {
     EXTRACTIONS: "SELECT node, conversation FROM covered WHERE mark = ?",
     EPISODES: "SELECT node, coalesce(node.conversation, cell.conversation) FROM in_episode"
-              " JOIN node ON node.id = node LEFT JOIN cell ON cell.id = cell WHERE mark = ?",
+    " JOIN node ON node.id = node LEFT JOIN cell ON cell.id = cell WHERE mark = ?",
 }
 SAMPLE = 20_000
 """Messages that wait of which the conversations are looked up first, where only some conversations are asked for."""
@@ -183,9 +183,9 @@ class Ledger:
             values = (getattr(cell, name) for name in _FIELDS)
             connection.execute(
                 f"INSERT INTO cell({columns(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
-                [whole_characters(value) if isinstance(value, str) else value for value in values])
-            connection.executemany(
-                _COVER[self._of], [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
+                [whole_characters(value) if isinstance(value, str) else value for value in values],
+            )
+            connection.executemany(_COVER[self._of], [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
             put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
         return True
 
@@ -194,26 +194,33 @@ class Ledger:
         with self._db.write(durable=True) as connection:
             connection.execute(
                 "INSERT INTO setting SELECT ?, CAST(coalesce(max(seq), 0) AS TEXT) FROM node WHERE true"
-                " ON CONFLICT(key) DO UPDATE SET value = excluded.value", (MEMORY_SINCE,))
+                " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+                (MEMORY_SINCE,),
+            )
 
     def cells(self, conversation: str = "", limit: int = 50) -> list[Cell]:
         """The extractions, or the episodes, of one conversation if given, newest first."""
-        rows = self._db.rows(f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"
-                             " AND (kind = :episode) = :wanted ORDER BY seq DESC LIMIT :limit",
-                             {"it": conversation, "limit": limit, "episode": EPISODE,
-                              "wanted": self._of == EPISODES})
+        rows = self._db.rows(
+            f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"
+            " AND (kind = :episode) = :wanted ORDER BY seq DESC LIMIT :limit",
+            {"it": conversation, "limit": limit, "episode": EPISODE, "wanted": self._of == EPISODES},
+        )
         return [Cell(*row) for row in rows]
 
     def covered_by(self, cells: Sequence[str]) -> set[str]:
         """The messages that these went through."""
-        rows = self._db.rows(f"SELECT node FROM {self._of} WHERE cell IN (SELECT value FROM json_each(?))",
-                             (to_json(list(cells)),))
+        rows = self._db.rows(
+            f"SELECT node FROM {self._of} WHERE cell IN (SELECT value FROM json_each(?))", (to_json(list(cells)),)
+        )
         return {row[0] for row in rows}
 
     def gone_through(self, path: Sequence[Node]) -> set[str]:
         """Which messages of a branch an extraction looked at, but for those that were passed over."""
-        rows = self._db.rows("SELECT node FROM covered JOIN cell ON cell.id = covered.cell WHERE cell.model != ''"
-                             " AND node IN (SELECT value FROM json_each(?))", (to_json([node.id for node in path]),))
+        rows = self._db.rows(
+            "SELECT node FROM covered JOIN cell ON cell.id = covered.cell WHERE cell.model != ''"
+            " AND node IN (SELECT value FROM json_each(?))",
+            (to_json([node.id for node in path]),),
+        )
         return {row[0] for row in rows}
 
     def _waiting(self, path: Sequence[str]) -> dict[str, bytes]:
@@ -228,8 +235,10 @@ class Ledger:
         conversation or one forked from it, and never stands above or below it; each original has one copy on a path.
         """
         place = {id: number for number, id in enumerate(path)}
-        alike = {mark: [row for row in self._db.rows(_MARKED[self._of], (mark,)) if row[0] not in place]
-                 for mark in set(marks.values())}
+        alike = {
+            mark: [row for row in self._db.rows(_MARKED[self._of], (mark,)) if row[0] not in place]
+            for mark in set(marks.values())
+        }
         originals = [node for rows in alike.values() for node, _ in rows]
         if not originals:
             return set()

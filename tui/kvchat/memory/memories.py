@@ -41,8 +41,9 @@ TRIES = 5
 class Memories:
     """What kvchat remembers. Every method is synchronous and raises MemoryTrouble."""
 
-    def __init__(self, store: Store, folder: Path, index: Index, *, session: str, clock: Callable[[], float],
-                 locks: Path) -> None:
+    def __init__(
+        self, store: Store, folder: Path, index: Index, *, session: str, clock: Callable[[], float], locks: Path
+    ) -> None:
         self.folder = folder
         self.ledger = Ledger(store.database)
         self.left: tuple[str, ...] = ()
@@ -63,8 +64,15 @@ class Memories:
         self._synced = False
 
     @classmethod
-    def open(cls, store: Store, folder: Path, index_path: Path | None, *, session: str,
-             clock: Callable[[], float] = time.time) -> Memories:
+    def open(
+        cls,
+        store: Store,
+        folder: Path,
+        index_path: Path | None,
+        *,
+        session: str,
+        clock: Callable[[], float] = time.time,
+    ) -> Memories:
         """The memory in `folder`, which need not exist yet; `index_path` None: an index in memory."""
         path = store.database.path
         locks = (path or folder).with_name("memory.lock")
@@ -112,8 +120,11 @@ class Memories:
     def entries(self, status: Status = Status.LIVE, kind: Kind | None = None) -> list[Entry]:
         """The entries of that status, newest first."""
         with self._reading():
-            found = [entry for entry in self._syncing.known().values()
-                     if entry.status is status and kind in (None, entry.kind)]
+            found = [
+                entry
+                for entry in self._syncing.known().values()
+                if entry.status is status and kind in (None, entry.kind)
+            ]
         return sorted(found, key=lambda entry: -entry.created)
 
     def get(self, id_or_beginning: str) -> Entry:
@@ -142,12 +153,15 @@ class Memories:
 
     # What the person does
 
-    def add(self, text: str, kind: Kind = Kind.FACT, page: str = "", conversation: str = "",
-            nodes: Sequence[str] = ()) -> Entry:
+    def add(
+        self, text: str, kind: Kind = Kind.FACT, page: str = "", conversation: str = "", nodes: Sequence[str] = ()
+    ) -> Entry:
         """Remember `text`, asked for by the person. What is remembered already is not doubled: that entry is given,
         moved to `page` if one is named, accepted if it was proposed."""
+
         def change(known: dict[str, Entry]) -> list[Change]:
             return acts.added(known, text, kind, page, conversation, tuple(nodes), self._moment())
+
         return self._changed(change)
 
     def edit(self, id: str, text: str) -> Entry:
@@ -163,9 +177,11 @@ class Memories:
 
     def accept(self, id: str) -> Entry:
         """Say yes to a proposed entry; what it corrects gives way to it."""
+
         def change(known: dict[str, Entry]) -> list[Change]:
             entry = self._one(id)
             return acts.accepted(known, entry, self._corrected(entry, known), self._moment())
+
         entry = self._changed(change)
         return self.get(entry.superseded_by) if entry.status is Status.SUPERSEDED else entry
 
@@ -246,8 +262,9 @@ class Memories:
             main = history.main_of(change, moment)
             done = undoing.undo(change, main, history.companions_of(main, moment))
             if done is None:
-                raise MemoryTrouble(f"Change {seq} has no effect any more: it was undone, or something newer took its "
-                                    "place.")
+                raise MemoryTrouble(
+                    f"Change {seq} has no effect any more: it was undone, or something newer took its place."
+                )
             seqs = self._apply(undoing.changes, undoing.undoes)
             return replace(done, seq=seqs[undoing.changes.index(done)])
 
@@ -321,6 +338,7 @@ class Memories:
     def _undoing(self) -> history.Undoing:
         def can_hold(page: str) -> bool:
             return is_portable(page) or (self.folder / page).exists()
+
         return history.Undoing(dict(self._syncing.known()), self._clock(), self._session, can_hold)
 
     def _live(self) -> list[Entry]:
@@ -379,6 +397,8 @@ def open_memories(places: Paths, settings: Settings, store: Store, session: str)
         return None
     folder = memory_folder(places, settings)
     if settings.memory.folder.strip() and not folder.parent.is_dir() and not State(store.database).entries():
-        raise MemoryTrouble(f"memory.folder is {folder}, but there is no folder {folder.parent}. Make that folder, "
-                            "connect its drive, or change the setting.")
+        raise MemoryTrouble(
+            f"memory.folder is {folder}, but there is no folder {folder.parent}. Make that folder, "
+            "connect its drive, or change the setting."
+        )
     return Memories.open(store, folder, index_path(places), session=session)

@@ -76,8 +76,14 @@ class Recalled:
 
 
 def recalled(
-    memories: Searched, question: str, path: Sequence[Node], *, tokens: int, profile_tokens: int,
-    skill_tokens: int = 0, vector: Sequence[float] | None = None,
+    memories: Searched,
+    question: str,
+    path: Sequence[Node],
+    *,
+    tokens: int,
+    profile_tokens: int,
+    skill_tokens: int = 0,
+    vector: Sequence[float] | None = None,
 ) -> tuple[Recalled, ...]:
     """The blocks for a question after `path`: at a branch's first turn the profile, then the memories and the skills
     that belong to the question. `tokens` and the others bound them, about, at four bytes a token. `vector` is the
@@ -126,7 +132,7 @@ def line_of(entry: Entry, *, dated: bool) -> str:
     text = whole_characters(" ".join(entry.text.split()))
     longest = LONGEST_SKILL if entry.is_skill else LONGEST
     if len(text) > longest:
-        text = text[:longest - 1].rstrip() + "…"
+        text = text[: longest - 1].rstrip() + "…"
     return f"{text} ({_month(entry.created)})" if text and dated else text
 
 
@@ -145,8 +151,13 @@ def _key(line: str) -> str:
 
 def _shown(path: Sequence[Node]) -> set[str]:
     """The keys of all lines in the memory blocks of the branch."""
-    return {_key(line) for node in path for block in node.message.blocks if block.kind == MEMORY
-            for line in block.text.splitlines()}
+    return {
+        _key(line)
+        for node in path
+        for block in node.message.blocks
+        if block.kind == MEMORY
+        for line in block.text.splitlines()
+    }
 
 
 # What belongs.
@@ -165,10 +176,16 @@ def _belonging(memories: Searched, question: str, vector: Sequence[float] | None
     frequent = frozenset(stem for stem, count in counts.items() if count > FREQUENT)
     near = _nearness([hit for _, hit in pool])
     scores = [relevance(asked, *each) for each in zip(words, repeat(frequent), near, strict=False)]
-    places = [sorted((place for place, (entry, _) in enumerate(pool) if entry.is_skill is skills and scores[place]),
-                     key=lambda place: (-scores[place], place)) for skills in (False, True)]
-    memory, skill = ([pool[place][0] for place in ranked if scores[place] >= MARGIN * scores[ranked[0]]]
-                     for ranked in places)
+    places = [
+        sorted(
+            (place for place, (entry, _) in enumerate(pool) if entry.is_skill is skills and scores[place]),
+            key=lambda place: (-scores[place], place),
+        )
+        for skills in (False, True)
+    ]
+    memory, skill = (
+        [pool[place][0] for place in ranked if scores[place] >= MARGIN * scores[ranked[0]]] for ranked in places
+    )
     return memory, skill
 
 
@@ -190,8 +207,10 @@ def _nearness(hits: Sequence[Hit]) -> list[float]:
     model."""
     known = sorted(hit.similarity for hit in hits if hit.similarity is not None)
     usual = known[len(known) // 2] if len(known) >= ENOUGH_VECTORS else 1.0
-    return [max(0.0, (hit.similarity - usual) / (1 - usual)) if hit.similarity is not None and usual < 1 else 0.0
-            for hit in hits]
+    return [
+        max(0.0, (hit.similarity - usual) / (1 - usual)) if hit.similarity is not None and usual < 1 else 0.0
+        for hit in hits
+    ]
 
 
 # What was said.
@@ -232,8 +251,10 @@ _UPPER = r"[A-ZÀ-ÖØ-Þ][\w'’]*"
 _ODD = r"(?<![\w/:])[~.]{0,2}(?:/[\w.-]+){2,}|\b(?=\w*[^\W\d])(?=\w*\d)\w+"
 _NAME = re.compile(rf"(?<=[\w,;)\]\"'’] ){_UPPER}|{_ODD}")
 _CAPITAL = re.compile(rf"\b{_UPPER}|{_ODD}")
-_GERMAN_NAME = re.compile(rf"\b[A-ZÄÖÜ][a-zäöüß]{{9,}}\b(?<!ung)"
-                          rf"(?<!ungen)(?<!eit)(?<!eiten)(?<!schaft)(?<!ion)(?<!ionen)|{_ODD}")
+_GERMAN_NAME = re.compile(
+    rf"\b[A-ZÄÖÜ][a-zäöüß]{{9,}}\b(?<!ung)"
+    rf"(?<!ungen)(?<!eit)(?<!eiten)(?<!schaft)(?<!ion)(?<!ionen)|{_ODD}"
+)
 """Compounds: long nouns that are no abstract ones."""
 
 
@@ -259,8 +280,9 @@ class Asked:
     @property
     def sought(self) -> dict[str, str]:
         """The telling words, as they were written and in the other number, by their stems: what to search for."""
-        return {stem: f"{word} {self.others.get(stem, '')}" for stem, word in self.words.items()
-                if stem in self.telling}
+        return {
+            stem: f"{word} {self.others.get(stem, '')}" for stem, word in self.words.items() if stem in self.telling
+        }
 
 
 def asked_for(question: str) -> Asked:
@@ -281,10 +303,14 @@ def asked_for(question: str) -> Asked:
         kept = sorted(words, key=is_telling, reverse=True)[:MOST_WORDS]
         words = {stem: words[stem] for stem in words if stem in set(kept)}
     telling = frozenset(filter(is_telling, words))
-    others = {stem: other for stem in telling if is_telling(other := _other_number(stem))
-              } if is_german(normalised(question)) else {}
-    return Asked(words, telling, frozenset(mine), names_in(question), capitals_in(question),
-                 question == question.lower(), others)
+    others = (
+        {stem: other for stem in telling if is_telling(other := _other_number(stem))}
+        if is_german(normalised(question))
+        else {}
+    )
+    return Asked(
+        words, telling, frozenset(mine), names_in(question), capitals_in(question), question == question.lower(), others
+    )
 
 
 def _other_number(stem: str) -> str:

@@ -69,17 +69,32 @@ class Plan:
     """By entry, the changes that are written when its puts and drops are done; some have none to do."""
 
 
-def planned(outbox: Sequence[Change], stored: Mapping[str, Entry], found: Sequence[Place], *,
-            unreadable: Callable[[str], bool], now: float, session: str,
-            held: Set[str] = frozenset()) -> Plan:
+def planned(
+    outbox: Sequence[Change],
+    stored: Mapping[str, Entry],
+    found: Sequence[Place],
+    *,
+    unreadable: Callable[[str], bool],
+    now: float,
+    session: str,
+    held: Set[str] = frozenset(),
+) -> Plan:
     """The plan. `unreadable`: whether a page may be there, but says nothing now; `held`: pages on which nothing is
     deleted or written, though they are not there."""
     return _Comparison(outbox, stored, found, unreadable, now, session, held).plan()
 
 
 class _Comparison:
-    def __init__(self, outbox: Sequence[Change], stored: Mapping[str, Entry], found: Sequence[Place],
-                 unreadable: Callable[[str], bool], now: float, session: str, held: Set[str]) -> None:
+    def __init__(
+        self,
+        outbox: Sequence[Change],
+        stored: Mapping[str, Entry],
+        found: Sequence[Place],
+        unreadable: Callable[[str], bool],
+        now: float,
+        session: str,
+        held: Set[str],
+    ) -> None:
         self._stored = stored
         self._held = held
         self._unreadable = unreadable
@@ -159,8 +174,15 @@ class _Comparison:
     def _by_hand(self, stored: Entry, place: Place) -> None:
         """The file has it otherwise: it is as the file has it."""
         there = place.entry
-        after = replace(stored, text=there.text, kind=there.kind, page=there.page, status=Status.LIVE,
-                        superseded_by="", edited=stored.edited or stored.text != there.text)
+        after = replace(
+            stored,
+            text=there.text,
+            kind=there.kind,
+            page=there.page,
+            status=Status.LIVE,
+            superseded_by="",
+            edited=stored.edited or stored.text != there.text,
+        )
         if after == stored:
             return
         act = Act.EDITED if stored.text != there.text else Act.MOVED if stored.page != there.page else Act.EDITED
@@ -202,8 +224,7 @@ def _is_known(there: Entry, versions: Sequence[Entry]) -> bool:
 
 def _same_line(there: Entry, known: Entry) -> bool:
     """Whether the line in the file is what is known; a line by hand has no kind of its own."""
-    return (there.text == known.text and there.page == known.page
-            and (there.kind is known.kind or there.by == BY_HAND))
+    return there.text == known.text and there.page == known.page and (there.kind is known.kind or there.by == BY_HAND)
 
 
 def _texts(versions: Sequence[Entry]) -> frozenset[str]:
@@ -244,7 +265,7 @@ class _Gone:
         """The entry of its page that is most like `new`. One that has half of its words has one of any half of them
         and one more: only those with its rarest are looked at."""
         words = content_words(new.text)
-        rare = sorted((self._with.get((new.page, word), {}) for word in words or ("",)), key=len)[:len(words) // 2 + 1]
+        rare = sorted((self._with.get((new.page, word), {}) for word in words or ("",)), key=len)[: len(words) // 2 + 1]
         near = {id: _likeness(self._words[id], words) for entries in rare for id in entries}
         best = min(near, key=lambda id: (-near[id], self._order[id]), default=None)
         return self._left[best] if best is not None and near[best] >= RETYPED else None
@@ -265,8 +286,9 @@ NAMED = 3
 """Pages that a sentence names."""
 
 
-def is_another(gone: Sequence[Entry], stored: Mapping[str, Entry], pages: Mapping[str, Page],
-               unread: Collection[str]) -> bool:
+def is_another(
+    gone: Sequence[Entry], stored: Mapping[str, Entry], pages: Mapping[str, Page], unread: Collection[str]
+) -> bool:
     """Whether a folder is not the one in which the lines were that are `gone`: no line in it is known, and no page by
     its name or many lines of several. `unread`: what is there and could not be read. An empty page that had some is
     the person's word that it is."""
@@ -274,20 +296,29 @@ def is_another(gone: Sequence[Entry], stored: Mapping[str, Entry], pages: Mappin
     if not gone or any(_is_empty(pages, name) for name in (PROFILE, *names)):
         return False
     if any(entry.page in unread for entry in stored.values()) or any(
-            line.entry.id in stored for page in pages.values() for line in page.entries):
+        line.entry.id in stored for page in pages.values() for line in page.entries
+    ):
         return False
     return (len(names) > 1 and len(gone) >= MANY) or not any(entry.page in pages for entry in stored.values())
 
 
 def told_of_another(root: Path, gone: Sequence[Entry]) -> str:
     """The sentence for it."""
-    return (f"{root} seems to be another folder: {_them(gone)} should stand there, and none does. Put the pages there, "
-            "or set memory.folder back; or, if you deleted them, make one of their pages, an empty one. Until then "
-            "nothing is read or written there, and nothing is forgotten.")
+    return (
+        f"{root} seems to be another folder: {_them(gone)} should stand there, and none does. Put the pages there, "
+        "or set memory.folder back; or, if you deleted them, make one of their pages, an empty one. Until then "
+        "nothing is read or written there, and nothing is forgotten."
+    )
 
 
-def held(gone: Sequence[Entry], waiting: Iterable[Entry], pages: Mapping[str, Page], before: Set[str], *,
-         folders: Collection[str]) -> frozenset[str]:
+def held(
+    gone: Sequence[Entry],
+    waiting: Iterable[Entry],
+    pages: Mapping[str, Page],
+    before: Set[str],
+    *,
+    folders: Collection[str],
+) -> frozenset[str]:
     """The pages whose memories are not to be taken for deleted, of those whose lines are `gone`. `waiting`: those that
     are deleted, but for their lines; `before`: the pages that were held until now; `folders`: those that hold pages
     and are there. An empty page is the person's word that it was meant; an empty profile, for all of them."""
@@ -304,9 +335,11 @@ def told_of_held(root: Path, entries: Sequence[Entry]) -> str:
     """The sentence for memories of pages that are held."""
     names = sorted({entry.page for entry in entries})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return (f"{_them(entries)} of {', '.join(names[:NAMED])}{more} cannot be found: these pages are not in {root} any "
-            "more. Put them back; or, if you deleted them, make an empty file in the place of each, or use "
-            "`kvchat memory delete`. Until then nothing of them is forgotten.")
+    return (
+        f"{_them(entries)} of {', '.join(names[:NAMED])}{more} cannot be found: these pages are not in {root} any "
+        "more. Put them back; or, if you deleted them, make an empty file in the place of each, or use "
+        "`kvchat memory delete`. Until then nothing of them is forgotten."
+    )
 
 
 def _is_empty(pages: Mapping[str, Page], name: str) -> bool:
@@ -317,8 +350,9 @@ def _them(entries: Sequence[Entry]) -> str:
     return "1 memory" if len(entries) == 1 else f"{len(entries)} memories"
 
 
-def unknown_to_the_editor(changes: Sequence[Change], recent: Sequence[Change], pages: Mapping[str, Page],
-                          before: Mapping[str, Page]) -> set[str]:
+def unknown_to_the_editor(
+    changes: Sequence[Change], recent: Sequence[Change], pages: Mapping[str, Page], before: Mapping[str, Page]
+) -> set[str]:
     """The ids of the deletions among `changes` that an editor made by saving a text from before the lines were
     written. `recent`: the changes of the last RECENT_SECONDS, newest first; `before`: the pages as they were."""
     written: dict[str, float] = {}

@@ -18,11 +18,15 @@ from kvchat.memory.vocabulary import counted, listed
 _MARKS = "\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
 """Vowel signs and the like, inside words of scripts in which they are no letters."""
 _NUMBER = r"\d+(?:[.,]\d+)*"
-_WORD = re.compile(rf"{_NUMBER}|[^\W\d_][\w{_MARKS}]*(?:['’][^\W\d_]+|(?<=\d)\.\d+)*(?:\+\+|#)?"
-                   "|[\u2600-\u27bf\U0001f000-\U0001faff]")
+_WORD = re.compile(
+    rf"{_NUMBER}|[^\W\d_][\w{_MARKS}]*(?:['’][^\W\d_]+|(?<=\d)\.\d+)*(?:\+\+|#)?"
+    "|[\u2600-\u27bf\U0001f000-\U0001faff]"
+)
 _THOUSANDS = re.compile(r"(?<=\d)[.,](?=\d{3}(?!\d))")
-_CJK = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30fa\u30fc-\u30ff\u3400-\u9fff\uac00-\ud7af"
-                  "\uf900-\ufaff\U00020000-\U0003ffff]+")
+_CJK = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30fa\u30fc-\u30ff\u3400-\u9fff\uac00-\ud7af"
+    "\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
 """Scripts that put no spaces between words, and Korean, whose words change at their ends."""
 _ELISION = re.compile(r"(?:qu|lorsqu|jusqu|puisqu|[cdjlmnst])['’](?=\w{2})")
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|m|re|ve|ll|d))\Z")
@@ -44,8 +48,8 @@ def words(text: str) -> list[str]:
     of characters."""
     text, found, at = folded(text), [], 0
     for run in _CJK.finditer(text):
-        found += _spaced(text[at:run.start()])
-        found += [run[0][i:i + 2] for i in range(max(1, len(run[0]) - 1))]
+        found += _spaced(text[at : run.start()])
+        found += [run[0][i : i + 2] for i in range(max(1, len(run[0]) - 1))]
         at = run.end()
     return found + _spaced(text[at:])
 
@@ -147,8 +151,9 @@ def first_that_says(text: str, entries: Iterable[Entry]) -> Entry | None:
     """The first of the entries that says the same as `text`."""
     form = _form(text)
     later = tuple(word.lower() for word in form[1:] if not word.isdecimal())
-    return next((entry for entry in entries if form and _may_hold(later, entry.text) and form == _form(entry.text)),
-                None)
+    return next(
+        (entry for entry in entries if form and _may_hold(later, entry.text) and form == _form(entry.text)), None
+    )
 
 
 def signs(text: str) -> tuple[str, ...]:

@@ -28,8 +28,10 @@ _PUT_ENTRY = (
 )
 _CHANGE_FIELDS = ("seq", "act", "before", "after", "at", "session", "why", "undone")
 _CHANGE = f"SELECT {columns(_CHANGE_FIELDS)} FROM change"
-_ADD_CHANGE = ("INSERT INTO change(act, entry, before, after, at, session, why, conversation, cell, written, undone)"
-               " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)")
+_ADD_CHANGE = (
+    "INSERT INTO change(act, entry, before, after, at, session, why, conversation, cell, written, undone)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)"
+)
 
 
 class StaleChange(Exception):  # noqa: N818
@@ -74,25 +76,36 @@ class State:
             with self._db.write(durable=True) as connection:
                 _mark(connection, "written", seqs)
 
-    def changes(self, limit: int = 200, *, session: str = "", conversation: str = "", entry: str = "",
-                since: float = 0.0) -> list[Change]:
+    def changes(
+        self, limit: int = 200, *, session: str = "", conversation: str = "", entry: str = "", since: float = 0.0
+    ) -> list[Change]:
         """The history, newest first: of one run of kvchat, of what was noted from one conversation (or happened to what
         came from it), of one entry, since then (seconds since the epoch)."""
         given = {"session": session, "conversation": conversation, "entry": entry}
         where = [f"{name} = :{name}" for name, value in given.items() if value]
-        rows = self._db.rows(f"{_CHANGE} WHERE {' AND '.join([*where, 'at >= :since'])} ORDER BY seq DESC LIMIT :limit",
-                             {**given, "since": since, "limit": limit})
+        rows = self._db.rows(
+            f"{_CHANGE} WHERE {' AND '.join([*where, 'at >= :since'])} ORDER BY seq DESC LIMIT :limit",
+            {**given, "since": since, "limit": limit},
+        )
         return _changes_of(rows)
 
     def last_session(self) -> str:
         """The run of kvchat in which something was last noted from a conversation; empty: there is none."""
-        row = self._db.row("SELECT session FROM change WHERE cell != '' OR act IN (?, ?) ORDER BY seq DESC LIMIT 1",
-                           (Act.NOTED.value, Act.PROPOSED.value))
+        row = self._db.row(
+            "SELECT session FROM change WHERE cell != '' OR act IN (?, ?) ORDER BY seq DESC LIMIT 1",
+            (Act.NOTED.value, Act.PROPOSED.value),
+        )
         return str(row[0]) if row else ""
 
 
-def put_changes(connection: sqlite3.Connection, changes: Iterable[Change], *, written: bool = False,
-                conversation: str = "", cell: str = "") -> list[int]:
+def put_changes(
+    connection: sqlite3.Connection,
+    changes: Iterable[Change],
+    *,
+    written: bool = False,
+    conversation: str = "",
+    cell: str = "",
+) -> list[int]:
     """Store changes inside a transaction; their numbers. `cell` is the extraction that they came from, `conversation`
     its conversation. Raises StaleChange, after which the transaction must not be kept."""
     seqs = []
@@ -103,9 +116,18 @@ def put_changes(connection: sqlite3.Connection, changes: Iterable[Change], *, wr
         if (values_of(entry_of(row)) if row else None) != before:
             raise StaleChange(change)
         connection.execute(_PUT_ENTRY, after)
-        values = (change.act.value, after[0], to_json(before) if before else None, to_json(after), change.at,
-                  whole_characters(change.session), whole_characters(change.why),
-                  conversation or whole_characters(change.after.conversation), cell, int(written))
+        values = (
+            change.act.value,
+            after[0],
+            to_json(before) if before else None,
+            to_json(after),
+            change.at,
+            whole_characters(change.session),
+            whole_characters(change.why),
+            conversation or whole_characters(change.after.conversation),
+            cell,
+            int(written),
+        )
         seqs.append(int(connection.execute(_ADD_CHANGE, values).lastrowid or 0))
     return seqs
 
@@ -117,19 +139,40 @@ def _mark(connection: sqlite3.Connection, column: str, seqs: Sequence[int]) -> N
 def values_of(entry: Entry) -> tuple[object, ...]:
     """The values of ENTRY_FIELDS for an entry, as the store can hold them."""
     text = whole_characters
-    return (text(entry.id), entry.kind.value, text(entry.text), text(entry.page), float(entry.created),
-            entry.status.value, None if entry.confidence is None else float(entry.confidence),
-            text(entry.conversation), to_json(entry.nodes), text(entry.by), text(entry.superseded_by),
-            int(entry.edited))
+    return (
+        text(entry.id),
+        entry.kind.value,
+        text(entry.text),
+        text(entry.page),
+        float(entry.created),
+        entry.status.value,
+        None if entry.confidence is None else float(entry.confidence),
+        text(entry.conversation),
+        to_json(entry.nodes),
+        text(entry.by),
+        text(entry.superseded_by),
+        int(entry.edited),
+    )
 
 
 def entry_of(row: Row) -> Entry:
     """The entry of a row of ENTRY_FIELDS. One of no known kind is a fact, one in no known state waits for a yes."""
     id, kind, text, page, created, status, confidence, conversation, nodes, by, superseded_by, edited = row
     sources = tuple(map(str, from_json(nodes, list)))
-    return Entry(id, _KINDS.get(kind, Kind.FACT), text, page, float(created), _STATUSES.get(status, Status.PENDING),
-                 None if confidence is None else float(confidence), conversation, sources, by, superseded_by,
-                 bool(edited))
+    return Entry(
+        id,
+        _KINDS.get(kind, Kind.FACT),
+        text,
+        page,
+        float(created),
+        _STATUSES.get(status, Status.PENDING),
+        None if confidence is None else float(confidence),
+        conversation,
+        sources,
+        by,
+        superseded_by,
+        bool(edited),
+    )
 
 
 def _changes_of(rows: Iterable[Any]) -> list[Change]:
@@ -137,8 +180,9 @@ def _changes_of(rows: Iterable[Any]) -> list[Change]:
     found = []
     for seq, act, before, after, at, session, why, undone in rows:
         try:
-            change = Change(_ACTS[act], _entry_of_json(before) if before else None, _entry_of_json(after), float(at),
-                            session, why)
+            change = Change(
+                _ACTS[act], _entry_of_json(before) if before else None, _entry_of_json(after), float(at), session, why
+            )
         except (KeyError, TypeError, ValueError, RecursionError):
             continue
         found.append(replace(change, seq=int(seq), undone=bool(undone)))

@@ -39,8 +39,17 @@ RETRY_SECONDS = 10.0
 class Syncing:
     """The state of a sync over its calls. The caller keeps threads and processes apart."""
 
-    def __init__(self, folder: Folder, root: Path, state: State, index: Index, diary: Diary, *,
-                 session: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        root: Path,
+        state: State,
+        index: Index,
+        diary: Diary,
+        *,
+        session: str,
+        clock: Callable[[], float],
+    ) -> None:
         self.problems: tuple[str, ...] = ()
         self._folder = folder
         self._root = root
@@ -83,8 +92,10 @@ class Syncing:
         elif version != at:
             changes = reversed(self._state.changes(version - at))
             latest = {change.after.id: change.after for change in changes if change.seq > at}
-            known = {**{id: latest[id] for id in reversed(latest) if id not in known},
-                     **{id: latest.get(id, entry) for id, entry in known.items()}}
+            known = {
+                **{id: latest[id] for id in reversed(latest) if id not in known},
+                **{id: latest.get(id, entry) for id, entry in known.items()},
+            }
         self._known = version, known
         return known
 
@@ -142,21 +153,33 @@ class Syncing:
             return False
         return True
 
-    def _planned(self, outbox: Sequence[Change], stored: dict[str, Entry], contents: Contents,
-                 told: list[str]) -> Plan | None:
+    def _planned(
+        self, outbox: Sequence[Change], stored: dict[str, Entry], contents: Contents, told: list[str]
+    ) -> Plan | None:
         """The plan, in which whole pages that are gone at once are not deleted; None for a folder that is another."""
         places = [Place(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
-        plan_with = partial(planned, outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(),
-                            session=self._session)
+        plan_with = partial(
+            planned, outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(), session=self._session
+        )
         plan = plan_with()
         unread = {problem.path for problem in contents.problems}
         if reconcile.is_another(plan.missing, stored, contents.pages, unread):
             told.append(reconcile.told_of_another(self._root, plan.missing))
             return None
-        waiting = [change.before for change in outbox if change.before is not None
-                   and change.before.status is Status.LIVE and change.after.status is not Status.LIVE]
-        self._held = reconcile.held(plan.missing, waiting, contents.pages, self._held,
-                                    folders=[name for name in FOLDERS if (self._root / name).exists()])
+        waiting = [
+            change.before
+            for change in outbox
+            if change.before is not None
+            and change.before.status is Status.LIVE
+            and change.after.status is not Status.LIVE
+        ]
+        self._held = reconcile.held(
+            plan.missing,
+            waiting,
+            contents.pages,
+            self._held,
+            folders=[name for name in FOLDERS if (self._root / name).exists()],
+        )
         if self._held:
             lost = [entry for entry in plan.missing if entry.page in self._held]
             told.append(reconcile.told_of_held(self._root, lost))
@@ -174,8 +197,11 @@ class Syncing:
             return False
         plan.changes = [change for change in plan.changes if change.after.id not in ids]
         self._apply([change for deleted in deletions for change in reconcile.put_back(deleted)], written=False)
-        once += [f"{one.after.page}: “{one.after.text}” was noted while the page was open in an editor, and is put "
-                  "back. Delete it again if that was meant." for one in deletions]
+        once += [
+            f"{one.after.page}: “{one.after.text}” was noted while the page was open in an editor, and is put "
+            "back. Delete it again if that was meant."
+            for one in deletions
+        ]
         return True
 
     def _apply(self, changes: Sequence[Change], *, written: bool = True) -> None:
@@ -195,10 +221,14 @@ class Syncing:
             return None
         them = "1 memory" if count == 1 else f"{count} memories"
         if contents.missing:
-            return (f"The memory folder {self._root} is not there, with {them} in it. Put it back, or choose another "
-                    "with memory.folder. Until then nothing is written, and nothing is forgotten.")
-        return (f"There is no page left in {self._root}, where {them} stood. Put the pages back; or, if you deleted "
-                "them, make an empty profile.md there.")
+            return (
+                f"The memory folder {self._root} is not there, with {them} in it. Put it back, or choose another "
+                "with memory.folder. Until then nothing is written, and nothing is forgotten."
+            )
+        return (
+            f"There is no page left in {self._root}, where {them} stood. Put the pages back; or, if you deleted "
+            "them, make an empty profile.md there."
+        )
 
     def _copies(self, contents: Contents, stored: dict[str, Entry]) -> list[str]:
         """A sentence for each line that has the id of another one and another text."""
@@ -206,11 +236,14 @@ class Syncing:
         for name, page in contents.pages.items():
             for line in page.entries:
                 lines.setdefault(line.entry.id, []).append((name, line))
-        return [f"{name}:{line.at}: this line was copied from another one and is not remembered. Take the comment with "
-                f"{id} out of it to make it a memory of its own."
-                for id, places in lines.items() if len(places) > 1 and id in stored
-                for name, line in places if line.entry.text != stored[id].text
-                and any(other.entry.text == stored[id].text for _, other in places)]
+        return [
+            f"{name}:{line.at}: this line was copied from another one and is not remembered. Take the comment with "
+            f"{id} out of it to make it a memory of its own."
+            for id, places in lines.items()
+            if len(places) > 1 and id in stored
+            for name, line in places
+            if line.entry.text != stored[id].text and any(other.entry.text == stored[id].text for _, other in places)
+        ]
 
     def _carry_out(self, plan: Plan, told: list[str]) -> list[int]:
         """Write the pages; the changes that stand in the files now."""
@@ -272,8 +305,8 @@ def _unreadable(contents: Contents) -> Callable[[str], bool]:
     blocked = [problem.path for problem in contents.problems]
 
     def asked(page: str) -> bool:
-        return page not in contents.pages and any(
-            name in ("", page) or page.startswith(f"{name}/") for name in blocked)
+        return page not in contents.pages and any(name in ("", page) or page.startswith(f"{name}/") for name in blocked)
+
     return asked
 
 
@@ -290,8 +323,11 @@ def _id(edit: Put | Drop) -> str:
 
 
 _WORDS = {
-    Act.NOTED: "Noted", Act.PROPOSED: "Proposed, pending approval", Act.CORRECTED: "Corrected, no longer",
-    Act.MERGED: "Merged", Act.SUMMARISED: "Summarised",
+    Act.NOTED: "Noted",
+    Act.PROPOSED: "Proposed, pending approval",
+    Act.CORRECTED: "Corrected, no longer",
+    Act.MERGED: "Merged",
+    Act.SUMMARISED: "Summarised",
 }
 
 
@@ -316,8 +352,12 @@ class Diary:
 
     def extraction(self, cell: Cell, changes: Iterable[Change]) -> list[str]:
         """Log one extraction; sentences about what could not be written. One that found nothing is not worth a line."""
-        lines = [f"{_WORDS[change.act]}{' again' if change.act is Act.NOTED and change.before else ''}: "
-                 f"{_line(change.after.text)}" for change in changes if change.act in _WORDS]
+        lines = [
+            f"{_WORDS[change.act]}{' again' if change.act is Act.NOTED and change.before else ''}: "
+            f"{_line(change.after.text)}"
+            for change in changes
+            if change.act in _WORDS
+        ]
         lines += [f"Refused: {_line(text)} ({_line(reason)})" for text, reason in json.loads(cell.refused or "[]")]
         if not lines:
             return []

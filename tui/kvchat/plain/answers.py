@@ -80,8 +80,9 @@ class Answers:
         task, said = self._service.ground.in_background(work), ""
         try:
             while True:
-                done, _ = await asyncio.wait({task, given_up}, timeout=self._state_seconds,
-                                             return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    {task, given_up}, timeout=self._state_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
                 if done:
                     return task in done
                 if (words := state()) != said:
@@ -140,11 +141,11 @@ class Answers:
         """What is new of both."""
         if self._service.settings.show_reasoning and len(reasoning) > self._reasoning:
             self._under("Thinking:")
-            self._speaker.output.write(reasoning[self._reasoning:])
+            self._speaker.output.write(reasoning[self._reasoning :])
         self._reasoning = len(reasoning)
         if len(text) > self._text:
             self._under(self._answer)
-            self._speaker.output.write(text[self._text:])
+            self._speaker.output.write(text[self._text :])
             self._text = len(text)
 
     def _under(self, section: str) -> None:

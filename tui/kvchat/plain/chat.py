@@ -154,8 +154,11 @@ class PlainChat:
 
     async def send(self, typed: Typed) -> None:
         """Send a message, and print its answer."""
-        question = Question(filled(self._persona.first_message, typed.text), tuple(self.attached),
-                            meant=NOTHING if typed.is_pasted else ALL)
+        question = Question(
+            filled(self._persona.first_message, typed.text),
+            tuple(self.attached),
+            meant=NOTHING if typed.is_pasted else ALL,
+        )
         if await self._sent(question):
             self.attached, self._persona = [], NOBODY
             if self.conversation.draft:
@@ -174,19 +177,27 @@ class PlainChat:
             return False
         anyway, turns = False, self.service.turns
         while True:
-            act = (turns.send(self.id, question, anyway=anyway) if edited is None else
-                   turns.edit(self.id, edited, question.text, anyway=anyway, meant=question.meant))
+            act = (
+                turns.send(self.id, question, anyway=anyway)
+                if edited is None
+                else turns.edit(self.id, edited, question.text, anyway=anyway, meant=question.meant)
+            )
             try:
                 await self.answers.carry_out(self.id, act)
                 return True
             except OutsideError as error:
                 it = "them" if len(error.paths) > 1 else "it"
-                if not await self.speaker.agreed(f"Send {it}?", [
+                if not await self.speaker.agreed(
+                    f"Send {it}?",
+                    [
                         f"{one_line(path, 1000)} is outside the working folder and the collections."
-                        for path in error.paths]):
+                        for path in error.paths
+                    ],
+                ):
                     return False
-                question = replace(question, meant=replace(
-                    question.meant, agreed=question.meant.agreed | {*error.paths}))
+                question = replace(
+                    question, meant=replace(question.meant, agreed=question.meant.agreed | {*error.paths})
+                )
             except TooLongError as error:
                 if not await self.speaker.agreed("Send it all the same?", [str(error)]):
                     return False
@@ -204,26 +215,37 @@ class PlainChat:
             return False
         return True
 
-    async def agreed(self, act: Act, node: str | None = None, *, title: str = "", text: str = "",
-                     options: Mapping[str, object] | None = None) -> bool:
+    async def agreed(
+        self,
+        act: Act,
+        node: str | None = None,
+        *,
+        title: str = "",
+        text: str = "",
+        options: Mapping[str, object] | None = None,
+    ) -> bool:
         """Whether the person agrees to the price of an act; a small one is not asked about."""
         price = await self.service.prices.exact(self.id, act, node, text, options)
-        return not price.worth_asking or await self.speaker.agreed(title or TITLES[act],
-                                                                   price_lines(price, act))
+        return not price.worth_asking or await self.speaker.agreed(title or TITLES[act], price_lines(price, act))
 
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""
         servers = self.service.servers
         if servers.info is None and not await self.answers.awaited(
-                servers.connect(), lambda: servers.connection.sentence or "Connecting."):
+            servers.connect(), lambda: servers.connection.sentence or "Connecting."
+        ):
             self.speaker.say("Not done.")
             return False
         server, consent = servers.info, servers.consent
         if server is None or consent.may_send_to(server, self.id):
             return True
         goes = consent.destination(server, self.id)
-        agreed = await self.speaker.agreed("Send, and do not ask again?", leaving_lines(
-            server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(self.id, server)))
+        agreed = await self.speaker.agreed(
+            "Send, and do not ask again?",
+            leaving_lines(
+                server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(self.id, server)
+            ),
+        )
         if agreed:
             await consent.allow_sending_to(server, self.id)
         return agreed
@@ -250,8 +272,11 @@ class PlainChat:
             case StorageChanged():
                 self._tell("The disk takes what is written again.")
             case WrittenElsewhere(conversation, followed) if conversation == here:
-                self._tell("Another window wrote here. /read tells what." if followed else
-                           "Another window wrote here, on another branch. /tree lists the branches.")
+                self._tell(
+                    "Another window wrote here. /read tells what."
+                    if followed
+                    else "Another window wrote here, on another branch. /tree lists the branches."
+                )
             case DeletedElsewhere(conversation) if conversation == here:
                 self._tell("Another window deleted this conversation.")
             case MemoriesNoted(noted=noted, pending=pending):

@@ -39,10 +39,24 @@ SHOWN = 20
 """Conversations that a list names at once."""
 
 OWN: tuple[Action, ...] = (
-    Action("plain.open", "", "Open", "Open a conversation or branch by its number in the last list, or by the first "
-           "digits of its id.", "Conversations", "open", "NUMBER|ID"),
-    Action("plain.read", "", "Read", "Read this conversation, or one message of it, again.", "This conversation",
-           "read", "NUMBER"),
+    Action(
+        "plain.open",
+        "",
+        "Open",
+        "Open a conversation or branch by its number in the last list, or by the first digits of its id.",
+        "Conversations",
+        "open",
+        "NUMBER|ID",
+    ),
+    Action(
+        "plain.read",
+        "",
+        "Read",
+        "Read this conversation, or one message of it, again.",
+        "This conversation",
+        "read",
+        "NUMBER",
+    ),
 )
 """What the app has no command for: there one goes to a row, and looks."""
 ELSEWHERE: Mapping[str, str] = {
@@ -50,7 +64,7 @@ ELSEWHERE: Mapping[str, str] = {
     "stop": "Nothing is running. Ctrl+C stops an answer.",
     "alternatives": "kvchat ask --alternatives 3 asks for several answers, from the command line.",
     "parameters": "kvchat config set parameters.temperature 0.7 changes the parameters of new conversations, from the "
-                  "command line.",
+    "command line.",
     "doctor": "kvchat doctor examines the server, from the command line.",
     "documents": "kvchat documents indexes folders, from the command line. @NAME in a message brings passages of one.",
     "transcript.copy": "Your terminal copies text. /export FILE writes the conversation to a file.",
@@ -102,8 +116,14 @@ class Place:
 class Commands:
     """Carries out commands in a plain conversation."""
 
-    def __init__(self, chat: PlainChat, personas: Personas, snippets: Callable[[], Mapping[str, Snippet]],
-                 layers: Callable[[], Layers], editor: Callable[[str, str], Awaitable[str]]) -> None:
+    def __init__(
+        self,
+        chat: PlainChat,
+        personas: Personas,
+        snippets: Callable[[], Mapping[str, Snippet]],
+        layers: Callable[[], Layers],
+        editor: Callable[[str, str], Awaitable[str]],
+    ) -> None:
         """`snippets`: the person's own, by name. `editor`: a text as it was left in the person's editor, and with which
         one. Raises ChatError."""
         self._chat = chat
@@ -118,19 +138,46 @@ class Commands:
         """By question: what it was to be changed to, where that was not sent."""
         self.is_over = False
         self._by_id: Mapping[str, Callable[..., Awaitable[None]]] = {
-            "new": self._new, "persona": self._persona, "trunk": self._trunk, "next": self._next,
+            "new": self._new,
+            "persona": self._persona,
+            "trunk": self._trunk,
+            "next": self._next,
             "previous": self._previous,
-            "list": self._list, "search": self._search, "rename": self._rename, "favourite": self._favourite,
-            "archive": self._archive, "keep": self._keep, "tag": self._tag, "delete": self._delete,
-            "export": self._export, "undo": self._undo, "find": self._find, "tree": self._tree,
+            "list": self._list,
+            "search": self._search,
+            "rename": self._rename,
+            "favourite": self._favourite,
+            "archive": self._archive,
+            "keep": self._keep,
+            "tag": self._tag,
+            "delete": self._delete,
+            "export": self._export,
+            "undo": self._undo,
+            "find": self._find,
+            "tree": self._tree,
             "compact": self._compact,
-            "system": self._system, "model": self._model, "thinking": self._thinking, "inspector": self._cache,
-            "memory": self._memory, "remember": self._remember, "forget": self._forget,
-            "transcript.edit": self._edit, "transcript.regenerate": self._regenerate,
-            "transcript.continue": self._continue, "transcript.code": self._code, "transcript.source": self._source,
-            "transcript.branches": self._tree, "transcript.fork": self._fork, "transcript.delete": self._drop,
-            "attach": self._attach, "queue": self._queue, "editor": self._write_outside, "help": self._help,
-            "quit": self._quit, "plain.open": self._open, "plain.read": self._read,
+            "system": self._system,
+            "model": self._model,
+            "thinking": self._thinking,
+            "inspector": self._cache,
+            "memory": self._memory,
+            "remember": self._remember,
+            "forget": self._forget,
+            "transcript.edit": self._edit,
+            "transcript.regenerate": self._regenerate,
+            "transcript.continue": self._continue,
+            "transcript.code": self._code,
+            "transcript.source": self._source,
+            "transcript.branches": self._tree,
+            "transcript.fork": self._fork,
+            "transcript.delete": self._drop,
+            "attach": self._attach,
+            "queue": self._queue,
+            "editor": self._write_outside,
+            "help": self._help,
+            "quit": self._quit,
+            "plain.open": self._open,
+            "plain.read": self._read,
         }
 
     @property
@@ -165,10 +212,14 @@ class Commands:
             await self._chat.begin(persona.below(self._layers().options))
             return
         known = self._personas.all()
-        self._say(*(f"{persona.name}{f': {one_line(persona.about, 100)}' if persona.about else ''}"
-                    for persona in known))
-        self._say("/persona NAME begins a conversation with one." if known else
-                  f"There are no personas yet. They are TOML files in {self._personas.folder}.")
+        self._say(
+            *(f"{persona.name}{f': {one_line(persona.about, 100)}' if persona.about else ''}" for persona in known)
+        )
+        self._say(
+            "/persona NAME begins a conversation with one."
+            if known
+            else f"There are no personas yet. They are TOML files in {self._personas.folder}."
+        )
 
     async def _trunk(self, name: str) -> None:
         if name:
@@ -176,8 +227,11 @@ class Commands:
             return
         names = self._chat.service.trunks.folder.names() if self._chat.service.trunks else []
         self._say(*names)
-        self._say("/trunk NAME begins a conversation with one." if names else
-                  "There are no trunks yet. To make one of files, on the command line: kvchat trunk add NAME PATH")
+        self._say(
+            "/trunk NAME begins a conversation with one."
+            if names
+            else "There are no trunks yet. To make one of files, on the command line: kvchat trunk add NAME PATH"
+        )
 
     async def _next(self) -> None:
         await self._step(1)
@@ -191,8 +245,11 @@ class Commands:
         if 0 <= at < len(ids):
             await self._chat.open(ids[at])
         else:
-            self._say("This is the last conversation of the list." if step > 0 else
-                      "This is the first conversation of the list.")
+            self._say(
+                "This is the last conversation of the list."
+                if step > 0
+                else "This is the first conversation of the list."
+            )
 
     async def _list(self, argument: str = "") -> None:
         known = [record for record in self._chat.service.conversations.shown() if record.turns]
@@ -229,8 +286,11 @@ class Commands:
                 await self._chat.open(place.conversation, place.node)
             return
         if wanted.isdecimal() and len(wanted) < 4:
-            self._say(f"The last list has no number {wanted}." if self._places else
-                      "There was no list yet. /list names the conversations.")
+            self._say(
+                f"The last list has no number {wanted}."
+                if self._places
+                else "There was no list yet. /list names the conversations."
+            )
             return
         await self._chat.open(self._chat.service.conversations.find(wanted).id)
 
@@ -275,7 +335,8 @@ class Commands:
             raise ChatError.of(error) from None
         if written:
             await self._chat.service.conversations.tag(
-                self._chat.id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus])
+                self._chat.id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus]
+            )
         tags = self._chat.conversation.record.tags
         self._say(f"Tags: {', '.join(tags)}." if tags else "No tags. /tag NAME puts one on this conversation.")
 
@@ -317,7 +378,8 @@ class Commands:
 
     async def _written(self, target: Path, *, overwrite: bool) -> Path:
         return await self._chat.service.exports.write(
-            [self._chat.id], target.suffix.removeprefix(".") or "md", target, overwrite=overwrite)
+            [self._chat.id], target.suffix.removeprefix(".") or "md", target, overwrite=overwrite
+        )
 
     # -- this conversation
 
@@ -334,13 +396,15 @@ class Commands:
 
     async def _find(self, words: str) -> None:
         wanted = words.casefold()
-        found = [(at, node) for at, node in enumerate(self._chat.messages(), 1)
-                 if wanted and wanted in node.text.casefold()]
+        found = [
+            (at, node) for at, node in enumerate(self._chat.messages(), 1) if wanted and wanted in node.text.casefold()
+        ]
         for at, node in found:
             line = next((line for line in node.text.splitlines() if wanted in line.casefold()), node.text)
             self._say(f"{at}. {_who(node)}: {one_line(line, 200)}")
-        self._say("/read NUMBER reads one." if found else "Not found in this conversation." if wanted else
-                  "What? /find WORDS")
+        self._say(
+            "/read NUMBER reads one." if found else "Not found in this conversation." if wanted else "What? /find WORDS"
+        )
 
     async def _tree(self) -> None:
         conversation = self._chat.conversation
@@ -350,17 +414,25 @@ class Commands:
             path = conversation.tree.path(leaf.id)
             asked = next((node for node in reversed(path) if node.role is Role.USER), leaf)
             here = ", you are here" if leaf.id == conversation.record.head else ""
-            self._say(f"{number}. Branch of {counted(len(path) - 1, 'message')}, last question: "
-                      f"{one_line(asked.text, 100)}{here}")
-        self._say("/open NUMBER goes to one." if len(leaves) > 1 else "There is one branch." if leaves else
-                  "There is no message yet.")
+            self._say(
+                f"{number}. Branch of {counted(len(path) - 1, 'message')}, last question: "
+                f"{one_line(asked.text, 100)}{here}"
+            )
+        self._say(
+            "/open NUMBER goes to one."
+            if len(leaves) > 1
+            else "There is one branch."
+            if leaves
+            else "There is no message yet."
+        )
 
     async def _compact(self) -> None:
         compactor = self._chat.service.compactor
         price = compactor.price(self._chat.id)
-        if await self._chat.speaker.agreed("Compact this conversation?", compaction_lines(
-                price.plan, price.window, price.summary_seconds, price.read_seconds, "/undo")) and (
-                await self._chat.may_leave_this_machine()):
+        if await self._chat.speaker.agreed(
+            "Compact this conversation?",
+            compaction_lines(price.plan, price.window, price.summary_seconds, price.read_seconds, "/undo"),
+        ) and (await self._chat.may_leave_this_machine()):
             await self._chat.attempt(compactor.compact(self._chat.id))
 
     async def _system(self, text: str) -> None:
@@ -377,13 +449,21 @@ class Commands:
         server = service.servers.info
         if not name:
             where = service.servers.title() or "the server"
-            self._say(f"{one_line(service.servers.asked_model(self._chat.id) or 'The server’s own model', 80)} on "
-                      f"{where}, {service.servers.name or 'built in'}." if server is not None else
-                      f"{service.servers.connection.sentence or 'Not connected yet.'}")
+            self._say(
+                f"{one_line(service.servers.asked_model(self._chat.id) or 'The server’s own model', 80)} on "
+                f"{where}, {service.servers.name or 'built in'}."
+                if server is not None
+                else f"{service.servers.connection.sentence or 'Not connected yet.'}"
+            )
             others = [one_line(model, 80) for model in (server.models if server is not None else ())]
             self._say(*([f"Models: {', '.join(others)}."] if len(others) > 1 else []))
-            self._say(*([f"Servers of the settings: {', '.join(service.settings.profiles)}."]
-                        if service.settings.profiles else []))
+            self._say(
+                *(
+                    [f"Servers of the settings: {', '.join(service.settings.profiles)}."]
+                    if service.settings.profiles
+                    else []
+                )
+            )
             self._say("/model NAME changes to one.")
         elif name in service.settings.profiles:
             if await self._chat.agreed("model", title="Switch to another server?"):
@@ -400,7 +480,8 @@ class Commands:
         if change.lacks:
             self._say(change.lacks)
         elif change.options == self._chat.conversation.record.template_options or await self._chat.agreed(
-                "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options):
+            "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options
+        ):
             await self._chat.service.options.set_template_options(self._chat.id, change.options)
             self._say(f"{thinking_words(change.word, known=bool(change.is_known))}.")
 
@@ -412,8 +493,10 @@ class Commands:
             if turn.figures is not None and (words := figures_sentence(turn.figures)):
                 self._say(f"Turn {number}: {words}")
         last = report.turns[-1].figures if report.turns else None
-        self._say(f"In all: {totals_words(report.here.totals)}; predictions {accuracy(report)}.",
-                  *([f"{said[0].upper()}{said[1:]}."] if (said := prediction(last)) else []))
+        self._say(
+            f"In all: {totals_words(report.here.totals)}; predictions {accuracy(report)}.",
+            *([f"{said[0].upper()}{said[1:]}."] if (said := prediction(last)) else []),
+        )
 
     # -- memory
 
@@ -427,8 +510,11 @@ class Commands:
                 await extraction.request(id)
                 self._say("Takes notes as soon as no answer is running.")
             case _:
-                self._say(WHY_OFF[memory.why_off(id)], "kvchat memory list shows what is remembered, from the command "
-                          "line. /memory on and off switch it in this conversation.")
+                self._say(
+                    WHY_OFF[memory.why_off(id)],
+                    "kvchat memory list shows what is remembered, from the command "
+                    "line. /memory on and off switch it in this conversation.",
+                )
 
     async def _remember(self, text: str) -> None:
         if not text.strip():
@@ -445,8 +531,9 @@ class Commands:
         if gone is not None:
             self._say(f"Forgotten: {one_line(gone.text, 200)}")
         else:
-            self._say(f"{many:,} memories have these words. Give more of them." if many else
-                      "No memory has these words.")
+            self._say(
+                f"{many:,} memories have these words. Give more of them." if many else "No memory has these words."
+            )
 
     # -- messages
 
@@ -502,8 +589,7 @@ class Commands:
         wanted = int(number) if number.strip().isdecimal() else 1
         for node in reversed(self._chat.messages()):
             if node.role is Role.ASSISTANT:
-                blocks = [token.content for token in MarkdownIt("commonmark").parse(node.text)
-                          if token.type == "fence"]
+                blocks = [token.content for token in MarkdownIt("commonmark").parse(node.text) if token.type == "fence"]
                 if blocks and 0 < wanted <= len(blocks):
                     self._chat.speaker.output.write(blocks[wanted - 1])
                     self._chat.speaker.output.end()
@@ -530,8 +616,7 @@ class Commands:
             self._say(f"Left out: {attached}." if attached else "Nothing is attached.")
             return
         if not path:
-            self._say(f"Attached: {attached}. /attach none leaves it out." if attached else
-                      "Which file? /attach FILE")
+            self._say(f"Attached: {attached}. /attach none leaves it out." if attached else "Which file? /attach FILE")
             return
         block = await self._chat.service.retrieval.attach(self._chat.id, path)
         self._chat.attached.append(block)
@@ -546,9 +631,9 @@ class Commands:
         self._say(*(f"{number}. {one_line(item.question.text, 200)}" for number, item in enumerate(items, 1)))
         held = queue.held(id)
         if await self._chat.speaker.agreed("Send them now?", [f"They wait: {held_reason(held)}."] if held else []) and (
-                await self._chat.may_leave_this_machine()):
-            await self._chat.attempt(self._chat.service.turns.send_now(
-                id, items[0].question, queued=items[0].id))
+            await self._chat.may_leave_this_machine()
+        ):
+            await self._chat.attempt(self._chat.service.turns.send_now(id, items[0].question, queued=items[0].id))
 
     async def _write_outside(self) -> None:
         text = await self._editor(self._chat.unsent, self._chat.service.settings.editor)
@@ -583,8 +668,10 @@ class Commands:
                 group = action.group
                 self._say(f"{group}:")
             self._say(f"  /{action.slash}{f' {action.argument}' if action.argument else ''}: {help}")
-        self._say('A line is a message. A backslash at its end goes on in the next line; """ begins and ends a text of '
-                  "several lines. Ctrl+C stops an answer; at the prompt twice, and Ctrl+D, leave.")
+        self._say(
+            'A line is a message. A backslash at its end goes on in the next line; """ begins and ends a text of '
+            "several lines. Ctrl+C stops an answer; at the prompt twice, and Ctrl+D, leave."
+        )
 
     async def _quit(self) -> None:
         self.is_over = True

@@ -49,7 +49,7 @@ class Lines:
         """A message or command, with `text` in it to begin with. Raises EOFError, and what a signal raises."""
         line = self._line(PROMPT, text)
         if line.lstrip().startswith(QUOTES):
-            return self._quoted(line.lstrip()[len(QUOTES):])
+            return self._quoted(line.lstrip()[len(QUOTES) :])
         lines = [line]
         while True:
             if self._more_has_come():
@@ -67,7 +67,8 @@ class Lines:
     def is_written_in(self) -> bool:
         """Whether something is typed; for a signal's handler."""
         return any(self._entered) or (
-            self._readline is not None and bool(self._drawn) and bool(self._readline.get_line_buffer()))
+            self._readline is not None and bool(self._drawn) and bool(self._readline.get_line_buffer())
+        )
 
     def answer(self, prompt: str, text: str = "") -> str:
         """A line that answers a question; what was typed before it was asked does not. Raises as
@@ -87,7 +88,7 @@ class Lines:
         while True:
             line = self._line(MORE)
             if line.rstrip().endswith(QUOTES):
-                last = line.rstrip()[:-len(QUOTES)]
+                last = line.rstrip()[: -len(QUOTES)]
                 return Typed("\n".join([*lines, *([last] if last else [])]), is_pasted=True)
             lines.append(line)
 
@@ -100,8 +101,10 @@ class Lines:
                 lines.append(self._line(""))
                 is_ended = time.monotonic() - began > PASTE_S
             if not is_ended:
-                self._say(f"Pasted {counted(len(lines), 'line')}. Enter sends them; what you type first goes with "
-                          "them. Ctrl+C drops them.")
+                self._say(
+                    f"Pasted {counted(len(lines), 'line')}. Enter sends them; what you type first goes with "
+                    "them. Ctrl+C drops them."
+                )
                 last = self._line(MORE)
                 lines += [last] if last else []
                 is_ended = not self._more_has_come()
@@ -125,7 +128,8 @@ class Lines:
         # Functions of C. In one of Python's a signal would be handled, and readline drops what its handler raises; and
         # one that comes with Enter must find the line.
         self._readline.set_startup_hook(
-            partial(self._readline.insert_text, text) if text else partial(self._drawn.append, True))
+            partial(self._readline.insert_text, text) if text else partial(self._drawn.append, True)
+        )
         try:
             self._entered.extend(map(input, (prompt,)))
             return self._entered[-1]

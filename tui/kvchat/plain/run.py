@@ -56,8 +56,14 @@ class First:
 class PlainMode:
     """Conversations on the loop of the service: what begins, what a typed text does, what ends."""
 
-    def __init__(self, service: ChatService, speaker: Speaker, paths: Paths, layers: Callable[[], Layers],
-                 state_seconds: float = STATE_S) -> None:
+    def __init__(
+        self,
+        service: ChatService,
+        speaker: Speaker,
+        paths: Paths,
+        layers: Callable[[], Layers],
+        state_seconds: float = STATE_S,
+    ) -> None:
         self._service = service
         self.speaker = speaker
         self._answers = Answers(service, speaker, state_seconds)
@@ -152,8 +158,14 @@ class PlainMode:
         return snippets(self._snippets_folder)[0]
 
 
-def run(begin: Callable[[], ChatService], output: Output, paths: Paths, layers: Callable[[], Layers], first: First,
-        notices: Sequence[str]) -> str:
+def run(
+    begin: Callable[[], ChatService],
+    output: Output,
+    paths: Paths,
+    layers: Callable[[], Layers],
+    first: First,
+    notices: Sequence[str],
+) -> str:
     """Converse until the person leaves; what went wrong, in a sentence, empty: nothing. `begin` opens the service.
     Raises ChatError and StoreError."""
     with _Loop() as loop:
@@ -171,8 +183,9 @@ def run(begin: Callable[[], ChatService], output: Output, paths: Paths, layers: 
     return failure
 
 
-async def _opened(begin: Callable[[], ChatService], speaker: Speaker, paths: Paths,
-                  layers: Callable[[], Layers]) -> PlainMode:
+async def _opened(
+    begin: Callable[[], ChatService], speaker: Speaker, paths: Paths, layers: Callable[[], Layers]
+) -> PlainMode:
     return PlainMode(begin(), speaker, paths, layers)
 
 

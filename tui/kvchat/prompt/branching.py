@@ -23,7 +23,11 @@ class Branch:
 
 
 def asked(
-    tree: Tree, head: str, text: str, blocks: Sequence[ContextBlock], now: datetime,
+    tree: Tree,
+    head: str,
+    text: str,
+    blocks: Sequence[ContextBlock],
+    now: datetime,
     stamp_every: timedelta | None = EVERY,
 ) -> Branch:
     """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp. The
@@ -32,10 +36,11 @@ def asked(
     stamp: tuple[ContextBlock, ...] = ()
     if stamp_every is not None and stamp_due(now, last_stamp(path), stamp_every):
         stamp = (time_block(now),)
-    own = tuple(replace(b, text=whole_characters(b.text), source=whole_characters(b.source))
-                for b in blocks if b.kind != TIME)
+    own = tuple(
+        replace(b, text=whole_characters(b.text), source=whole_characters(b.source)) for b in blocks if b.kind != TIME
+    )
     ahead = tuple(takewhile(lambda block: block.kind == MEMORY, own))
-    message = Message(Role.USER, whole_characters(text), (*ahead, *stamp, *own[len(ahead):]))
+    message = Message(Role.USER, whole_characters(text), (*ahead, *stamp, *own[len(ahead) :]))
     question = node(path[-1], message, now.timestamp())
     answer = awaited(question, now)
     return Branch((question, answer), answer.id)
@@ -72,8 +77,15 @@ def grafted(parent: Node, twig: Node) -> Node:
     """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and neither figures
     nor token ids, because they told of another prompt."""
     state = State.INTERRUPTED if twig.state is State.STREAMING else twig.state
-    return replace(twig, id=new_id(), parent=parent.id, digest=chained(parent.digest, twig.wire), figures=None,
-                   state=state, ids=None)
+    return replace(
+        twig,
+        id=new_id(),
+        parent=parent.id,
+        digest=chained(parent.digest, twig.wire),
+        figures=None,
+        state=state,
+        ids=None,
+    )
 
 
 def with_block(parent: Node, question: Node, block: ContextBlock, created: float) -> Node:
@@ -103,7 +115,7 @@ def without_turn(tree: Tree, head: str, id: str) -> Branch:
     if summary is None or after == len(path):
         return _regrown(path[at - 1], path[after:])
     first = with_block(path[at - 1], path[after], summary, path[after].created)
-    rest = _regrown(first, path[after + 1:])
+    rest = _regrown(first, path[after + 1 :])
     return Branch((first, *rest.nodes), rest.head)
 
 

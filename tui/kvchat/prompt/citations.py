@@ -121,7 +121,7 @@ def _has(known: ContextBlock, text: str) -> bool:
     at = known.text.find(text) if known.kind == FILE else -1
     if at < 0 or not (at == 0 or known.text[at - 1].isspace()):
         return False
-    after = known.text[at + len(text):at + len(text) + 1]
+    after = known.text[at + len(text) : at + len(text) + 1]
     return after in ("", "\n") or (after.isspace() and text[-1:] in _SENTENCE_ENDS)
 
 
@@ -196,7 +196,7 @@ def _without_ticks(text: str) -> str:
     while at < len(runs):
         other = partner[at]
         if other is not None:
-            parts.append(text[done:runs[at][0]])
+            parts.append(text[done : runs[at][0]])
             done, at = runs[other][1], other
         at += 1
     return "`".join([*parts, text[done:]])

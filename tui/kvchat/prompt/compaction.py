@@ -66,8 +66,10 @@ def turn_sizes(path: Sequence[Node]) -> list[int]:
         before = used
     known = [(size, _bytes(turn)) for size, turn in zip(sizes, turns, strict=True) if size]
     per_token = sum(length for _, length in known) / sum(size for size, _ in known) if known else BYTES_PER_TOKEN
-    return [max(1, round(_bytes(turn) / per_token)) if size is None else max(1, size)
-            for size, turn in zip(sizes, turns, strict=True)]
+    return [
+        max(1, round(_bytes(turn) / per_token)) if size is None else max(1, size)
+        for size, turn in zip(sizes, turns, strict=True)
+    ]
 
 
 def _bytes(turn: Sequence[Node]) -> int:
@@ -116,31 +118,40 @@ def planned(sizes: Sequence[int], used: int, window: int | None, *, thinks: bool
     if room < LEAST_ROOM:
         return None
     keep = max(1, len(sizes) - send)  # what the request leaves out is in no summary
-    while keep < len(sizes) - 1 and sum(sizes[-keep - 1:]) <= window * KEEP_SHARE:
+    while keep < len(sizes) - 1 and sum(sizes[-keep - 1 :]) <= window * KEEP_SHARE:
         keep += 1
     replaced = sum(sizes[:-keep])
     summary = min(room, MOST, max(LEAST, min(round(window * SUMMARY_SHARE), replaced // 2)))
-    return CompactionPlan(len(sizes), keep, send, used, replaced, summary,
-                          min(room, summary * THINKING) if thinks else summary)
+    return CompactionPlan(
+        len(sizes), keep, send, used, replaced, summary, min(room, summary * THINKING) if thinks else summary
+    )
 
 
 def instruction(plan: CompactionPlan) -> str:
     """What is asked for at the end of the conversation. The same plan always gives the same text."""
     words = max(40, plan.summary * 6 // 10 // 10 * 10)
     left_out = plan.keep - (plan.turns - plan.send)
-    last = "" if left_out < 1 else (
-        "Leave out the last exchange; it is kept as it is. " if left_out == 1 else
-        f"Leave out the last {left_out} exchanges; they are kept as they are. ")
-    return (f"Summarise our conversation so far in at most {words} words, so that it can go on from the summary alone. "
-            f"{last}Keep what matters for that: names, numbers, facts, what was decided and why, what I asked for and "
-            "how I want it, code facts (files, functions, commands, errors), and open questions. Be dense and factual. "
-            "Write only the summary, without an introduction.")
+    last = (
+        ""
+        if left_out < 1
+        else (
+            "Leave out the last exchange; it is kept as it is. "
+            if left_out == 1
+            else f"Leave out the last {left_out} exchanges; they are kept as they are. "
+        )
+    )
+    return (
+        f"Summarise our conversation so far in at most {words} words, so that it can go on from the summary alone. "
+        f"{last}Keep what matters for that: names, numbers, facts, what was decided and why, what I asked for and "
+        "how I want it, code facts (files, functions, commands, errors), and open questions. Be dense and factual. "
+        "Write only the summary, without an introduction."
+    )
 
 
 def request_path(path: Sequence[Node], plan: CompactionPlan, created: float) -> list[Node]:
     """The messages of the request for the summary: the branch's own nodes, then the instruction, which is a message of
     no tree."""
-    end = len(path) - sum(len(turn) for turn in turns_of(path)[plan.send:])
+    end = len(path) - sum(len(turn) for turn in turns_of(path)[plan.send :])
     return [*path[:end], node(path[end - 1], Message(Role.USER, instruction(plan)), created)]
 
 
@@ -153,7 +164,7 @@ def usable(answer: str, state: State) -> str:
     if state in (State.LENGTH, State.CONTEXT_FULL):
         ends = [match.end() for match in _SENTENCE_END.finditer(text)]
         if ends and ends[-1] >= len(text) // 2:
-            text = text[:ends[-1]].rstrip()
+            text = text[: ends[-1]].rstrip()
     return text
 
 

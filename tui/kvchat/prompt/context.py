@@ -57,19 +57,23 @@ _CONTROL = compiled_later(
 _COMPATIBLE = compiled_later(
     "[\u00aa-\u00ba\u017f\u02b0-\u02b8\u02e1-\u02e3\u1d2c-\u1d65\u1d9c-\u1dbb\u2070-\u209c\u2102-\u2149\u2160-\u217f"
     "\u2460-\u2468\u24b6-\u24ea\u2c7c\u2c7d\ufe33\ufe34\ufe47-\ufe4f\ufe63-\ufe65\uff0d\uff0f-\uff19\uff1c\uff1e"
-    "\uff21-\uff3b\uff3d\uff3f\uff41-\uff5a\uff5c\U0001d400-\U0001d7ff\U0001f12b-\U0001f149\U0001fbf0-\U0001fbf9]")
+    "\uff21-\uff3b\uff3d\uff3f\uff41-\uff5a\uff5c\U0001d400-\U0001d7ff\U0001f12b-\U0001f149\U0001fbf0-\U0001fbf9]"
+)
 
 _LINE_END = compiled_later("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # Letters and marks of the scripts in which joiners, and spaces without width, are spelling: Arabic, the Indic ones...
-_JOINED = ("\u0620-\u065f\u066e-\u06dc\u06de-\u070e\u0710-\u08e1\u08e3-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u1cff"
-           "\ua800-\uabff\U00010a00-\U00011fff")
+_JOINED = (
+    "\u0620-\u065f\u066e-\u06dc\u06de-\u070e\u0710-\u08e1\u08e3-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u1cff"
+    "\ua800-\uabff\U00010a00-\U00011fff"
+)
 _EMOJI = "\u2194\u2195\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff"
 _PICTURED = "#*0-9©®‼⁉™\u2194-\u245f\u2500-\u2bff〰〽㊗㊙\U0001f004\U0001f0cf\U0001f170-\U0001faff"
 """What a variation selector makes a picture or a letter of."""
 _GONE = (
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff")
+    "\U000e0000-\U000e0fff"
+)
 """Controls, and what has no picture of its own and can hide text or turn its direction."""
 _SUSPECT = compiled_later(f"[{_GONE}\u180b-\u180d\u180f\u200b-\u200d\ufe0e\ufe0f]")
 _UNSEEN = compiled_later(
@@ -77,7 +81,8 @@ _UNSEEN = compiled_later(
     r"|\x1b[\]PX^_][^\n\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)|\x1b[ -/]++[0-~]"  # titles, links, the clipboard, fonts
     f"|[{_GONE}]"
     f"|(?<![{_JOINED}])[\u180b-\u180d\u180f\u200b\u200c]|(?<![{_PICTURED}])[\ufe0e\ufe0f]"
-    f"|\u200d(?<![{_JOINED}]\u200d)(?!(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}])")
+    f"|\u200d(?<![{_JOINED}]\u200d)(?!(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +147,11 @@ def _is_text(match: re.Match[str]) -> bool:
 def broken(text: str, specials: Collection[str]) -> str:
     """`text` with a blank after the first character of each of `specials` in it, so that it holds none of them. Those
     with white space inside and single characters cannot be broken and are left."""
-    found = sorted((mark for mark in specials if len(mark) > 1 and mark in text and not re.search(r"\s", mark)),
-                   key=len, reverse=True)
+    found = sorted(
+        (mark for mark in specials if len(mark) > 1 and mark in text and not re.search(r"\s", mark)),
+        key=len,
+        reverse=True,
+    )
     if not found:
         return text
     starts = re.finditer("(?=" + "|".join(map(re.escape, found)) + ")", text)
@@ -156,8 +164,12 @@ def broken(text: str, specials: Collection[str]) -> str:
 
 def foreign(blocks: Sequence[ContextBlock]) -> str:
     """All that `blocks` quote, as it will be quoted: what a server's own special tokens are looked for in."""
-    return "\n".join(part for block in blocks if block.kind not in UNQUOTED
-                     for part in (_attribute(block.source), guarded(block.text)))
+    return "\n".join(
+        part
+        for block in blocks
+        if block.kind not in UNQUOTED
+        for part in (_attribute(block.source), guarded(block.text))
+    )
 
 
 def defused(blocks: Sequence[ContextBlock], specials: Collection[str]) -> list[ContextBlock]:
@@ -165,9 +177,16 @@ def defused(blocks: Sequence[ContextBlock], specials: Collection[str]) -> list[C
     captured."""
     if not specials:
         return list(blocks)
-    return [block if block.kind in UNQUOTED else replace(
-        block, source=_defused(block.source, _attribute(block.source), specials),
-        text=_defused(block.text, guarded(block.text), specials)) for block in blocks]
+    return [
+        block
+        if block.kind in UNQUOTED
+        else replace(
+            block,
+            source=_defused(block.source, _attribute(block.source), specials),
+            text=_defused(block.text, guarded(block.text), specials),
+        )
+        for block in blocks
+    ]
 
 
 def _defused(text: str, quoted: str, specials: Collection[str]) -> str:

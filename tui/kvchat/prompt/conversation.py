@@ -100,8 +100,11 @@ def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
     """The title of a conversation: the first words of its first message that the person wrote; where they wrote none,
     those of what they pasted or attached (`blocks`), or the names that they mentioned. Whole words, where that fits."""
     own = LABEL.sub(" ", text)
-    attached = (block.source if block.kind == IMAGE else block.text
-                for block in blocks if block.kind in ("paste", "file", "stdin", IMAGE))
+    attached = (
+        block.source if block.kind == IMAGE else block.text
+        for block in blocks
+        if block.kind in ("paste", "file", "stdin", IMAGE)
+    )
     for said in (_MENTION.sub(" ", own), *attached, own.replace("@", "")):
         for line in said.splitlines():
             line = " ".join(line.split()).lstrip("#>*- ")

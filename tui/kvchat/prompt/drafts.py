@@ -70,7 +70,7 @@ def labels_of(block: ContextBlock) -> Iterator[str]:
     names += [f"{path[-1]} {number}" for number in range(2, 1000)]
     for name in dict.fromkeys(names):
         plain = one_line(re.sub(r"[\[\]]", "", plain_paste(name))) or "file"
-        plain = plain if len(plain) <= _NAME else "…" + plain[1 - _NAME:]
+        plain = plain if len(plain) <= _NAME else "…" + plain[1 - _NAME :]
         yield f"[image {plain} {block.text}]" if block.kind == IMAGE else f"[{sort}{plain}: {what}]"
 
 
@@ -82,7 +82,7 @@ def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBloc
             chips[label_of(block)] = block
         elif block.kind in (FILE, IMAGE):
             fitting = (label for label in itertools.islice(labels_of(block), 9) if label in text and label not in chips)
-            if (label := next(fitting, "")):
+            if label := next(fitting, ""):
                 chips[label] = block
     return chips
 

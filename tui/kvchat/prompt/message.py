@@ -188,24 +188,53 @@ def new_id() -> str:
 
 
 def node(
-    parent: Node | None, message: Message, created: float, *, id: str | None = None,
-    state: State = State.DONE, model: str = "", figures: TurnFigures | None = None,
-    note: Statement | str = "", ids: AnswerIds | None = None,
+    parent: Node | None,
+    message: Message,
+    created: float,
+    *,
+    id: str | None = None,
+    state: State = State.DONE,
+    model: str = "",
+    figures: TurnFigures | None = None,
+    note: Statement | str = "",
+    ids: AnswerIds | None = None,
 ) -> Node:
     """A node below `parent`: its wire bytes and digest are made here and nowhere else."""
     wire = message.wire()
     digest = chained(parent.digest if parent else b"", wire)
-    return Node(id or new_id(), parent.id if parent else None, message, wire, digest, created,
-                state, model, figures, note, ids)
+    return Node(
+        id or new_id(), parent.id if parent else None, message, wire, digest, created, state, model, figures, note, ids
+    )
 
 
 def settled(
-    streaming: Node, parent: Node, text: str, reasoning: str, state: State, *,
-    reasoning_field: str = "reasoning_content", model: str = "", figures: TurnFigures | None = None,
-    note: Statement | str = "", ids: AnswerIds | None = None,
+    streaming: Node,
+    parent: Node,
+    text: str,
+    reasoning: str,
+    state: State,
+    *,
+    reasoning_field: str = "reasoning_content",
+    model: str = "",
+    figures: TurnFigures | None = None,
+    note: Statement | str = "",
+    ids: AnswerIds | None = None,
 ) -> Node:
     """The final form of a streaming answer: same id and place, wire bytes and digest of what was received."""
-    message = replace(streaming.message, text=whole_characters(text),
-                      reasoning=whole_characters(reasoning), reasoning_field=reasoning_field)
-    return node(parent, message, streaming.created, id=streaming.id, state=state,
-                model=model or streaming.model, figures=figures, note=note, ids=ids)
+    message = replace(
+        streaming.message,
+        text=whole_characters(text),
+        reasoning=whole_characters(reasoning),
+        reasoning_field=reasoning_field,
+    )
+    return node(
+        parent,
+        message,
+        streaming.created,
+        id=streaming.id,
+        state=state,
+        model=model or streaming.model,
+        figures=figures,
+        note=note,
+        ids=ids,
+    )

@@ -29,8 +29,12 @@ class HoldKind(StrEnum):
 
 
 _OF_ANSWERS = {
-    State.CANCELLED: HoldKind.STOPPED, State.ERROR: HoldKind.FAILED, State.LENGTH: HoldKind.LENGTH,
-    State.CONTEXT_FULL: HoldKind.CONTEXT_FULL, State.INTERRUPTED: HoldKind.INTERRUPTED, State.EMPTY: HoldKind.EMPTY,
+    State.CANCELLED: HoldKind.STOPPED,
+    State.ERROR: HoldKind.FAILED,
+    State.LENGTH: HoldKind.LENGTH,
+    State.CONTEXT_FULL: HoldKind.CONTEXT_FULL,
+    State.INTERRUPTED: HoldKind.INTERRUPTED,
+    State.EMPTY: HoldKind.EMPTY,
 }
 
 

@@ -33,8 +33,10 @@ def tag_name(text: str) -> str:
     """The tag that the person means by `text`. Raises TagError."""
     name = unicodedata.normalize("NFC", text.strip().removeprefix("#")).lower()
     if not _TAG.fullmatch(name) or not name.isprintable():
-        raise TagError(f"“{text.strip()[:LONGEST]}” cannot be a tag: give one word of up to {LONGEST} characters, "
-                       'without / , or ".')
+        raise TagError(
+            f"“{text.strip()[:LONGEST]}” cannot be a tag: give one word of up to {LONGEST} characters, "
+            'without / , or ".'
+        )
     return _ALSO.get(name, name)
 
 
@@ -63,8 +65,10 @@ def meant(term: str, known: Iterable[str]) -> frozenset[str]:
 def terms(query: str) -> tuple[str, list[str]]:
     """The words of a filter that are no `tag:`, and what follows each `tag:`."""
     words = query.split()
-    return (" ".join(word for word in words if not is_term(word)),
-            [word[len(TERM):] for word in words if is_term(word)])
+    return (
+        " ".join(word for word in words if not is_term(word)),
+        [word[len(TERM) :] for word in words if is_term(word)],
+    )
 
 
 def in_words(tags: Iterable[str]) -> str:
@@ -74,7 +78,7 @@ def in_words(tags: Iterable[str]) -> str:
 
 def is_term(word: str) -> bool:
     """Whether a word asks for a tag."""
-    return word[:len(TERM)].lower() == TERM
+    return word[: len(TERM)].lower() == TERM
 
 
 def in_order(conversations: Sequence[Conversation]) -> list[Conversation]:

@@ -17,9 +17,7 @@ def whole_characters(text: str) -> str:
     """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it encodes as UTF-8."""
     if text.isascii() or not _LONE_SURROGATE.search(text):
         return text
-    joined = _SURROGATE_PAIR.sub(
-        lambda m: chr(0x10000 + ((ord(m[1]) - 0xD800) << 10) + (ord(m[2]) - 0xDC00)), text
-    )
+    joined = _SURROGATE_PAIR.sub(lambda m: chr(0x10000 + ((ord(m[1]) - 0xD800) << 10) + (ord(m[2]) - 0xDC00)), text)
     return _LONE_SURROGATE.sub("\ufffd", joined)
 
 

@@ -14,5 +14,16 @@ from kvchat.store.errors import (
 )
 from kvchat.store.store import Store
 
-__all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "NotQueued", "Store", "StoreDamaged",
-           "StoreError", "StoreUnavailable", "UnknownConversation", "UnknownImport"]
+__all__ = [
+    "Change",
+    "Conflict",
+    "ConversationDeleted",
+    "HeadMoved",
+    "NotQueued",
+    "Store",
+    "StoreDamaged",
+    "StoreError",
+    "StoreUnavailable",
+    "UnknownConversation",
+    "UnknownImport",
+]

@@ -36,8 +36,10 @@ class Collections:
     def all(self) -> list[StoredCollection]:
         """In the order in which they were added."""
         rows = self._db.rows("SELECT name, root, created, indexed FROM collection ORDER BY seq")
-        return [StoredCollection(name, root, float(created), None if indexed is None else float(indexed))
-                for name, root, created, indexed in rows]
+        return [
+            StoredCollection(name, root, float(created), None if indexed is None else float(indexed))
+            for name, root, created, indexed in rows
+        ]
 
     def put(self, name: str, root: str, created: float) -> None:
         """Keep a collection. One of this name gets this root; if that is another, it has not been gone through."""
@@ -47,7 +49,8 @@ class Collections:
             connection.execute(
                 "INSERT INTO collection(name, root, created) VALUES (?, ?, ?) ON CONFLICT(name) DO UPDATE SET"
                 " root = excluded.root, indexed = CASE WHEN root = excluded.root THEN indexed END",
-                (name, root, created))
+                (name, root, created),
+            )
 
     def remove(self, name: str) -> None:
         """Forget a collection, if there is one of this name."""

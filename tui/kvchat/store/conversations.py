@@ -60,7 +60,7 @@ _ANCESTORS = f"""
     WITH RECURSIVE up(id) AS (
         SELECT value FROM json_each(?)
         UNION SELECT node.parent FROM up JOIN node ON node.id = up.id WHERE node.parent IS NOT NULL)
-    SELECT {columns(NODE_FIELDS, 'node')} FROM up JOIN node ON node.id = up.id"""
+    SELECT {columns(NODE_FIELDS, "node")} FROM up JOIN node ON node.id = up.id"""
 
 MEMBERS = """
     WITH RECURSIVE member(id, parent) AS (
@@ -96,24 +96,36 @@ class Conversations:
 
     def servers(self) -> list[tuple[str, int]]:
         """The names of the servers that conversations with messages are on, with how many, used last first."""
-        return [(str(name), int(number)) for name, number in self._db.rows(
-            "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
-            " GROUP BY server ORDER BY max(updated) DESC")]
+        return [
+            (str(name), int(number))
+            for name, number in self._db.rows(
+                "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
+                " GROUP BY server ORDER BY max(updated) DESC"
+            )
+        ]
 
     def branch_turns(self, id: str) -> int:
         """The questions on the branch that a conversation has in use."""
-        return int(self._db.rows(
-            "WITH RECURSIVE up(id, parent, role) AS ("
-            "SELECT node.id, node.parent, node.role FROM node JOIN conversation ON node.id = conversation.head"
-            " WHERE conversation.id = ? UNION ALL "
-            "SELECT node.id, node.parent, node.role FROM node JOIN up ON node.id = up.parent)"
-            " SELECT count(*) FROM up WHERE role = 'user'", (id,))[0][0])
+        return int(
+            self._db.rows(
+                "WITH RECURSIVE up(id, parent, role) AS ("
+                "SELECT node.id, node.parent, node.role FROM node JOIN conversation ON node.id = conversation.head"
+                " WHERE conversation.id = ? UNION ALL "
+                "SELECT node.id, node.parent, node.role FROM node JOIN up ON node.id = up.parent)"
+                " SELECT count(*) FROM up WHERE role = 'user'",
+                (id,),
+            )[0][0]
+        )
 
     def tags(self) -> list[tuple[str, int]]:
         """The tags that conversations have, with how many, by name."""
-        return [(str(name), int(number)) for name, number in self._db.rows(
-            "SELECT name, count(*) FROM tag JOIN conversation ON conversation.id = tag.conversation"
-            " WHERE trashed IS NULL GROUP BY name ORDER BY name")]
+        return [
+            (str(name), int(number))
+            for name, number in self._db.rows(
+                "SELECT name, count(*) FROM tag JOIN conversation ON conversation.id = tag.conversation"
+                " WHERE trashed IS NULL GROUP BY name ORDER BY name"
+            )
+        ]
 
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         sql = "SELECT id, title FROM conversation WHERE id IN (SELECT value FROM json_each(?))"
@@ -168,8 +180,10 @@ class Conversations:
         return True
 
     def _take(self, connection: sqlite3.Connection, id: str) -> None:
-        connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                           (_BEGUN + id, self._db.owner))
+        connection.execute(
+            "INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            (_BEGUN + id, self._db.owner),
+        )
 
     def begin(self, connection: sqlite3.Connection, id: str) -> None:
         """A conversation has its first message: it is nobody's empty one any more."""
@@ -181,7 +195,8 @@ class Conversations:
         row = connection.execute(
             f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = :id OR (parent IS NULL AND digest = :digest"
             " AND wire = :wire) ORDER BY id = :id DESC, seq LIMIT 1",
-            {"id": system.id, "digest": system.digest, "wire": system.wire}).fetchone()
+            {"id": system.id, "digest": system.digest, "wire": system.wire},
+        ).fetchone()
         if row:
             return node_of(row)
         connection.execute(_ADD_NODE, (*row_of(system), None, None))
@@ -199,8 +214,9 @@ class Conversations:
         put(connection, known)
         return known
 
-    def write(self, connection: sqlite3.Connection, row: Conversation, change: Change,
-              shown: str | None = None) -> Conversation:
+    def write(
+        self, connection: sqlite3.Connection, row: Conversation, change: Change, shown: str | None = None
+    ) -> Conversation:
         """Inside a transaction: store what `change` makes of the row, only the fields that it changes, and give it
         back. `shown`: the head that the window of the act showed; None: this one."""
         changed = change(row)
@@ -210,11 +226,15 @@ class Conversations:
         pairs = zip(CONVERSATION_FIELDS, conversation_row(row), conversation_row(changed), strict=True)
         fields = {name: value for name, before, value in pairs if value != before}
         if fields:
-            connection.execute(f"UPDATE conversation SET {', '.join(f'{name} = ?' for name in fields)} WHERE id = ?",
-                               (*fields.values(), row.id))
+            connection.execute(
+                f"UPDATE conversation SET {', '.join(f'{name} = ?' for name in fields)} WHERE id = ?",
+                (*fields.values(), row.id),
+            )
         _tag(connection, row.id, set(changed.tags) - set(row.tags))
-        connection.executemany("DELETE FROM tag WHERE conversation = ? AND name = ?",
-                               [(row.id, name) for name in set(row.tags) - set(changed.tags)])
+        connection.executemany(
+            "DELETE FROM tag WHERE conversation = ? AND name = ?",
+            [(row.id, name) for name in set(row.tags) - set(changed.tags)],
+        )
         return changed
 
     def keep_root(self, connection: sqlite3.Connection, id: str | None) -> None:
@@ -229,8 +249,11 @@ class Conversations:
     def mark(self, id: str) -> tuple[int, int]:
         """How many messages were made in the conversation, and how many of them stream."""
         # Each from an index: no message is read.
-        row = self._db.row("SELECT (SELECT count(*) FROM node WHERE conversation = :id),"
-                           " (SELECT count(*) FROM node WHERE state = 'streaming' AND +conversation = :id)", {"id": id})
+        row = self._db.row(
+            "SELECT (SELECT count(*) FROM node WHERE conversation = :id),"
+            " (SELECT count(*) FROM node WHERE state = 'streaming' AND +conversation = :id)",
+            {"id": id},
+        )
         return int(row[0]), int(row[1])
 
     def tree(self, id: str) -> Tree:
@@ -265,8 +288,9 @@ class Conversations:
             for table in ("draft", "queued"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation IN ({gone})", (older_than,))
             for key in (_BEGUN, tips.KEY, TITLE_ASKED, SKILLS_TO):
-                connection.execute(f"DELETE FROM setting WHERE key IN (SELECT ? || id FROM ({gone}))",
-                                   (key, older_than))
+                connection.execute(
+                    f"DELETE FROM setting WHERE key IN (SELECT ? || id FROM ({gone}))", (key, older_than)
+                )
             connection.execute("DELETE FROM conversation WHERE trashed < ?", (older_than,))
             collect(connection, self._db.fts)
             forget(connection, images)
@@ -280,19 +304,22 @@ def put(connection: sqlite3.Connection, conversation: Conversation) -> None:
 
 def _tag(connection: sqlite3.Connection, id: str, tags: Collection[str]) -> None:
     """Put tags on a conversation that does not have them."""
-    connection.executemany("INSERT INTO tag(conversation, name) VALUES (?, ?)",
-                           [(id, whole_characters(name)) for name in sorted(tags)])
+    connection.executemany(
+        "INSERT INTO tag(conversation, name) VALUES (?, ?)", [(id, whole_characters(name)) for name in sorted(tags)]
+    )
 
 
 def collect(connection: sqlite3.Connection, fts: bool) -> None:
     """Remove the shared nodes that no head and no conversation's message needs. The caller holds the transaction."""
     shared: dict[str, str | None] = dict(
-        connection.execute("SELECT id, parent FROM node WHERE conversation IS NULL").fetchall())
+        connection.execute("SELECT id, parent FROM node WHERE conversation IS NULL").fetchall()
+    )
     needed: set[str] = set()
     for (id,) in connection.execute(
         """SELECT id FROM node WHERE conversation IS NULL AND (
                EXISTS (SELECT 1 FROM conversation WHERE head = node.id)
-               OR EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id AND child.conversation NOT NULL))"""):
+               OR EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id AND child.conversation NOT NULL))"""
+    ):
         step: str | None = id
         while step is not None and step in shared and step not in needed:
             needed.add(step)

@@ -14,8 +14,12 @@ from kvchat.text.problems import ProblemError, StoreProblem
 
 _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 5, 6, 8, 10, 11, 13, 14, 26
 _UNAVAILABLE = {
-    _BUSY: StoreProblem.LOCKED, _LOCKED: StoreProblem.LOCKED, _FULL: StoreProblem.DISK_FULL,
-    _READONLY: StoreProblem.READ_ONLY, _IOERR: StoreProblem.FAILING, _CANTOPEN: StoreProblem.FAILING,
+    _BUSY: StoreProblem.LOCKED,
+    _LOCKED: StoreProblem.LOCKED,
+    _FULL: StoreProblem.DISK_FULL,
+    _READONLY: StoreProblem.READ_ONLY,
+    _IOERR: StoreProblem.FAILING,
+    _CANTOPEN: StoreProblem.FAILING,
 }
 
 
@@ -32,8 +36,7 @@ class UnknownImport(StoreError):  # noqa: N818
 
 
 class Conflict(StoreError):  # noqa: N818
-    """What another kvchat did meanwhile stands against a write: nothing was written, and the same again never will be.
-    """
+    """What another kvchat did meanwhile forbids a write: nothing was written, and the same again never will be."""
 
 
 class HeadMoved(Conflict):
@@ -72,8 +75,9 @@ def failure(error: sqlite3.Error | OSError, path: Path | None) -> StoreError:
     """The store's own error for `error`, which names the file."""
     where = str(path) if path else "the conversations held in memory"
     if isinstance(error, OSError):
-        return StoreUnavailable(StoreProblem.UNUSABLE, where=error.filename or where,
-                                reason=error.strerror or type(error).__name__)
+        return StoreUnavailable(
+            StoreProblem.UNUSABLE, where=error.filename or where, reason=error.strerror or type(error).__name__
+        )
     if is_damage(error):
         return StoreDamaged(StoreProblem.DAMAGED, where=where, error=error)
     if (problem := _UNAVAILABLE.get(result_code(error))) is not None:

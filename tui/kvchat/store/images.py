@@ -20,8 +20,10 @@ UNSENT_S = 86_400.0
 _WITH_IMAGES = "instr(blocks, '[\"image\",') > 0"
 """The condition of the index over messages with images."""
 _NAME = re.compile("[0-9a-f]{64}")
-_PUT = ("INSERT INTO image(sha256, url, width, height, kept) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT(sha256) DO UPDATE SET kept = max(kept, excluded.kept)")
+_PUT = (
+    "INSERT INTO image(sha256, url, width, height, kept) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT(sha256) DO UPDATE SET kept = max(kept, excluded.kept)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,10 @@ class Images:
         before = self._clock() - UNSENT_S
         if self._db.row("SELECT 1 FROM image WHERE kept < ? LIMIT 1", (before,)):
             with self._db.write() as connection:
-                forget(connection, [row[0] for row in connection.execute(
-                    "SELECT sha256 FROM image WHERE kept < ?", (before,))])
+                forget(
+                    connection,
+                    [row[0] for row in connection.execute("SELECT sha256 FROM image WHERE kept < ?", (before,))],
+                )
 
 
 def put(connection: sqlite3.Connection, images: Collection[Image], now: float) -> None:

@@ -32,8 +32,10 @@ KEY = "store.import "
 the conversations that it made, those that grew, and the last message that was there then."""
 _DIGITS = 8
 
-_ADD = (f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * (len(NODE_FIELDS) + 1))})"
-        " ON CONFLICT(id) DO NOTHING")
+_ADD = (
+    f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * (len(NODE_FIELDS) + 1))})"
+    " ON CONFLICT(id) DO NOTHING"
+)
 _COVER = "INSERT INTO covered VALUES (?, ?, ?, ?) ON CONFLICT(node) DO NOTHING"
 # A fork that came first has stored the messages that it shares with this one.
 _CLAIM = """UPDATE node SET conversation = :id WHERE id IN (SELECT value FROM json_each(:nodes))
@@ -96,8 +98,11 @@ class Imports:
 
     def digests(self, ids: Collection[str]) -> dict[str, bytes]:
         """The digests of those of these messages that are stored, in whichever conversation."""
-        return dict(self._db.rows("SELECT id, digest FROM node WHERE id IN (SELECT value FROM json_each(?))",
-                                  (to_json(list(ids)),)))
+        return dict(
+            self._db.rows(
+                "SELECT id, digest FROM node WHERE id IN (SELECT value FROM json_each(?))", (to_json(list(ids)),)
+            )
+        )
 
     def take_in(self, batch: Batch, part: int, arrivals: Sequence[Arrival]) -> None:
         """Store conversations, all or none, as one part of an import."""
@@ -114,8 +119,9 @@ class Imports:
                     put(connection, replace(one.conversation, head=moved.get(head, head)))
                     made.append(id)
                     if one.draft:
-                        connection.execute("INSERT INTO draft VALUES (?, ?) ON CONFLICT DO NOTHING",
-                                           (id, whole_characters(one.draft)))
+                        connection.execute(
+                            "INSERT INTO draft VALUES (?, ?) ON CONFLICT DO NOTHING", (id, whole_characters(one.draft))
+                        )
                 else:
                     changed = self._grown(connection, row, one, nodes)
                     if row.trashed is None:
@@ -145,15 +151,24 @@ class Imports:
                 stored.append(node)
         return stored, moved
 
-    def _grown(self, connection: sqlite3.Connection, row: Conversation, one: Arrival,
-               nodes: Sequence[Node]) -> Conversation:
+    def _grown(
+        self, connection: sqlite3.Connection, row: Conversation, one: Arrival, nodes: Sequence[Node]
+    ) -> Conversation:
         target, before = one.conversation, one.before
         untouched = before is not None and row.head == before.head
         comes_back = before is not None and before.trashed is not None
         questions = sum(node.role is Role.USER for node in nodes)
-        return self._conversations.write(connection, row, lambda now: replace(
-            now, head=target.head if untouched else now.head, updated=max(now.updated, target.updated),
-            turns=now.turns + questions, trashed=None if comes_back else now.trashed))
+        return self._conversations.write(
+            connection,
+            row,
+            lambda now: replace(
+                now,
+                head=target.head if untouched else now.head,
+                updated=max(now.updated, target.updated),
+                turns=now.turns + questions,
+                trashed=None if comes_back else now.trashed,
+            ),
+        )
 
     # -- which there were ---------------------------------------------------------------------------------------------
 
@@ -169,8 +184,9 @@ class Imports:
             batch = next((one for one in self.all() if one.undone is None and (not id or one.id.startswith(id))), None)
             if batch is None:
                 raise UnknownImport(StoreProblem.NO_IMPORT if id else StoreProblem.NO_IMPORTS, id=id[:40])
-            parts = connection.execute("SELECT key, value FROM setting WHERE key GLOB ? ORDER BY key DESC",
-                                       (f"{KEY}{batch.id} *",)).fetchall()
+            parts = connection.execute(
+                "SELECT key, value FROM setting WHERE key GLOB ? ORDER BY key DESC", (f"{KEY}{batch.id} *",)
+            ).fetchall()
             trashed = kept = back = 0
             touched = list[str]()
             for key, value in parts:
@@ -188,25 +204,35 @@ class Imports:
 
     @staticmethod
     def _trash(connection: sqlite3.Connection, id: str, last: int, now: float) -> bool:
-        return connection.execute(
-            "UPDATE conversation SET trashed = ? WHERE id = ? AND trashed IS NULL"
-            " AND NOT EXISTS (SELECT 1 FROM node WHERE conversation = conversation.id AND seq > ?)",
-            (now, id, last)).rowcount > 0
+        return (
+            connection.execute(
+                "UPDATE conversation SET trashed = ? WHERE id = ? AND trashed IS NULL"
+                " AND NOT EXISTS (SELECT 1 FROM node WHERE conversation = conversation.id AND seq > ?)",
+                (now, id, last),
+            ).rowcount
+            > 0
+        )
 
     @staticmethod
     def _step_back(connection: sqlite3.Connection, id: str, before: str | None, after: str | None) -> bool:
         if before == after:
             return True
-        went = connection.execute("UPDATE conversation SET head = ? WHERE id = ? AND head = ?",
-                                  (before, id, after)).rowcount > 0
+        went = (
+            connection.execute(
+                "UPDATE conversation SET head = ? WHERE id = ? AND head = ?", (before, id, after)
+            ).rowcount
+            > 0
+        )
         if went:
             tips.moved(connection, id, after, before, after)
         return went
 
     @staticmethod
     def _note(connection: sqlite3.Connection, key: str, value: object) -> None:
-        connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                           (KEY + key, json.dumps(value)))
+        connection.execute(
+            "INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            (KEY + key, json.dumps(value)),
+        )
 
 
 def _batch(id: str, value: str) -> Batch:

@@ -85,20 +85,27 @@ class Jobs:
     def all(self) -> list[Job]:
         """The whole queue, in the order of `due`."""
         rows = self._db.rows(
-            "SELECT kind, subject, due, attempts, state, why, created FROM job ORDER BY due, created, kind, subject")
-        return [Job(kind, subject, float(due), attempts, _STATES.get(state, JobState.WAITING), why, float(created))
-                for kind, subject, due, attempts, state, why, created in rows]
+            "SELECT kind, subject, due, attempts, state, why, created FROM job ORDER BY due, created, kind, subject"
+        )
+        return [
+            Job(kind, subject, float(due), attempts, _STATES.get(state, JobState.WAITING), why, float(created))
+            for kind, subject, due, attempts, state, why, created in rows
+        ]
 
     def claim(self, kind: str, subject: str) -> Job | None:
         """Take a job that waits, or that a kvchat had which is gone. None: somebody else has it, it is paused, or there
         is none."""
         with self._db.write() as connection:
-            row = connection.execute("SELECT due, attempts, state, why, created, owner FROM job"
-                                     " WHERE kind = ? AND subject = ?", (kind, subject)).fetchone()
+            row = connection.execute(
+                "SELECT due, attempts, state, why, created, owner FROM job WHERE kind = ? AND subject = ?",
+                (kind, subject),
+            ).fetchone()
             if row is None or _STATES.get(row[2]) is JobState.PAUSED or (row[2] == "running" and not is_gone(row[5])):
                 return None
-            connection.execute("UPDATE job SET state = 'running', owner = ?, again = NULL"
-                               " WHERE kind = ? AND subject = ?", (self._db.owner, kind, subject))
+            connection.execute(
+                "UPDATE job SET state = 'running', owner = ?, again = NULL WHERE kind = ? AND subject = ?",
+                (self._db.owner, kind, subject),
+            )
         return Job(kind, subject, float(row[0]), row[1], JobState.RUNNING, row[3], float(row[4]))
 
     def done(self, kind: str, subject: str) -> None:
@@ -107,25 +114,44 @@ class Jobs:
         with self._db.write() as connection:
             this = f"kind = :kind AND subject = :subject AND {_FREE}"
             connection.execute(f"DELETE FROM job WHERE {this} AND again IS NULL", values)
-            connection.execute("UPDATE job SET due = again, attempts = 0, state = 'waiting', why = '', owner = NULL,"
-                               f" again = NULL, not_before = 0 WHERE {this}", values)
+            connection.execute(
+                "UPDATE job SET due = again, attempts = 0, state = 'waiting', why = '', owner = NULL,"
+                f" again = NULL, not_before = 0 WHERE {this}",
+                values,
+            )
 
     def back(self, kind: str, subject: str, due: float, why: str, attempts: int) -> None:
         """The job waits again until `due`. With failed attempts that is a back-off, which `put` does not shorten."""
-        self._write("UPDATE job SET due = :due, attempts = :attempts, state = 'waiting', why = :why, owner = NULL,"
-                    " again = NULL, not_before = CASE WHEN :attempts > 0 THEN :due ELSE 0 END"
-                    f" WHERE kind = :kind AND subject = :subject AND {_FREE}",
-                    kind, subject, due=due, why=whole_characters(why), attempts=attempts)
+        self._write(
+            "UPDATE job SET due = :due, attempts = :attempts, state = 'waiting', why = :why, owner = NULL,"
+            " again = NULL, not_before = CASE WHEN :attempts > 0 THEN :due ELSE 0 END"
+            f" WHERE kind = :kind AND subject = :subject AND {_FREE}",
+            kind,
+            subject,
+            due=due,
+            why=whole_characters(why),
+            attempts=attempts,
+        )
 
     def pause(self, kind: str, subject: str, why: str) -> None:
         """The job waits for the person."""
-        self._write("UPDATE job SET state = 'paused', why = :why, owner = NULL, again = NULL"
-                    f" WHERE kind = :kind AND subject = :subject AND {_FREE}", kind, subject, why=whole_characters(why))
+        self._write(
+            "UPDATE job SET state = 'paused', why = :why, owner = NULL, again = NULL"
+            f" WHERE kind = :kind AND subject = :subject AND {_FREE}",
+            kind,
+            subject,
+            why=whole_characters(why),
+        )
 
     def retry(self, kind: str, subject: str, due: float) -> None:
         """A paused job, or one in its back-off, begins anew at `due`."""
-        self._write("UPDATE job SET due = :due, attempts = 0, state = 'waiting', why = '', again = NULL, not_before = 0"
-                    " WHERE kind = :kind AND subject = :subject AND state != 'running'", kind, subject, due=due)
+        self._write(
+            "UPDATE job SET due = :due, attempts = 0, state = 'waiting', why = '', again = NULL, not_before = 0"
+            " WHERE kind = :kind AND subject = :subject AND state != 'running'",
+            kind,
+            subject,
+            due=due,
+        )
 
     def recover(self) -> int:
         """Let the jobs wait again whose kvchat ended while they ran; how many there were."""
@@ -134,8 +160,9 @@ class Jobs:
             return 0
         with self._db.write() as connection:
             gone = [row[:2] for row in connection.execute(running).fetchall() if is_gone(row[2])]
-            connection.executemany("UPDATE job SET state = 'waiting', owner = NULL, again = NULL"
-                                   " WHERE kind = ? AND subject = ?", gone)
+            connection.executemany(
+                "UPDATE job SET state = 'waiting', owner = NULL, again = NULL WHERE kind = ? AND subject = ?", gone
+            )
         return len(gone)
 
     def _write(self, sql: str, kind: str, subject: str, **values: object) -> None:

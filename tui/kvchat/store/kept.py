@@ -32,7 +32,8 @@ class KeptRows:
             connection.execute(
                 "INSERT INTO kept(conversation, node, created) SELECT id, ?, ? FROM conversation WHERE id = ?"
                 " ON CONFLICT(conversation) DO UPDATE SET node = excluded.node, created = excluded.created",
-                (kept.node, kept.since, kept.conversation))
+                (kept.node, kept.since, kept.conversation),
+            )
 
     def remove(self, conversation: str) -> None:
         with self._db.write() as connection:

@@ -25,8 +25,10 @@ class Library:
     def set_draft(self, conversation: str, text: str) -> None:
         with self._db.write() as connection:
             if text:
-                connection.execute("INSERT INTO draft VALUES (?, ?) ON CONFLICT DO UPDATE SET text = excluded.text",
-                                   (conversation, whole_characters(text)))
+                connection.execute(
+                    "INSERT INTO draft VALUES (?, ?) ON CONFLICT DO UPDATE SET text = excluded.text",
+                    (conversation, whole_characters(text)),
+                )
             else:
                 connection.execute("DELETE FROM draft WHERE conversation = ?", (conversation,))
 
@@ -37,9 +39,11 @@ class Library:
 
     def save_prompt(self, prompt: SavedPrompt, now: float) -> None:
         with self._db.write(durable=True) as connection:
-            connection.execute("INSERT INTO prompt VALUES (?, ?, ?)"
-                               " ON CONFLICT DO UPDATE SET text = excluded.text, saved = excluded.saved",
-                               (whole_characters(prompt.name), whole_characters(prompt.text), now))
+            connection.execute(
+                "INSERT INTO prompt VALUES (?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET text = excluded.text, saved = excluded.saved",
+                (whole_characters(prompt.name), whole_characters(prompt.text), now),
+            )
 
     def delete_prompt(self, name: str) -> None:
         with self._db.write(durable=True) as connection:
@@ -54,5 +58,7 @@ class Library:
             if value is None:
                 connection.execute("DELETE FROM setting WHERE key = ?", (whole_characters(key),))
             else:
-                connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                                   (whole_characters(key), whole_characters(value)))
+                connection.execute(
+                    "INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                    (whole_characters(key), whole_characters(value)),
+                )

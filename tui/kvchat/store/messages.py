@@ -49,8 +49,17 @@ class Messages:
         self._conversations = conversations
         self._sequence: dict[str, int] = {}
 
-    def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None, whole: bool,
-            late: bool, queued: str) -> Conversation:
+    def add(
+        self,
+        known: Conversation,
+        nodes: Sequence[Node],
+        change: Change,
+        *,
+        shown: str | None,
+        whole: bool,
+        late: bool,
+        queued: str,
+    ) -> Conversation:
         with self._db.write(durable=True) as connection:
             row = self._conversations.stored(connection, known)
             if not late:
@@ -66,10 +75,8 @@ class Messages:
             self._conversations.begin(connection, row.id)
             return self._conversations.write(connection, row, change, shown)
 
-    def _check(self, connection: sqlite3.Connection, row: Conversation, nodes: Sequence[Node],
-               end: str | None) -> None:
-        """Raise what stands against adding the nodes. `end`: where the branch must still end that they were made from.
-        """
+    def _check(self, connection: sqlite3.Connection, row: Conversation, nodes: Sequence[Node], end: str | None) -> None:
+        """Raise what stands against adding the nodes. `end`: where their branch must still end."""
         if row.trashed is not None:
             raise ConversationDeleted(StoreProblem.IN_TRASH)
         first = nodes[0]
@@ -93,7 +100,8 @@ class Messages:
             connection.execute(
                 "INSERT INTO delta SELECT id, ?, ?, ?, ? FROM node WHERE id = ? AND state = 'streaming'"
                 " ON CONFLICT(node, seq) DO UPDATE SET text = excluded.text, reasoning = excluded.reasoning",
-                (number, _delta(text), _delta(reasoning), whole_characters(reasoning_field), node))
+                (number, _delta(text), _delta(reasoning), whole_characters(reasoning_field), node),
+            )
         self._sequence[node] = number + 1
 
     def settle(self, node: Node, known: Conversation | None, change: Change | None) -> Conversation | None:
@@ -124,7 +132,9 @@ class Messages:
                 """SELECT parent FROM node WHERE id = ? AND role = 'assistant'
                    AND (text = '' OR EXISTS (SELECT 1 FROM node twin WHERE twin.parent = node.parent
                         AND twin.digest = node.digest AND twin.id != node.id AND twin.state != 'streaming'))
-                   AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)""", (node,)).fetchone()
+                   AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)""",
+                (node,),
+            ).fetchone()
             if found:
                 index.remove(connection, self._db.fts, node)
                 connection.execute("UPDATE conversation SET head = ? WHERE head = ?", (found[0], node))
@@ -162,12 +172,20 @@ class Messages:
 
         streaming = load(id)
         deltas = connection.execute(
-            "SELECT text, reasoning, reasoning_field FROM delta WHERE node = ? ORDER BY seq", (id,)).fetchall()
+            "SELECT text, reasoning, reasoning_field FROM delta WHERE node = ? ORDER BY seq", (id,)
+        ).fetchall()
         text = streaming.text + _joined(row[0] for row in deltas)
         reasoning = streaming.message.reasoning + _joined(row[1] for row in deltas)
         field = next((row[2] for row in deltas if row[1]), streaming.message.reasoning_field)
-        return settled(streaming, load(streaming.parent or ""), text, reasoning, State.INTERRUPTED,
-                       reasoning_field=field, note=said(NoteKind.KVCHAT_ENDED))
+        return settled(
+            streaming,
+            load(streaming.parent or ""),
+            text,
+            reasoning,
+            State.INTERRUPTED,
+            reasoning_field=field,
+            note=said(NoteKind.KVCHAT_ENDED),
+        )
 
     def record_request(self, node: str, body_sha256: str, server: str, kind: str, build: str, model: str) -> None:
         with self._db.write() as connection:
@@ -175,7 +193,8 @@ class Messages:
                 "INSERT INTO request SELECT id, ?, ?, ?, ?, ? FROM node WHERE id = ? ON CONFLICT(node) DO UPDATE SET"
                 " body_sha256 = excluded.body_sha256, server = excluded.server, kind = excluded.kind,"
                 " build = excluded.build, model = excluded.model",
-                (body_sha256, *map(whole_characters, (server, kind, build, model)), node))
+                (body_sha256, *map(whole_characters, (server, kind, build, model)), node),
+            )
 
     def request_of(self, node: str) -> SentRequest | None:
         row = self._db.row("SELECT body_sha256, server, kind, build, model FROM request WHERE node = ?", (node,))
@@ -186,37 +205,56 @@ class Messages:
             connection.execute(
                 "INSERT INTO warmup(conversation, created, server, model, cached, evaluated, seconds)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (conversation, created, whole_characters(server), whole_characters(model), read.start,
-                 read.end - read.start, read.seconds))
+                (
+                    conversation,
+                    created,
+                    whole_characters(server),
+                    whole_characters(model),
+                    read.start,
+                    read.end - read.start,
+                    read.seconds,
+                ),
+            )
 
     def warmups(self, since: float, conversation: str | None) -> WarmupTotals:
         row = self._db.row(
             "SELECT count(*), coalesce(sum(evaluated), 0), coalesce(sum(seconds), 0) FROM warmup"
-            " WHERE created >= ? AND (? IS NULL OR conversation = ?)", (since, conversation, conversation))
+            " WHERE created >= ? AND (? IS NULL OR conversation = ?)",
+            (since, conversation, conversation),
+        )
         return WarmupTotals(int(row[0]), int(row[1]), float(row[2]))
 
     def warmup_samples(self, server: str, model: str, limit: int) -> list[SpeedSample]:
         rows = self._db.rows(
             "SELECT cached, evaluated, seconds FROM warmup WHERE server = ? AND model = ? ORDER BY seq DESC LIMIT ?",
-            (server, model, limit))
+            (server, model, limit),
+        )
         return [SpeedSample(int(row[0]), int(row[0]) + int(row[1]), float(row[2])) for row in rows]
 
     def answers(self, since: float) -> list[Answered]:
         rows = self._db.rows(
             """SELECT created, coalesce(server, ''), coalesce(request.model, ''), figures
                FROM node LEFT JOIN request ON request.node = node.id
-               WHERE figures IS NOT NULL AND created >= ? ORDER BY created""", (since,))
+               WHERE figures IS NOT NULL AND created >= ? ORDER BY created""",
+            (since,),
+        )
         found = figures_of(row[3] for row in rows)
-        return [Answered(float(row[0]), (row[1], row[2]), figures)
-                for row, figures in zip(rows, found, strict=True) if figures]
+        return [
+            Answered(float(row[0]), (row[1], row[2]), figures)
+            for row, figures in zip(rows, found, strict=True)
+            if figures
+        ]
 
     def speed_samples(self, server: str, model: str, limit: int) -> list[TurnFigures]:
         wanted = (server, model, limit)
         rows = self._db.rows(f"{_SPEEDS_OF_LATE} LIMIT ?", wanted)
         if len(rows) < limit:
             rows = self._db.rows(f"{_SPEEDS} LIMIT ?", wanted)
-        return [found for found in figures_of(row[0] for row in rows)
-                if found and not found.estimated and not found.alternative]
+        return [
+            found
+            for found in figures_of(row[0] for row in rows)
+            if found and not found.estimated and not found.alternative
+        ]
 
 
 def _delta(text: str) -> bytes:

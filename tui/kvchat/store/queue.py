@@ -39,8 +39,11 @@ class Queue:
 
     def of(self, conversation: str) -> list[QueuedRow]:
         """The messages that wait in a conversation, in the order in which they are sent."""
-        rows = self._db.rows("SELECT id, conversation, text, more, created, place FROM queued WHERE conversation = ?"
-                             " ORDER BY place, seq", (conversation,))
+        rows = self._db.rows(
+            "SELECT id, conversation, text, more, created, place FROM queued WHERE conversation = ?"
+            " ORDER BY place, seq",
+            (conversation,),
+        )
         return [QueuedRow(*row) for row in rows]
 
     def conversations(self) -> list[str]:
@@ -55,8 +58,15 @@ class Queue:
                 " :more, :created, coalesce(:place,"
                 " (SELECT max(place) + 1 FROM queued WHERE conversation = :conversation), 0.0))"
                 " ON CONFLICT DO NOTHING",
-                {"id": row.id, "conversation": row.conversation, "text": whole_characters(row.text), "more": row.more,
-                 "created": row.created, "place": row.place})
+                {
+                    "id": row.id,
+                    "conversation": row.conversation,
+                    "text": whole_characters(row.text),
+                    "more": row.more,
+                    "created": row.created,
+                    "place": row.place,
+                },
+            )
 
     def drop(self, id: str) -> bool:
         """Take a message out of the queue; whether it was there."""
@@ -68,13 +78,16 @@ class Queue:
         with self._db.write() as connection:
             rows = connection.execute(
                 "SELECT id FROM queued WHERE conversation = (SELECT conversation FROM queued WHERE id = ?)"
-                " ORDER BY place, seq", (id,)).fetchall()
+                " ORDER BY place, seq",
+                (id,),
+            ).fetchall()
             ids = [row[0] for row in rows]
             at = ids.index(id) if id in ids else -1
             if at >= 0 and 0 <= at + step < len(ids):
                 ids[at], ids[at + step] = ids[at + step], ids[at]
-                connection.executemany("UPDATE queued SET place = ? WHERE id = ?",
-                                       [(float(place), one) for place, one in enumerate(ids)])
+                connection.executemany(
+                    "UPDATE queued SET place = ? WHERE id = ?", [(float(place), one) for place, one in enumerate(ids)]
+                )
 
 
 def take(connection: sqlite3.Connection, id: str) -> None:

@@ -29,13 +29,57 @@ if TYPE_CHECKING:
 
 Row = Sequence[Any]
 
-NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest", "created",
-               "state", "model", "figures", "note", "ids")
-CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
-                       "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
-                       "collections", "retrieval")
-ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
-                "superseded_by", "edited")
+NODE_FIELDS = (
+    "id",
+    "parent",
+    "role",
+    "text",
+    "blocks",
+    "reasoning",
+    "reasoning_field",
+    "wire",
+    "digest",
+    "created",
+    "state",
+    "model",
+    "figures",
+    "note",
+    "ids",
+)
+CONVERSATION_FIELDS = (
+    "id",
+    "head",
+    "created",
+    "updated",
+    "title",
+    "turns",
+    "model",
+    "parameters",
+    "template_options",
+    "forked_from",
+    "unread",
+    "trashed",
+    "context_used",
+    "server",
+    "system_in_user",
+    "memory",
+    "collections",
+    "retrieval",
+)
+ENTRY_FIELDS = (
+    "id",
+    "kind",
+    "text",
+    "page",
+    "created",
+    "status",
+    "confidence",
+    "conversation",
+    "nodes",
+    "author",
+    "superseded_by",
+    "edited",
+)
 """The columns of a memory's row, and the values of its JSON array in the history of changes, in this order."""
 
 
@@ -57,9 +101,25 @@ def columns(names: Sequence[str], table: str = "") -> str:
 
 
 # The order in which figures are stored: new ones go to the end.
-FIGURE_FIELDS = ("prompt_tokens", "cached_tokens", "predicted_tokens", "new_tokens", "ttft_ms", "prompt_ms",
-                 "predicted_ms", "context_size", "predicted_cached", "cause", "evidence", "remedy", "estimated",
-                 "block", "stopped", "begun_tokens", "alternative")
+FIGURE_FIELDS = (
+    "prompt_tokens",
+    "cached_tokens",
+    "predicted_tokens",
+    "new_tokens",
+    "ttft_ms",
+    "prompt_ms",
+    "predicted_ms",
+    "context_size",
+    "predicted_cached",
+    "cause",
+    "evidence",
+    "remedy",
+    "estimated",
+    "block",
+    "stopped",
+    "begun_tokens",
+    "alternative",
+)
 
 _ROLES = {role.value: role for role in Role}
 _STATES = {state.value: state for state in State}
@@ -100,10 +160,19 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     column = dict(zip(NODE_FIELDS, zip(*rows, strict=True), strict=True))
     count = len(rows)
     blocks = [blocks_of(text) if text else () for text in column["blocks"]]
-    column["message"] = tuple(filled(Message, {
-        "role": [_ROLES.get(role, Role.USER) for role in column.pop("role")], "text": column.pop("text"),
-        "blocks": blocks, "reasoning": column.pop("reasoning"),
-        "reasoning_field": column.pop("reasoning_field")}, count))
+    column["message"] = tuple(
+        filled(
+            Message,
+            {
+                "role": [_ROLES.get(role, Role.USER) for role in column.pop("role")],
+                "text": column.pop("text"),
+                "blocks": blocks,
+                "reasoning": column.pop("reasoning"),
+                "reasoning_field": column.pop("reasoning_field"),
+            },
+            count,
+        )
+    )
     del column["blocks"]
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))
@@ -136,12 +205,23 @@ def row_of(node: Node) -> tuple[object, ...]:
     """The values of NODE_FIELDS for a node."""
     message = node.message
     blocks = [[block.kind, block.source, block.text, *([block.ref] if block.ref else [])] for block in message.blocks]
-    return (node.id, node.parent, message.role.value, whole_characters(message.text),
-            to_json(blocks) if blocks else None, whole_characters(message.reasoning),
-            whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
-            whole_characters(node.model), figures_to_json(node.figures),
-            to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note),
-            _stored_ids(node.ids) if node.ids is not None else None)
+    return (
+        node.id,
+        node.parent,
+        message.role.value,
+        whole_characters(message.text),
+        to_json(blocks) if blocks else None,
+        whole_characters(message.reasoning),
+        whole_characters(message.reasoning_field),
+        node.wire,
+        node.digest,
+        node.created,
+        node.state.value,
+        whole_characters(node.model),
+        figures_to_json(node.figures),
+        to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note),
+        _stored_ids(node.ids) if node.ids is not None else None,
+    )
 
 
 def from_json(text: str | None, kind: type[T]) -> T:
@@ -210,13 +290,26 @@ def tags_of(rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
 
 def conversation_row(conversation: Conversation) -> tuple[object, ...]:
     """The values of CONVERSATION_FIELDS for a conversation."""
-    return (conversation.id, conversation.head, conversation.created, conversation.updated,
-            whole_characters(conversation.title), conversation.turns, whole_characters(conversation.model),
-            parameters_to_json(conversation.parameters),
-            to_json(dict(conversation.template_options)) if conversation.template_options else None,
-            conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used,
-            whole_characters(conversation.server), int(conversation.system_in_user), int(conversation.memory),
-            whole_characters("/".join(conversation.collections)), conversation.retrieval)
+    return (
+        conversation.id,
+        conversation.head,
+        conversation.created,
+        conversation.updated,
+        whole_characters(conversation.title),
+        conversation.turns,
+        whole_characters(conversation.model),
+        parameters_to_json(conversation.parameters),
+        to_json(dict(conversation.template_options)) if conversation.template_options else None,
+        conversation.forked_from,
+        int(conversation.unread),
+        conversation.trashed,
+        conversation.context_used,
+        whole_characters(conversation.server),
+        int(conversation.system_in_user),
+        int(conversation.memory),
+        whole_characters("/".join(conversation.collections)),
+        conversation.retrieval,
+    )
 
 
 def parameters_of(text: Any) -> Parameters:
@@ -232,6 +325,9 @@ def parameters_of(text: Any) -> Parameters:
 
 
 def parameters_to_json(parameters: Parameters) -> str | None:
-    given = {name: value for name in _PARAMETERS
-             if (value := getattr(parameters, name)) is not None and value != () and value != {}}
+    given = {
+        name: value
+        for name in _PARAMETERS
+        if (value := getattr(parameters, name)) is not None and value != () and value != {}
+    }
     return to_json(given) if given else None

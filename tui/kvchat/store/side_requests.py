@@ -49,14 +49,16 @@ class SideRequests:
         with self._db.write() as connection:
             connection.execute(
                 f"INSERT INTO side_request({columns(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
-                [whole_characters(value) if isinstance(value, str) else value for value in values])
+                [whole_characters(value) if isinstance(value, str) else value for value in values],
+            )
 
     def all(self, since: float = 0.0, kind: str = "", subject: str = "") -> list[SideRequest]:
         """Those since then (seconds since the epoch), of one kind and subject if given, oldest first."""
         rows = self._db.rows(
             f"SELECT {columns(_FIELDS)} FROM side_request WHERE created >= :since"
             " AND :kind IN ('', kind) AND :subject IN ('', subject) ORDER BY created, seq",
-            {"since": since, "kind": kind, "subject": subject})
+            {"since": since, "kind": kind, "subject": subject},
+        )
         return [SideRequest(*row) for row in rows]
 
     def totals(self, since: float = 0.0, subject: str = "") -> SideTotals:
@@ -65,5 +67,6 @@ class SideRequests:
             """SELECT count(*), coalesce(sum(max(0, prompt_tokens - cached_tokens)), 0),
                    coalesce(sum(predicted_tokens), 0), coalesce(sum(seconds), 0)
                FROM side_request WHERE created >= :since AND :subject IN ('', subject)""",
-            {"since": since, "subject": subject})
+            {"since": since, "subject": subject},
+        )
         return SideTotals(int(row[0]), int(row[1]), int(row[2]), float(row[3]))

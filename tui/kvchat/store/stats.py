@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from kvchat.store.store import Store
 
 
-def cache_stats(store: Store, now: float, days: int = WEEK, *, zone: tzinfo | None = None,
-                speed: Callable[[str, str], SpeedFit | None] | None = None) -> Stats:
+def cache_stats(
+    store: Store,
+    now: float,
+    days: int = WEEK,
+    *,
+    zone: tzinfo | None = None,
+    speed: Callable[[str, str], SpeedFit | None] | None = None,
+) -> Stats:
     """The sums over the last `days` days of a time zone (None: this machine's) up to `now`, in seconds since the epoch.
     `speed`: the prefill speed of a server and model (the store's, where it is not given). No conversation is loaded.
     Raises StoreError."""

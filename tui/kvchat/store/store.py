@@ -200,8 +200,17 @@ class Store:
 
     # Messages
 
-    def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None = None,
-            whole: bool = False, late: bool = False, queued: str = "") -> Conversation:
+    def add(
+        self,
+        known: Conversation,
+        nodes: Sequence[Node],
+        change: Change,
+        *,
+        shown: str | None = None,
+        whole: bool = False,
+        late: bool = False,
+        queued: str = "",
+    ) -> Conversation:
         """Store new messages and what `change` makes of the row, in one transaction. `shown`: the head that the window
         showed. `whole`: they were made from all of that branch, which must not have gone on since. `queued`: the
         message that is taken out of the queue by it. Ids that are stored already are left as they are; when all are, so
@@ -217,8 +226,9 @@ class Store:
         text and what came since. Nothing happens when the answer is settled."""
         self._messages.append(node, text, reasoning, reasoning_field)
 
-    def settle(self, node: Node, known: Conversation | None = None,
-               change: Change | None = None) -> Conversation | None:
+    def settle(
+        self, node: Node, known: Conversation | None = None, change: Change | None = None
+    ) -> Conversation | None:
         """Store the final form of a streaming answer, and what `change` makes of its conversation's row."""
         return self._messages.settle(node, known, change)
 
@@ -232,8 +242,9 @@ class Store:
         Else nothing happens."""
         self._messages.drop(node)
 
-    def record_request(self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "",
-                       model: str = "") -> None:
+    def record_request(
+        self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "", model: str = ""
+    ) -> None:
         """Keep the evidence of what was sent for an answer: the body's hash, and to which server and model."""
         self._messages.record_request(node, body_sha256, server, kind, build, model)
 
@@ -300,8 +311,9 @@ class Store:
 
     # Finding, watching, saving
 
-    def search(self, query: str, limit: int = 50, *, ranked: bool = False,
-               conversation: str | None = None) -> list[SearchHit]:
+    def search(
+        self, query: str, limit: int = 50, *, ranked: bool = False, conversation: str | None = None
+    ) -> list[SearchHit]:
         """Messages and titles that hold every word of `query`: newest first, or `ranked` the best of the newest 2,000.
         The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only.
         `tag:NAME` keeps to the conversations with that tag, as `kvchat.prompt.tags.meant` has it; alone, it finds them.

@@ -44,8 +44,9 @@ def _listed(value: str) -> list[str]:
     return [str(id) for id in from_json(value, list)]
 
 
-def moved(connection: sqlite3.Connection, conversation: str, before: str | None, head: str | None,
-          shown: str | None) -> None:
+def moved(
+    connection: sqlite3.Connection, conversation: str, before: str | None, head: str | None, shown: str | None
+) -> None:
     """The head went from `before` to `head` by an act in a window that showed the branch to `shown`."""
     known = of(connection, conversation)
     if before == shown and not known:
@@ -54,8 +55,10 @@ def moved(connection: sqlite3.Connection, conversation: str, before: str | None,
     tips = dict.fromkeys([*known, *([before] if before is not None else [])])
     kept = [id for id in tips if id != shown and id not in in_use]
     if kept:
-        connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                           (KEY + conversation, json.dumps(kept)))
+        connection.execute(
+            "INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+            (KEY + conversation, json.dumps(kept)),
+        )
     elif known:
         connection.execute("DELETE FROM setting WHERE key = ?", (KEY + conversation,))
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
 HEAT_NAMES: dict[Heat, str] = {
-    Heat.WARM: "warm", Heat.PARKED: "partly warm", Heat.COLD: "cold", Heat.UNKNOWN: "unknown",
+    Heat.WARM: "warm",
+    Heat.PARKED: "partly warm",
+    Heat.COLD: "cold",
+    Heat.UNKNOWN: "unknown",
 }
 HEAT_WORDS: dict[Heat, str] = {
     Heat.WARM: "warm: still in the server's cache, answers start at once",
@@ -45,8 +48,7 @@ FAR = 4096
 
 
 def shown_heat(warmth: Warmth) -> Heat:
-    """How warm it is for the person: what the server only has to bring back is warm, for next to nothing is prefilled.
-    """
+    """How warm it is for the user: what the server only has to bring back is warm, for next to nothing is prefilled."""
     back = warmth.heat is Heat.PARKED and warmth.to_prefill is not None and warmth.to_prefill <= NOISE
     return Heat.WARM if back else warmth.heat
 
@@ -168,14 +170,20 @@ def verdict(turn: TurnReport) -> str:
     if figures is None:
         return "no figures on this branch yet."
     if figures.wasted_tokens is None:
-        return f"waste {UNREPORTED}." if figures.cached_tokens is None else (
-            "waste unknown: the previous turn was stopped.")
+        return (
+            f"waste {UNREPORTED}."
+            if figures.cached_tokens is None
+            else ("waste unknown: the previous turn was stopped.")
+        )
     if figures.estimated and not notable_waste(figures):
         return "nothing wasted, judged by the time it took; this server does not count."
     if figures.first_read:
         shared = (figures.cached_tokens or 0) > NOISE
-        return "the first turn: what it shares with other prompts was cached." if shared else (
-            "the first turn: nothing to reuse yet.")
+        return (
+            "the first turn: what it shares with other prompts was cached."
+            if shared
+            else ("the first turn: nothing to reuse yet.")
+        )
     if notable_waste(figures):
         return again(turn)
     if figures.wasted_tokens:
@@ -265,9 +273,11 @@ def totals_words(totals: Totals) -> str:
     if totals.turns == totals.unknown:
         return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
-    return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-            f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
-            f"{duration(totals.seconds_saved)} saved{unknown}")
+    return (
+        f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
+        f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
+        f"{duration(totals.seconds_saved)} saved{unknown}"
+    )
 
 
 def share_words(totals: Totals) -> list[str]:
@@ -320,8 +330,9 @@ def sent_words(plan: Plan | None) -> str:
 def misses(ledger: Ledger) -> list[str]:
     """The causes of wasted tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
-    return [f"{cause_name(cause)}: {counted(turns, 'turn')}, {counted(tokens, 'token')}"
-            for cause, (turns, tokens) in found]
+    return [
+        f"{cause_name(cause)}: {counted(turns, 'turn')}, {counted(tokens, 'token')}" for cause, (turns, tokens) in found
+    ]
 
 
 def warm_up_words(totals: WarmupTotals) -> str:
@@ -335,8 +346,10 @@ def side_request_words(totals: SideTotals) -> str:
     """What was spent on requests beside the chat: `2 requests, 61 tokens prefilled, 140 written, 3.1 s`."""
     if not totals.count:
         return "nothing"
-    return (f"{counted(totals.count, 'request')}, {counted(totals.evaluated, 'token')} prefilled, "
-            f"{count(totals.predicted)} written, {duration(totals.seconds)}")
+    return (
+        f"{counted(totals.count, 'request')}, {counted(totals.evaluated, 'token')} prefilled, "
+        f"{count(totals.predicted)} written, {duration(totals.seconds)}"
+    )
 
 
 def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:

@@ -20,8 +20,10 @@ class EngineProblem(StrEnum):
     STOPPED = "The engine was stopped while it was starting."
     NO_PROCESS = "The engine's process cannot be started: {reason}."
     NO_FOLDER = "The folder for saved conversations {path} cannot be made: {reason}."
-    UNKNOWN_ARCHITECTURE = ("The engine does not know the architecture '{architecture}' of {path}: use another model, "
-                            "or a newer engine (pip install -U xllamacpp).")
+    UNKNOWN_ARCHITECTURE = (
+        "The engine does not know the architecture '{architecture}' of {path}: use another model, "
+        "or a newer engine (pip install -U xllamacpp)."
+    )
     INCOMPLETE = "{path} is damaged or not completely downloaded: download it again."
     NO_MEMORY = "There is not enough memory for {path}: use a smaller model or a smaller context."
     BROKE_DOWN = "The engine broke down while it loaded {path} ({exit})."

@@ -146,17 +146,24 @@ BUILT_IN = "built-in engine"
 """Stands for the URL of kvchat's own server, whose address says nothing to the person."""
 _PARAMETERS = "the conversation's parameters and "
 _IN_APP = {
-    "address": "(/model)", "model_setting": "(/model)", "key": "(server.api_key_env in the settings)",
-    "key_variable": "(api_key_env in the settings)", "parameters": _PARAMETERS,
+    "address": "(/model)",
+    "model_setting": "(/model)",
+    "key": "(server.api_key_env in the settings)",
+    "key_variable": "(api_key_env in the settings)",
+    "parameters": _PARAMETERS,
 }
 _IN_COMMAND = {
-    "address": "(--base-url)", "model_setting": "(--model)",
+    "address": "(--base-url)",
+    "model_setting": "(--model)",
     "key": "(--api-key-env, or server.api_key_env in the settings)",
-    "key_variable": "(--api-key-env, or api_key_env in the settings)", "parameters": _PARAMETERS,
+    "key_variable": "(--api-key-env, or api_key_env in the settings)",
+    "parameters": _PARAMETERS,
 }
 _EMBEDDINGS = {
-    "address": "(embeddings.base_url in the settings)", "model_setting": "(embeddings.model in the settings)",
-    "key": "(embeddings.api_key_env in the settings)", "key_variable": "(embeddings.api_key_env in the settings)",
+    "address": "(embeddings.base_url in the settings)",
+    "model_setting": "(embeddings.model in the settings)",
+    "key": "(embeddings.api_key_env in the settings)",
+    "key_variable": "(embeddings.api_key_env in the settings)",
     "parameters": "",
 }
 """Where a server is set: for a conversation in the app and on the command line, and for vectors."""
@@ -167,59 +174,59 @@ _LOG = "Try again; if it stays so, look at the server's log."
 _SENTENCES: dict[Fault, str] = {
     Fault.TOLD: "{sentence}",
     Fault.NO_ANSWER: "The {server} accepted the connection but did not answer within {seconds:g} s. It may hang; look "
-                       "at its log or restart it.",
+    "at its log or restart it.",
     Fault.BAD_CERTIFICATE: "The certificate of {url} cannot be trusted ({reason}). If the server has its own "
-                             "certificate authority, name its file in the setting server.ca_file.",
+    "certificate authority, name its file in the setting server.ca_file.",
     Fault.CERTIFICATE_FILE: 'The certificate file "{file}" cannot be read ({reason}). Correct the setting '
-                              "server.ca_file.",
+    "server.ca_file.",
     Fault.LOADING: "The {server} is still loading its model. Wait until that is done, then try again.",
     Fault.CUT: "The connection to {url} broke before the answer was complete. What came is kept; try again for a "
-                 "whole answer.",
+    "whole answer.",
     Fault.CUT_BEFORE: "The {server} closed the connection before it answered. Look at its log, then try again.",
     Fault.NOT_SENT: "The {server} stopped accepting the request while it was sent. Try again.",
     Fault.NOT_IN_TIME: "The {server} did not answer {path} in time.",
     Fault.DEAD: "The {server} has stopped answering: three health checks in a row failed. Restart it, then try again.",
     Fault.PROTOCOL: "The {server} sent {what}, so the answer cannot be read. Try again; if it stays so, update the "
-                      "server.",
+    "server.",
     Fault.NOT_JSON: "The {server} answered with something that is not a chat answer. Check that this is the address "
-                      "of a model server {address}.",
+    "of a model server {address}.",
     Fault.REDIRECT: "The {server} points to another address: {target}. kvchat follows no redirect; if you trust that "
-                      "address, choose it as the server {address}.",
+    "address, choose it as the server {address}.",
     Fault.ENCODED: 'The {server} sent a compressed answer ("{encoding}") that was not asked for. Turn compression '
-                     "off in the proxy before it.",
+    "off in the proxy before it.",
     Fault.UNEXPECTED: "The request to {url} failed in an unexpected way ({error}). Try again.",
     Fault.UNFORESEEN: "kvchat failed while it read the answer ({error}). The text is kept.",
     Fault.UNKNOWN_FIELD: 'The {server} refuses the field "{field}" ({status}). Take it out of the parameters, then try '
-                           "again.",
+    "again.",
     Fault.NO_KEY: "The {server} wants an API key (401). Give it {key}.{keys}",
     Fault.WRONG_KEY: "The {server} refused the API key (401). Give the right one {key}.{keys}",
     Fault.IMAGE_GONE: "An image of this conversation is no longer in the store, so it cannot be sent again. Edit the "
-                      "message that had it, or start a new conversation.",
+    "message that had it, or start a new conversation.",
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
-                         "again.",
+    "again.",
     Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",
     Fault.NO_SUCH_MODEL: "The {server} has no model {model}. It has: {models}. Choose one {model_setting}.",
     Fault.ENDLESS: "The {server} does not end an answer where it is asked to (max_tokens), so the examination was "
-                     "ended.",
+    "ended.",
     Fault.PROGRAM: "{title} at {url} {told}",
     Fault.NOTHING_SAID: "The {server} ended the answer before its first word and gave no reason. Most likely the "
-                          "conversation is longer than its window (--n_ctx, 2,048 tokens unless set); its log says "
-                          "more.",
+    "conversation is longer than its window (--n_ctx, 2,048 tokens unless set); its log says "
+    "more.",
     Fault.INTERRUPTED: "The {server} broke the answer off, as it does when another request comes. What came is kept; "
-                         "try again. Started with --interrupt_requests false, it lets the other one wait.",
+    "try again. Started with --interrupt_requests false, it lets the other one wait.",
     Fault.NOT_LOADED: 'The model "{model}" is not loaded at {url}. Send a question to load it.',
     Fault.NOT_FOLLOWED: 'The cache of "{model}" at {url} cannot be followed: only that of a llama-server can.',
     Fault.STARTED_WITHOUT_MODEL: "The {server} was started without a model. Choose one of its list {model_setting}, or "
-                                   "start it with --model.",
+    "start it with --model.",
     Fault.NOT_BEGUN: "The {server} could not begin the answer: {words} Check the model's name, and the server's log.",
     Fault.MODEL_MISSING: "Ollama at {url} does not have the model {model} (404). Get it with `{command}`, or choose "
-                           "another model.",
+    "another model.",
     Fault.NO_MODEL_YET: "Ollama at {url} has no model yet. Get one with `ollama pull`, for example `ollama pull "
-                          "qwen3`, then choose it.",
+    "qwen3`, then choose it.",
     Fault.NOT_SIGNED_IN: "This model does not run at {url} but at ollama.com, and this Ollama is not signed in there. "
-                           "Run `ollama signin`, or choose a model that runs here.",
+    "Run `ollama signin`, or choose a model that runs here.",
     Fault.URL_WITH_USER: 'The server URL for "{url}" holds a user or password. Leave them out; a key has a place of '
-                         "its own {key_variable}.",
+    "its own {key_variable}.",
     Fault.URL_UNREADABLE: 'The server URL "{url}" cannot be read. Write it like http://127.0.0.1:8080.',
     Fault.URL_PORT: 'The server URL "{url}" has port 0. Give the port the server listens on.',
     Fault.URL_SCHEME: 'The server URL "{url}" must begin with http:// or https://, like http://127.0.0.1:8080.',
@@ -235,23 +242,23 @@ _SENTENCES: dict[Fault, str] = {
     Fault.SHORT_ADDRESS: '"{host}" is not a complete IPv4 address; write it as 127.0.0.1',
     Fault.UNKNOWN_NAME: 'No address is known for "{host}" (from {url}). Check the name and the network.',
     Fault.NAME_LEADS_NOWHERE: 'The name "{host}" (from {url}) leads to something that is not an address. Check the '
-                                "name and the network.",
+    "name and the network.",
     Fault.PLAIN_KEY: "The API key would go to {url} unencrypted, readable on the way. Use https, or allow it by the "
-                       "setting allow_plain_http_key of this server.",
+    "setting allow_plain_http_key of this server.",
     Fault.BAD_KEY: "The API key holds spaces or characters that a key cannot have. Check the variable that holds it "
-                     "{key_variable}.",
+    "{key_variable}.",
     Fault.BAD_PROXY: "The proxy's URL must be like http://proxy.example:3128.",
     Fault.TEXT_TOO_LONG: "Even texts of {longest} characters are too long for the model at {url}. Give it a larger "
-                           f"batch (llama-server: -ub), or choose another {_SETTING}.",
+    f"batch (llama-server: -ub), or choose another {_SETTING}.",
     Fault.PLAIN_VECTOR_KEY: "The API key would go to {url} unencrypted, readable on the way. Use https {address}.",
     Fault.NO_SEPARATE_MODEL: "The {server} needs an embedding model of its own beside the chat's. Name it "
-                               f"{_SETTING}.",
+    f"{_SETTING}.",
     Fault.SAME_SERVER: "Vectors are not asked for at {url}: a conversation uses that server, and they would empty its "
-                         "cache. Start another one for them {address}.",
+    "cache. Start another one for them {address}.",
     Fault.OTHER_VECTORS: "The {server} now gives vectors of {length} numbers, before that of {before}: it has another "
-                           "model. Start kvchat again.",
+    "model. Start kvchat again.",
     Fault.NO_VECTORS: "The {server} gives no vectors ({status}). Start it with an embedding model (llama-server: "
-                        "--embeddings), or choose another {address}.",
+    "--embeddings), or choose another {address}.",
     Fault.VECTORS_LOADING: "The engine for vectors is still loading {file}.",
     Fault.VECTORS_ENDED: f"{{sentence}} It made vectors with {{file}} {_SETTING}.",
     Fault.VECTORS_NOT_STARTED: f"{{sentence}} {_SETTING}",
@@ -261,16 +268,22 @@ _SENTENCES: dict[Fault, str] = {
 _REFUSALS: dict[Fault, tuple[str, str]] = {
     Fault.STREAM_ERROR: ("stopped the answer with an error{said}", _LOG),
     Fault.NO_ACCESS: (f"refuses access{_STATUS}", "Check what the API key may use, or give another {key}."),
-    Fault.NO_CREDIT: (f"has no credit left for this account{_STATUS}",
-                        "Add credit there, or choose another server {address}."),
+    Fault.NO_CREDIT: (
+        f"has no credit left for this account{_STATUS}",
+        "Add credit there, or choose another server {address}.",
+    ),
     Fault.TOO_MANY: (f"takes no more requests now{_STATUS}", "Try again {when}."),
     Fault.NO_MODEL: (f"does not have the model{_STATUS}", "Load it there, or choose another {model_setting}."),
     Fault.NO_PATH: (f"does not know this path of its API{_STATUS}", "Check the address {address}."),
-    Fault.TOO_LARGE: (f"finds the request too large{_STATUS}", "Start a new conversation, or raise the limit of the "
-                        "proxy before it (nginx: client_max_body_size)."),
+    Fault.TOO_LARGE: (
+        f"finds the request too large{_STATUS}",
+        "Start a new conversation, or raise the limit of the proxy before it (nginx: client_max_body_size).",
+    ),
     Fault.UNAVAILABLE: (f"is not available now{_STATUS}", "Try again later."),
-    Fault.BEHIND_PROXY: (f"is a proxy that got no answer from the model server behind it{_STATUS}",
-                           "Start or restart that one, then try again."),
+    Fault.BEHIND_PROXY: (
+        f"is a proxy that got no answer from the model server behind it{_STATUS}",
+        "Start or restart that one, then try again.",
+    ),
     Fault.FAILED: (f"failed{_STATUS}", _LOG),
     Fault.REFUSED: (f"refused the request{_STATUS}", "Check {parameters}the server's log."),
 }
@@ -319,16 +332,21 @@ def _room(words: Mapping[str, Value]) -> str:
 
 def _no_profile(words: Mapping[str, Value]) -> str:
     way = here("Choose a server (/model)", "Name a server (--base-url)")
-    return (f"There is no profile {words['name']} in the settings, which this conversation uses. {way}, or write the "
-            "profile.")
+    return (
+        f"There is no profile {words['name']} in the settings, which this conversation uses. {way}, or write the "
+        "profile."
+    )
 
 
 def _no_server(words: Mapping[str, Value]) -> str:
     asked = f" (asked: {words['asked']})" if words.get("asked") else ""
     if words.get("unusable"):
         asked = f" that can be used now ({words['unusable']})"
-    engine = here("a model file", "name a model file (--model FILE.gguf)") if words["embedded"] else (
-        "install the built-in engine: pip install 'kvchat[embedded]'")
+    engine = (
+        here("a model file", "name a model file (--model FILE.gguf)")
+        if words["embedded"]
+        else ("install the built-in engine: pip install 'kvchat[embedded]'")
+    )
     choose = here("choose one, or" if words["embedded"] else "choose one (/model), or", "name one (--base-url), or")
     end = here(" (/model)", "") if words["embedded"] else ""
     return f"No model server answers on this machine{asked}. Start one, {choose} {engine}{end}."
@@ -347,8 +365,10 @@ def _roles(words: Mapping[str, Value]) -> str:
 
 def _too_long(words: Mapping[str, Value]) -> str:
     least = "at least " if words["least"] else ""
-    return (f"This is too long for {words['url']}: the prompt has {least}{words['prompt']:,} tokens, but the server's "
-            f"window holds {words['window']:,}. {_room(words)}")
+    return (
+        f"This is too long for {words['url']}: the prompt has {least}{words['prompt']:,} tokens, but the server's "
+        f"window holds {words['window']:,}. {_room(words)}"
+    )
 
 
 def _window_full(words: Mapping[str, Value]) -> str:

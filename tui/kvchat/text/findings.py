@@ -77,7 +77,7 @@ def behind_colon(evidence: Statement | str, tokens: int) -> str:
     if evidence.kind == Reason.UNKNOWN:
         return "why is not known"
     first = whole.partition(" ")[0]
-    return first.lower() + whole[len(first):] if first in ("The", "Another", "Other", "Caching") else whole
+    return first.lower() + whole[len(first) :] if first in ("The", "Another", "Other", "Caching") else whole
 
 
 def _stored_behind_colon(sentence: str, tokens: int) -> str:
@@ -85,7 +85,7 @@ def _stored_behind_colon(sentence: str, tokens: int) -> str:
     said = sentence.strip().removesuffix(".").removesuffix(f": {tokens:,} tokens were read again")
     said = said.removeprefix(f"{tokens:,} tokens were read again; ")
     first = said.partition(" ")[0]
-    return first.lower() + said[len(first):] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
+    return first.lower() + said[len(first) :] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
 
 
 def _again(tokens: int) -> str:
@@ -197,31 +197,44 @@ def _foreign_slot(s: Statement, tokens: int) -> str:
 _WHOLE: dict[str, Callable[[Statement, int], str]] = {
     Reason.NOT_REPORTED: lambda s, n: "The server does not report cached tokens: the reuse is unknown",
     Reason.NEVER_REUSES: lambda s, n: f"The server reused nothing in {s['turns']} turns: its caching seems to be off",
-    Reason.CUT: lambda s, n: ("The server cut the prompt without a word: it read "
-                              f"{_number(s['prefilled'])} of {counted(_whole(s['whole']), 'token')}"),
-    Reason.SHIFTED: lambda s, n: ("The window was full: the server dropped old text and kept "
-                                  f"{_number(s['kept'])} of {counted(_whole(s['whole']), 'token')}"),
+    Reason.CUT: lambda s, n: (
+        "The server cut the prompt without a word: it read "
+        f"{_number(s['prefilled'])} of {counted(_whole(s['whole']), 'token')}"
+    ),
+    Reason.SHIFTED: lambda s, n: (
+        "The window was full: the server dropped old text and kept "
+        f"{_number(s['kept'])} of {counted(_whole(s['whole']), 'token')}"
+    ),
     Reason.OVERFLOWED: lambda s, n: (
         f"The server dropped old text of this conversation while it answered: {_number(s['tokens'])} tokens do not fit "
-        f"into its window of {_number(s['window'])}"),
+        f"into its window of {_number(s['window'])}"
+    ),
     Reason.SHRUNK: lambda s, n: (
         f"The server dropped old text of this conversation: it read {_number(s['prefilled'])} tokens, and the turn "
-        f"before had {_number(s['before'])} already"),
+        f"before had {_number(s['before'])} already"
+    ),
     Reason.THOUGHTS_DROPPED: lambda s, n: (
-        f"The chat template forgets thoughts: the last answer ({n:,} tokens) was prefilled again"),
+        f"The chat template forgets thoughts: the last answer ({n:,} tokens) was prefilled again"
+    ),
     Reason.FOREIGN_SLOT: _foreign_slot,
     Reason.FOREIGN_TOKENS: lambda s, n: (
-        f"Another program used the model: the server read {_number(s['tokens'])} tokens that were not sent from here"),
+        f"Another program used the model: the server read {_number(s['tokens'])} tokens that were not sent from here"
+    ),
     Reason.NOT_LOOKED_UP: lambda s, n: (
-        f"{_number(s['tokens'])} tokens were parked in the server's memory; it did not look them up"),
+        f"{_number(s['tokens'])} tokens were parked in the server's memory; it did not look them up"
+    ),
     Reason.CACHE_FULL: lambda s, n: (
-        f"The server ran out of cache memory and dropped {_number(s['tokens'])} tokens of this conversation"),
+        f"The server ran out of cache memory and dropped {_number(s['tokens'])} tokens of this conversation"
+    ),
     Reason.OTHER_SLOT: lambda s, n: (
-        f"Slot {s['slot']} held {_number(s['tokens'])} tokens of this, but slot {s['answered']} answered"),
+        f"Slot {s['slot']} held {_number(s['tokens'])} tokens of this, but slot {s['answered']} answered"
+    ),
     Reason.FEWER_THAN_EXPECTED: lambda s, n: (
-        f"{_number(s['cached'])} tokens were reused where {_number(s['expected'])} were expected; why is not known"),
+        f"{_number(s['cached'])} tokens were reused where {_number(s['expected'])} were expected; why is not known"
+    ),
     Reason.SAME_BEGINNING: lambda s, n: (
-        f"{_again(n)}, though the first {_number(s['tokens'])} are the same; why is not known"),
+        f"{_again(n)}, though the first {_number(s['tokens'])} are the same; why is not known"
+    ),
     Reason.UNKNOWN: lambda s, n: f"{_again(n)}; why is not known",
 }
 """Whole sentences, but for the full stop. `n`: wasted tokens."""
@@ -231,10 +244,14 @@ def _whole(value: Argument) -> int:
     return value if isinstance(value, int) else 0
 
 
-SYSTEM_MOVED = ("This model's template has no place for a system prompt: in this conversation it now stands at the "
-                "beginning of the first question.")
-SYSTEM_STAYS = ("This model's template moves the system prompt with every question, so that all would be prefilled "
-                "again: in this conversation it stands at the beginning of the first question.")
+SYSTEM_MOVED = (
+    "This model's template has no place for a system prompt: in this conversation it now stands at the "
+    "beginning of the first question."
+)
+SYSTEM_STAYS = (
+    "This model's template moves the system prompt with every question, so that all would be prefilled "
+    "again: in this conversation it stands at the beginning of the first question."
+)
 
 
 def dropped_text_notice(evidence: Statement) -> str:
@@ -286,42 +303,50 @@ _SERVERS: dict[Argument, str] = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "
 
 _REMEDIES: dict[str, Callable[[Statement], str]] = {
     Remedy.KEEP_SNAPSHOTS: lambda s: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
-    Remedy.SAVE_SLOTS: lambda s: (
-        f"Start the server with {s['flag']}: what kvchat saves there outlives a restart."),
-    Remedy.STAYS_LOADED: lambda s: (
-        "Keep the setting engine.snapshots on: what was read is then restored from disk."),
+    Remedy.SAVE_SLOTS: lambda s: f"Start the server with {s['flag']}: what kvchat saves there outlives a restart.",
+    Remedy.STAYS_LOADED: lambda s: "Keep the setting engine.snapshots on: what was read is then restored from disk.",
     Remedy.GO_BACK: lambda s: (
-        "Each model has a cache of its own: going back finds the other one's if it stayed loaded." if s["model"]
-        else "Going back to the first server finds what it still holds."),
+        "Each model has a cache of its own: going back finds the other one's if it stayed loaded."
+        if s["model"]
+        else "Going back to the first server finds what it still holds."
+    ),
     Remedy.SLEEP_LATER: _sleep_later,
     Remedy.REPORT: lambda s: f"Start {_SERVERS.get(s['server'], s['server'])} with {s['flag']}.",
     Remedy.UPDATE: lambda s: (
-        f"Update {_SERVERS.get(s['server'], s['server'])}: newer versions report the cached tokens."),
+        f"Update {_SERVERS.get(s['server'], s['server'])}: newer versions report the cached tokens."
+    ),
     Remedy.SWITCH_CACHING_ON: _caching_on,
     Remedy.LOOK_FOR_PROXY: lambda s: (
-        "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false."),
+        "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false."
+    ),
     Remedy.SEND_CACHE_PROMPT: lambda s: "Remove cache_prompt = false from the parameters.",
     Remedy.KEEP_ADAPTERS: lambda s: "Keep the same adapters within a conversation.",
     Remedy.REPORT_TO_US: lambda s: (
-        "kvchat never rewrites what it sent before: if nothing else changed the conversation, please report this."),
+        "kvchat never rewrites what it sent before: if nothing else changed the conversation, please report this."
+    ),
     Remedy.LARGER_WINDOW: _larger_window,
     Remedy.NO_SHIFT: lambda s: f"Compact the conversation, and start the server with {s['flag']}.",
     Remedy.KEEP_REASONING: lambda s: (
         f"Turn {'off' if s['on'] is False else 'on'} {s['option'] or 'preserve_reasoning'} in the template options"
-        f"{' of the conversation' if s['known'] else ', where the template knows it'}."),
+        f"{' of the conversation' if s['known'] else ', where the template knows it'}."
+    ),
     Remedy.WARM_UP_REASONING: lambda s: (
         "This template has no switch for it. The setting cache.token_ids keeps it in llama.cpp's prompt all the same; "
-        "cache.warm_up reads the answer again ahead of time."),
+        "cache.warm_up reads the answer again ahead of time."
+    ),
     Remedy.THINKING_ON: lambda s: (
         "Turn thinking on in this conversation, or set cache.token_ids, which keeps it in llama.cpp's prompt; "
-        "cache.warm_up reads the answer again ahead of time."),
+        "cache.warm_up reads the answer again ahead of time."
+    ),
     Remedy.FIX_DATE: lambda s: "Fix the date in the template options, where the template knows it: date_string.",
     Remedy.NO_SYSTEM_PROMPT: lambda s: "Put the instructions into the first message instead of the system prompt.",
     Remedy.KEEP_APART: lambda s: (
         "Keep cache.warm_up on: a conversation is warmed up when you open it. With cache.salt on, new ones "
-        "get system prompts that keep them apart."),
+        "get system prompts that keep them apart."
+    ),
     Remedy.OTHER_SYSTEM_PROMPT: lambda s: (
-        "Give that program another system prompt: the server takes the slot that begins alike."),
+        "Give that program another system prompt: the server takes the slot that begins alike."
+    ),
     Remedy.HOST_CACHE: lambda s: f"Let the server park idle conversations: start it with {s['flag']}.",
     Remedy.MORE_SLOTS: lambda s: f"Set {s['flag']}." if s["embedded"] else f"Start the server with {s['flag']}.",
     Remedy.MORE_CACHE: _more_cache,

@@ -20,17 +20,17 @@ _WHY: dict[str, str] = {
     "missing": "There is no such file.",
     "unreadable": "It cannot be read: {why}.",
     "foreign": "It holds no conversations in a format that kvchat knows. kvchat imports from ChatGPT, Claude, Open "
-               "WebUI, llama.cpp, LM Studio, oterm, llm, aichat and kvchat itself (JSON).",
+    "WebUI, llama.cpp, LM Studio, oterm, llm, aichat and kvchat itself (JSON).",
     "no_files": "This folder holds no files.",
     "encrypted": "It is encrypted. Unpack it with its password, then import what was in it.",
     "broken_zip": "The archive is damaged. Download or export it again.",
     "bomb": "It was left out: it unpacks to {times:,} times its size, as no export does.",
     "broken_database": "The database is damaged, or its program is of a version that kvchat does not know.",
     "own_database": "This is kvchat's own database. Export from it, then import that: kvchat --data-dir FOLDER export "
-                    "--all -f json -o FILE",
+    "--all -f json -o FILE",
     "cut_off": "The file ends in the middle of a conversation. Download or export it again.",
     "newer": "It was written by a newer kvchat (version {version} of the format, this one reads {known}). Update "
-             "kvchat.",
+    "kvchat.",
     # conversations: "3 conversations skipped: {...}"
     "not_json": "damaged, no JSON",
     "too_large": "longer than {limit:,} characters in the file",
@@ -87,16 +87,22 @@ def headline(*, made: int, grown: int, restored: int, unchanged: int, messages: 
     if parts and messages:
         parts[-1] += f" ({counted(messages, 'message')})" if len(parts) == 1 else f", {counted(messages, 'message')}"
     if unchanged:
-        parts.append(f"{count(unchanged)} unchanged" if parts else
-                     f"Nothing new: {counted(unchanged, 'conversation')} as imported before")
+        parts.append(
+            f"{count(unchanged)} unchanged"
+            if parts
+            else f"Nothing new: {counted(unchanged, 'conversation')} as imported before"
+        )
     return f"{' · '.join(parts)}."
 
 
 def sources(programs: Mapping[str, int]) -> str:
     """`From ChatGPT (118) and llm (2)`; empty where there is none or one."""
     names = [f"{name} ({count(number)})" for name, number in programs.items()]
-    return f"From {', '.join(names[:-1])} and {names[-1]}." if len(names) > 1 else (
-        f"From {next(iter(programs))}." if names else "")
+    return (
+        f"From {', '.join(names[:-1])} and {names[-1]}."
+        if len(names) > 1
+        else (f"From {next(iter(programs))}." if names else "")
+    )
 
 
 def other_files(number: int) -> str:
@@ -117,5 +123,7 @@ def progress(done: int, total: int, conversations: int, file: str) -> str:
     """`████████············ 41 % · 410 conversations · conversations.json`."""
     share = min(1.0, done / total) if total else 0.0
     filled = round(share * BAR)
-    return (f"{'█' * filled}{'·' * (BAR - filled)} {share:.0%} · {counted(conversations, 'conversation')}"
-            f"{f' · {one_line(file)}' if file else ''}")
+    return (
+        f"{'█' * filled}{'·' * (BAR - filled)} {share:.0%} · {counted(conversations, 'conversation')}"
+        f"{f' · {one_line(file)}' if file else ''}"
+    )

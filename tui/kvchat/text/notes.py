@@ -22,32 +22,32 @@ _SENTENCES: dict[str, str] = {
     NoteKind.STOPPED_EARLY: "Stopped before the first word.",
     NoteKind.SILENT: "The server has gone quiet.",
     NoteKind.NO_WORDS: "The model answered nothing. Try again; if it stays so, the conversation may be too long for "
-                       "the server's window.",
+    "the server's window.",
     NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
-                          "again; if it stays so, start a new conversation, or {room}.",
+    "again; if it stays so, start a new conversation, or {room}.",
     NoteKind.TOOL_CALLS: "The model called {what}. kvchat has no tools; ask for an answer in words.",
     NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",
     NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; {{way}}.",
     NoteKind.MOVED: "{url} has moved to another machine, and you have not agreed to send to it. Nothing was sent; try "
-                    "again to be asked.",
+    "again to be asked.",
     NoteKind.NOT_AGREED_BESIDE: f"{_ELSEWHERE} to it. Nothing was sent.",
     NoteKind.NOT_AGREED_APART: f"{_ELSEWHERE} to it. Nothing was sent; send a message there once to be asked.",
     NoteKind.ON_THE_INTERNET: "{url} sends what it gets to the internet, where memory.on_cloud lets no background work "
-                              "be done.",
+    "be done.",
     NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
     NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. {program}",
     NoteKind.RUNS_ELSEWHERE: "This model runs at {host}: the conversation was sent there, it left this machine. Choose "
-                             "a model that runs here to keep it.",
+    "a model that runs here to keep it.",
     NoteKind.MODEL_LOADED: 'llama-swap loaded "{model}" for this answer: its cache was empty.',
     NoteKind.LOADED_AGAIN: "The model was loaded again ({seconds:.1f} s), and the whole prompt was prefilled: {why}.",
     NoteKind.SUMMARISED: "LocalAI put a summary in the place of {messages} earlier messages, so everything is "
-                         "prefilled again. Raise context_size in the model's YAML file, or turn compression off there.",
+    "prefilled again. Raise context_size in the model's YAML file, or turn compression off there.",
     NoteKind.LEFT_OUT: "{title} read {tokens:,} tokens of a conversation that has about {expected:,}: it left the "
-                       "oldest messages out, so everything is prefilled again. {remedy}",
+    "oldest messages out, so everything is prefilled again. {remedy}",
     NoteKind.LEFT_OUT_UNASKED: "The server read {tokens:,} tokens of a conversation that has about {expected:,}: it "
-                               "left the oldest messages out, {why}.",
+    "left the oldest messages out, {why}.",
 }
 
 
@@ -60,8 +60,13 @@ def note_sentence(note: Statement | str) -> str:
         if (known := _SENTENCES.get(note.kind)) is None:
             return fault_sentence(Fault(note.kind), words)
         made = _MADE.get(note.kind)
-        return known.format_map({"remedy": room_sentence(str(words.get("room") or ROOM)), **words,
-                                 **({made[0]: made[1](words)} if made is not None else {})})
+        return known.format_map(
+            {
+                "remedy": room_sentence(str(words.get("room") or ROOM)),
+                **words,
+                **({made[0]: made[1](words)} if made is not None else {}),
+            }
+        )
     except (KeyError, TypeError, ValueError):  # it may be of a file that somebody changed
         return ""
 
@@ -76,8 +81,11 @@ def _called(words: Mapping[str, Argument]) -> str:
 
 def _program(words: Mapping[str, Argument]) -> str:
     title = words.get("title")
-    return f"{title} answers with the model that is loaded; load the other one there." if title else (
-        "Nothing of this conversation was cached there.")
+    return (
+        f"{title} answers with the model that is loaded; load the other one there."
+        if title
+        else ("Nothing of this conversation was cached there.")
+    )
 
 
 def _why_loaded(words: Mapping[str, Argument]) -> str:
@@ -87,10 +95,13 @@ def _why_loaded(words: Mapping[str, Argument]) -> str:
         return f"{changed} changed since the last request"
     idle, limit = words.get("idle"), words.get("limit")
     if isinstance(idle, int | float) and isinstance(limit, int | float):
-        return (f"it was idle for {span(idle)}, and Ollama unloads it after {span(limit)}. A longer server.keep_alive "
-                "keeps it")
-    return ("nothing changed here, so another program used the model with other options, or another model took its "
-            "memory")
+        return (
+            f"it was idle for {span(idle)}, and Ollama unloads it after {span(limit)}. A longer server.keep_alive "
+            "keeps it"
+        )
+    return (
+        "nothing changed here, so another program used the model with other options, or another model took its memory"
+    )
 
 
 def _why_left_out(words: Mapping[str, Argument]) -> str:
@@ -98,8 +109,10 @@ def _why_left_out(words: Mapping[str, Argument]) -> str:
     if isinstance(size, int) and isinstance(expected, int) and 0 < size < expected:
         return f"because its window of {size:,} tokens is full. Compact the conversation, or {words['room']}"
     asked = f"although a window of {size:,} tokens (num_ctx) was asked for" if size else "unasked"
-    return (f"{asked}. Start Ollama with OLLAMA_CONTEXT_LENGTH={size or expected}, and see whether a proxy before it "
-            "changes requests")
+    return (
+        f"{asked}. Start Ollama with OLLAMA_CONTEXT_LENGTH={size or expected}, and see whether a proxy before it "
+        "changes requests"
+    )
 
 
 def _way_to_agree(words: Mapping[str, Argument]) -> str:

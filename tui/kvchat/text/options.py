@@ -34,8 +34,10 @@ _INSTEAD: dict[str, str] = {
 
 def warning_sentence(warning: PrefixWarning) -> str:
     """What was found and where, why it matters, and what to do."""
-    return (f"“{warning.found}” in line {warning.line} of the system prompt: {_WARNINGS[warning.kind]} "
-            f"{_INSTEAD[warning.kind]}")
+    return (
+        f"“{warning.found}” in line {warning.line} of the system prompt: {_WARNINGS[warning.kind]} "
+        f"{_INSTEAD[warning.kind]}"
+    )
 
 
 _NAMED = 3
@@ -47,8 +49,10 @@ def changed_words(name: str, changed: Sequence[str]) -> str:
     if len(changed) > _NAMED:
         named.append(f"{len(changed) - _NAMED} more")
     files = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
-    return (f"{files} {'has' if len(changed) == 1 else 'have'} changed since the trunk {name} was made. "
-            f"To make it anew: kvchat trunk add {name} PATH")
+    return (
+        f"{files} {'has' if len(changed) == 1 else 'have'} changed since the trunk {name} was made. "
+        f"To make it anew: kvchat trunk add {name} PATH"
+    )
 
 
 _RESERVED = {
@@ -70,8 +74,12 @@ def reserved_words(name: str) -> str | None:
 
 
 EFFORTS = ("low", "medium", "high")
-THINKING = {"on": "Thinking on", "off": "Thinking off", "auto": "Thinking as the server has it",
-            **{effort: f"Thinking at {effort} effort" for effort in EFFORTS}}
+THINKING = {
+    "on": "Thinking on",
+    "off": "Thinking off",
+    "auto": "Thinking as the server has it",
+    **{effort: f"Thinking at {effort} effort" for effort in EFFORTS},
+}
 """By the word that asks for it."""
 THINKING_USAGE = "/thinking takes on, off, auto, low, medium or high"
 

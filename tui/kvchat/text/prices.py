@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from kvchat.prompt.compaction import CompactionPlan
 
 TITLES: dict[Act, str] = {
-    "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "continue": "Continue this answer?",
-    "delete": "Delete this turn?", "system": "Change the system prompt?",
-    "template": "Change this for the whole conversation?", "model": "Switch to another model here?",
+    "edit": "Edit this message?",
+    "regenerate": "Regenerate the answer?",
+    "continue": "Continue this answer?",
+    "delete": "Delete this turn?",
+    "system": "Change the system prompt?",
+    "template": "Change this for the whole conversation?",
+    "model": "Switch to another model here?",
     "alternatives": "Ask for several answers?",
 }
 """The question before an act that costs something."""
@@ -40,8 +44,11 @@ _WAYS: dict[Way, str] = {
 def price_lines(price: Price, act: Act | None = None) -> list[str]:
     """The price of an act in one or two sentences."""
     lines = [_price_line(price)]
-    lines += [f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {counted(tokens, 'token')} to "
-              "prefill there next time." for title, tokens in price.losing]
+    lines += [
+        f"“{one_line(title, 40) or 'another conversation'}” loses its slot: {counted(tokens, 'token')} to "
+        "prefill there next time."
+        for title, tokens in price.losing
+    ]
     if act in _KEEPS:
         lines.append("The old version is kept.")
     return lines
@@ -58,13 +65,19 @@ def next_prefill(tokens: int) -> str:
 def several_lines(requests: Sequence[int], models: Sequence[str]) -> list[str]:
     """How several answers come, by how many each request asks for, and what stays cached of them."""
     if models:
-        return ["Each model prefills the conversation for itself, one after the other.",
-                "The conversation stays with its model."]
+        return [
+            "Each model prefills the conversation for itself, one after the other.",
+            "The conversation stays with its model.",
+        ]
     if len(requests) == 1:
-        return [f"One prefill for all {requests[0]}, in as many slots.",
-                "Only the first answer stays cached; another one is prefilled with your next message."]
-    return [f"{counted(len(requests), 'request')}, one after the other; the question stays cached between them.",
-            "Not every answer stays cached; the choice shows what each one costs."]
+        return [
+            f"One prefill for all {requests[0]}, in as many slots.",
+            "Only the first answer stays cached; another one is prefilled with your next message.",
+        ]
+    return [
+        f"{counted(len(requests), 'request')}, one after the other; the question stays cached between them.",
+        "Not every answer stays cached; the choice shows what each one costs.",
+    ]
 
 
 def in_brief(price: Price) -> str:
@@ -77,15 +90,18 @@ def in_brief(price: Price) -> str:
     return f"prefills {short_count(price.tokens)} tokens{f' ({time})' if time else ''}"
 
 
-def compaction_lines(plan: CompactionPlan, window: int | None, summary_seconds: float | None,
-                     read_seconds: float | None, undo: str) -> list[str]:
+def compaction_lines(
+    plan: CompactionPlan, window: int | None, summary_seconds: float | None, read_seconds: float | None, undo: str
+) -> list[str]:
     """What a compaction does and costs, in sentences. `undo`: what takes it back."""
     replaced = plan.turns - plan.keep
     turns = f"{count(replaced)} older turns" if replaced > 1 else "the first turn"
     kept = f"the last {count(plan.keep)} stay as they are" if plan.keep > 1 else "the last one stays as it is"
-    lines = [f"A summary replaces {turns}; {kept}.",
-             f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
-             + (f", in a window of {count(window)}." if window else ".")]
+    lines = [
+        f"A summary replaces {turns}; {kept}.",
+        f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
+        + (f", in a window of {count(window)}." if window else "."),
+    ]
     if summary_seconds is None:
         lines.append("Time for the summary: not measured yet.")
     else:

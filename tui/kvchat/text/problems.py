@@ -52,30 +52,44 @@ class StoreProblem(StrEnum):
     # the file
     OLD_SQLITE = "kvchat needs SQLite {oldest} or newer; this Python has {version}. Use a newer Python."
     NO_FILE = "{path} is not a file. Move it away, then start kvchat again."
-    NEWER = ("{path} was written by a newer kvchat (version {version} of its format; this one knows {known}). Use the "
-             "newer kvchat. Nothing was changed.")
+    NEWER = (
+        "{path} was written by a newer kvchat (version {version} of its format; this one knows {known}). Use the "
+        "newer kvchat. Nothing was changed."
+    )
     CLOSED = "The store is closed. Start kvchat again."
-    REPLACED = ("{path} was moved, deleted or replaced while kvchat was using it. Put it back, or export what is on "
-                "the screen; then start kvchat again.")
-    HELD = ("Another kvchat has been writing for {seconds:.0f} seconds ({path} is locked). Close it, or wait until it "
-            "is done.")
-    FOLDER_HELD = ("Another kvchat has been writing in {folder} for {seconds:.0f} seconds. Close it, or wait until it "
-                   "is done.")
+    REPLACED = (
+        "{path} was moved, deleted or replaced while kvchat was using it. Put it back, or export what is on "
+        "the screen; then start kvchat again."
+    )
+    HELD = (
+        "Another kvchat has been writing for {seconds:.0f} seconds ({path} is locked). Close it, or wait until it "
+        "is done."
+    )
+    FOLDER_HELD = (
+        "Another kvchat has been writing in {folder} for {seconds:.0f} seconds. Close it, or wait until it is done."
+    )
     UNUSABLE = "{where} cannot be used: {reason}. Check its permissions and the free space of its disk."
-    DAMAGED = ("{where} is damaged ({error}). Start kvchat again: the file is moved aside and every message that can "
-               "be read is saved.")
+    DAMAGED = (
+        "{where} is damaged ({error}). Start kvchat again: the file is moved aside and every message that can "
+        "be read is saved."
+    )
     LOCKED = "{where} is locked by another program. Close that program, or wait until it is done."
     DISK_FULL = "There is no room for {where}: its disk is full. Free some space, then try again."
     READ_ONLY = "{where} is read-only. Give yourself write permission on the file and its folder."
-    FAILING = ("{where} cannot be read or written ({error}). Check its disk, its folder's permissions and the free "
-               "space.")
-    NOT_WHOLE = ("The conversation is no longer whole in {where} ({error}): another kvchat may have emptied the trash. "
-                 "Open the conversation again.")
+    FAILING = (
+        "{where} cannot be read or written ({error}). Check its disk, its folder's permissions and the free space."
+    )
+    NOT_WHOLE = (
+        "The conversation is no longer whole in {where} ({error}): another kvchat may have emptied the trash. "
+        "Open the conversation again."
+    )
     REFUSED = "{where} refused an operation ({error})."
     UNVERIFIED = f"{_UNVERIFIED}."
     UNVERIFIED_FOR = f"{_UNVERIFIED} ({{error}})."
-    BESIDE_OTHERS = ("{path} {damage}, and another kvchat is using it. Close every kvchat, then start it again: what "
-                     "can be read will be saved.")
+    BESIDE_OTHERS = (
+        "{path} {damage}, and another kvchat is using it. Close every kvchat, then start it again: what "
+        "can be read will be saved."
+    )
     # the search index
     INDEX_BUSY = "The search index is in use by another kvchat; try again."
     INDEX_UNUSABLE = "The search index cannot be used; until it can, it is held in memory."
@@ -113,12 +127,14 @@ def saved_words(messages: int, conversations: int, lost: int) -> str:
 
 
 def log_moved(database: Path, place: Path, offer: str) -> str:
-    return (f"{database} is gone, but its log was there: it was moved to {place} and a new database was begun. {offer}")
+    return f"{database} is gone, but its log was there: it was moved to {place} and a new database was begun. {offer}"
 
 
 def log_damaged(database: Path, offer: str) -> str:
-    return (f"kvchat ended without closing {database}, and the end of its log is damaged: what was said last before "
-            f"that is missing. {offer}")
+    return (
+        f"kvchat ended without closing {database}, and the end of its log is damaged: what was said last before "
+        f"that is missing. {offer}"
+    )
 
 
 def finished(database: Path, place: Path, offer: str) -> str:
@@ -135,8 +151,11 @@ def backup_words(newest: Path | None, database: Path) -> str:
 
 def recovered_words(answers: int) -> str:
     """That answers were running when their kvchat ended."""
-    return ("kvchat ended during an answer; its text so far is kept." if answers == 1 else
-            f"kvchat ended during {answers} answers; their text so far is kept.")
+    return (
+        "kvchat ended during an answer; its text so far is kept."
+        if answers == 1
+        else f"kvchat ended during {answers} answers; their text so far is kept."
+    )
 
 
 def rescued_sentence(conversations: int, path: Path | None, reason: str) -> str:
@@ -163,8 +182,10 @@ class ChatProblem(StrEnum):
     NOT_SENT = "The message was not sent."
     IN_TRASH = StoreProblem.IN_TRASH.value
     HELD = "The queue is held."
-    TOO_LONG = ("Too long: the prompt has {tokens:,} tokens, the server's window holds {window:,}. Shorten the "
-                "question, begin a new conversation, or give the server a larger window.")
+    TOO_LONG = (
+        "Too long: the prompt has {tokens:,} tokens, the server's window holds {window:,}. Shorten the "
+        "question, begin a new conversation, or give the server a larger window."
+    )
     ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
     OUTSIDE = "{paths} is outside the working folder and the collections. Nothing was sent."
     ALL_OUTSIDE = "{paths} are outside the working folder and the collections. Nothing was sent."
@@ -185,8 +206,9 @@ class ChatProblem(StrEnum):
     BROKEN_PERSONA = "The persona {name} cannot be used: {problem}."
     PERSONA_FILE = "{name} is a file, {name}.toml in {folder}: change it there."
     NO_PROFILE = "The persona {persona} asks for the profile {profile}, which the settings do not have."
-    NO_PROFILE_BUT = ("The persona {persona} asks for the profile {profile}, which the settings do not have; did you "
-                      "mean {near}?")
+    NO_PROFILE_BUT = (
+        "The persona {persona} asks for the profile {profile}, which the settings do not have; did you mean {near}?"
+    )
     NO_MODEL = "The persona {persona} asks for the model {model}, which {url} does not have. It has: {models}."
     ENGINE_HAS_NO_MODEL = NO_MODEL.replace("{url}", "the built-in engine")
     # kept states
@@ -199,25 +221,34 @@ class ChatProblem(StrEnum):
     # trunks
     NO_TRUNKS = "An incognito run has no trunks."
     TRUNK_SYNTAX = "To make a trunk: /trunk add NAME PATH"
-    TRUNK_TOO_LONG = ("These files have {tokens:,} tokens, the server's window holds {window:,}. Name fewer files, or "
-                      "give the server a larger window.")
+    TRUNK_TOO_LONG = (
+        "These files have {tokens:,} tokens, the server's window holds {window:,}. Name fewer files, or "
+        "give the server a larger window."
+    )
     TRUNK_ABOUT_TOO_LONG = TRUNK_TOO_LONG.replace("{tokens", "about {tokens")
     # the server
     EXAMINING = "The server is being examined already."
     ANSWERING = "An answer is running on this server. Ask again when it has ended."
     EXAMINATION_ENDED = "The examination was ended by a question that went first. Ask again later."
     # compaction
-    NO_OLDER_TURNS = ("There is nothing to compact yet: a summary takes the place of the older turns, and the last one "
-                      "stays.")
-    NO_ROOM = ("The first turn alone fills the window, so there is no room to summarise it. Begin a new conversation, "
-               "or give the server a larger window.")
+    NO_OLDER_TURNS = (
+        "There is nothing to compact yet: a summary takes the place of the older turns, and the last one stays."
+    )
+    NO_ROOM = (
+        "The first turn alone fills the window, so there is no room to summarise it. Begin a new conversation, "
+        "or give the server a larger window."
+    )
     COMPACTING_ELSEWHERE = "Another conversation is being compacted. Wait until that is done."
     NO_SUMMARY = "No summary came, so nothing was changed. {why}"
-    STILL_THINKING = ("No summary came (the model was still thinking when it had to end), so nothing was changed. "
-                      "Another try may do better.")
+    STILL_THINKING = (
+        "No summary came (the model was still thinking when it had to end), so nothing was changed. "
+        "Another try may do better."
+    )
     EMPTY_SUMMARY = "No summary came (the answer held no text), so nothing was changed. Another try may do better."
-    LONG_SUMMARY = ("The summary has {tokens:,} tokens, and the turns it is to replace have {replaced:,}. That makes "
-                    "no room, so nothing was changed.")
+    LONG_SUMMARY = (
+        "The summary has {tokens:,} tokens, and the turns it is to replace have {replaced:,}. That makes "
+        "no room, so nothing was changed."
+    )
     # memory and documents
     MEMORY_OFF = "Memory is off for this conversation. Switch it on first: /memory on."
     NOTHING_NEW = "There is nothing new in this conversation: all of it was gone through already."

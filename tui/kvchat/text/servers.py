@@ -61,16 +61,22 @@ def unusable_words(title: str, url: str, *, locked: bool) -> str:
     return f"{title or 'a server'} at {url} {why}"
 
 
-_HOSTS = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
-          "cloud": "a server on the internet"}
+_HOSTS = {
+    "lan": "another machine of this network",
+    "tailnet": "a machine of your tailnet",
+    "cloud": "a server on the internet",
+}
 
 
 def leaving_lines(base_url: str, goes_to: str, host_class: str, *, begun_nearer: bool) -> list[str]:
     """What is to be known before a conversation leaves this machine. `goes_to`: where the server `base_url` sends it,
     itself for most; `begun_nearer`: another server has answered in it before."""
-    lines = [f"{goes_to} is {_HOSTS[host_class]}." if goes_to == base_url else
-             f"{base_url} passes your messages on to {goes_to}.",
-             "Every message of this conversation, with its context, leaves this machine."]
+    lines = [
+        f"{goes_to} is {_HOSTS[host_class]}."
+        if goes_to == base_url
+        else f"{base_url} passes your messages on to {goes_to}.",
+        "Every message of this conversation, with its context, leaves this machine.",
+    ]
     if begun_nearer:
         lines.append("That includes what was said on the server before.")
     return lines

@@ -98,11 +98,11 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.CANNOT_READ: f"{_OF_CONVERSATION} cannot be read ({{reason}}); {_INSTEAD}",
     SnapshotProblem.OTHER_MODEL: f"{_OF_CONVERSATION} cannot be used: it was made with another model; {_INSTEAD}",
     SnapshotProblem.OTHER_SHAPE: f"{_OF_CONVERSATION} cannot be used: it was made for another shape of the cache "
-                                 f"({{shape}}; the server now has {{now}}); {_INSTEAD}",
+    f"({{shape}}; the server now has {{now}}); {_INSTEAD}",
     SnapshotProblem.OTHER_BUILD: f"{_OF_CONVERSATION} cannot be used: it was made by another build of the server; "
-                                 f"{_INSTEAD}",
+    f"{_INSTEAD}",
     SnapshotProblem.CUT: f"{_OF_CONVERSATION} is refused: it is cut short or has grown ({{size:,}} of {{whole:,}} "
-                         f"bytes); {_INSTEAD}",
+    f"bytes); {_INSTEAD}",
     SnapshotProblem.DAMAGED: f"{_OF_CONVERSATION} is refused: it is damaged; {_INSTEAD}",
     SnapshotProblem.GONE: f"{_OF_CONVERSATION} is refused: it is no longer there; {_INSTEAD}",
     SnapshotProblem.SILENT: "The server does not answer; the snapshot is kept.",
@@ -131,10 +131,14 @@ def snapshot_sentence(problem: Statement | str | None) -> str:
 
 
 def _with_sizes(arguments: Mapping[str, Argument]) -> dict[str, Argument]:
-    words = {name: size(value) if name in ("room", "frees") and isinstance(value, int) else value
-             for name, value in arguments.items()}
-    return {name: _size(value) if name in ("needed", "most", "least") and isinstance(value, int) else value
-            for name, value in words.items()}
+    words = {
+        name: size(value) if name in ("room", "frees") and isinstance(value, int) else value
+        for name, value in arguments.items()
+    }
+    return {
+        name: _size(value) if name in ("needed", "most", "least") and isinstance(value, int) else value
+        for name, value in words.items()
+    }
 
 
 def room_remedy(release: str, frees: object) -> str:

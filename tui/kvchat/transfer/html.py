@@ -112,8 +112,13 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
     parser.validateLink = link_allowed  # type: ignore[method-assign]
     rules: dict[str, Any] = {
-        "fence": _fence, "code_block": _fence, "image": _image, "link_open": _link_open,
-        "link_close": _link_close, "table_open": _table_open, "table_close": _table_close,
+        "fence": _fence,
+        "code_block": _fence,
+        "image": _image,
+        "link_open": _link_open,
+        "link_close": _link_close,
+        "table_open": _table_open,
+        "table_close": _table_close,
     }
     for name, rule in rules.items():
         parser.add_render_rule(name, rule)
@@ -129,13 +134,29 @@ LONGEST = 100_000
 # The class of a span, by the kind of token; a kind without an entry takes that of its parent kind.
 _CLASSES = {
     "Comment": "c",
-    "Keyword": "k", "Operator.Word": "k", "Comment.Preproc": "k",
-    "Literal.String": "s", "Literal.String.Escape": "n", "Literal.String.Interpol": "",
-    "Literal.Number": "n", "Keyword.Constant": "n", "Name.Constant": "n",
-    "Name.Function": "f", "Name.Class": "f", "Name.Namespace": "f",
-    "Name.Builtin": "b", "Name.Tag": "b", "Name.Decorator": "b", "Name.Attribute": "b", "Name.Exception": "b",
-    "Generic.Inserted": "i", "Generic.Deleted": "d", "Generic.Heading": "k", "Generic.Subheading": "f",
-    "Generic.Prompt": "c", "Generic.Output": "c",
+    "Keyword": "k",
+    "Operator.Word": "k",
+    "Comment.Preproc": "k",
+    "Literal.String": "s",
+    "Literal.String.Escape": "n",
+    "Literal.String.Interpol": "",
+    "Literal.Number": "n",
+    "Keyword.Constant": "n",
+    "Name.Constant": "n",
+    "Name.Function": "f",
+    "Name.Class": "f",
+    "Name.Namespace": "f",
+    "Name.Builtin": "b",
+    "Name.Tag": "b",
+    "Name.Decorator": "b",
+    "Name.Attribute": "b",
+    "Name.Exception": "b",
+    "Generic.Inserted": "i",
+    "Generic.Deleted": "d",
+    "Generic.Heading": "k",
+    "Generic.Subheading": "f",
+    "Generic.Prompt": "c",
+    "Generic.Output": "c",
 }
 
 
@@ -422,8 +443,7 @@ def _bar(figures: TurnFigures) -> str:
     evaluated, again = figures.evaluated_tokens, notable_waste(figures)
     if not figures.prompt_tokens or figures.cached_tokens is None or evaluated is None:
         return ""
-    cells = {"wasted": _cells(again, figures.prompt_tokens),
-             "new": _cells(evaluated - again, figures.prompt_tokens)}
+    cells = {"wasted": _cells(again, figures.prompt_tokens), "new": _cells(evaluated - again, figures.prompt_tokens)}
     cells = {"cached": max(0, BAR_CELLS - sum(cells.values())) if figures.cached_tokens else 0, **cells}
     if not figures.cached_tokens:
         cells["new"] = BAR_CELLS - cells["wasted"]

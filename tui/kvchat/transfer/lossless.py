@@ -115,6 +115,7 @@ def _written(source: Source) -> str:
 
 _LARGEST = 2**63 - 1
 
+
 class Fields:
     """The fields of one JSON object, and where it stands, in words. A field is of the type that is asked for, or
     TransferError is raised; one that is asked for as optional may be missing or null, and is None."""
@@ -224,8 +225,10 @@ def _images(item: Fields) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name, url in (item.optional_mapping("images") or {}).items():
         if not isinstance(url, str) or not _URL.fullmatch(url) or url_sha256(url.encode()) != name:
-            raise TransferError(f"{item.where}: an image does not fit its name, so the file was changed or damaged "
-                                "after the export. Nothing was read.")
+            raise TransferError(
+                f"{item.where}: an image does not fit its name, so the file was changed or damaged "
+                "after the export. Nothing was read."
+            )
         found[name] = url.encode()
     return found
 
@@ -351,8 +354,10 @@ def _message(item: Fields) -> Message:
     return Message(
         role,
         item.text("text"),
-        tuple(ContextBlock(block.text("kind"), block.text("source"), block.text("text"),
-                           block.optional_text("ref") or "") for block in blocks),
+        tuple(
+            ContextBlock(block.text("kind"), block.text("source"), block.text("text"), block.optional_text("ref") or "")
+            for block in blocks
+        ),
         item.text("reasoning"),
         item.text("reasoning_field"),
     )
@@ -371,8 +376,10 @@ def _node(item: Fields, tree: Tree) -> Node:
     except ValueError:
         raise item.wrong("wire or digest", "what an export writes") from None
     if chained(tree[parent].digest if parent else b"", wire) != digest:
-        raise TransferError(f"{item.where}: the digest does not fit the wire text, so the file was changed or damaged "
-                            "after the export. Nothing was read.")
+        raise TransferError(
+            f"{item.where}: the digest does not fit the wire text, so the file was changed or damaged "
+            "after the export. Nothing was read."
+        )
     try:
         state = State(item.text("state"))
     except ValueError:
@@ -380,8 +387,18 @@ def _node(item: Fields, tree: Tree) -> Node:
     message = _message(item)
     if state is not State.STREAMING and not _shown_is_sent(message, wire):
         raise TransferError(f"{item.where}: its text is not the text the model would see. Nothing was read.")
-    return Node(id, parent, message, wire, digest, item.number("created"), state, item.text("model"),
-                _figures(item.optional_inner("figures")), _statement(item, "note") or "")
+    return Node(
+        id,
+        parent,
+        message,
+        wire,
+        digest,
+        item.number("created"),
+        state,
+        item.text("model"),
+        _figures(item.optional_inner("figures")),
+        _statement(item, "note") or "",
+    )
 
 
 def _shown_is_sent(message: Message, wire: bytes) -> bool:
@@ -409,9 +426,9 @@ def _text_in(content: object, message: Message, wire: bytes) -> str | None:
         return None
     if not images:
         return content if isinstance(content, str) else None
-    if not isinstance(content, list) or content[:len(images)] != images:
+    if not isinstance(content, list) or content[: len(images)] != images:
         return None
-    match content[len(images):]:
+    match content[len(images) :]:
         case []:
             return ""
         case [{"type": "text", "text": str(text), **more}] if not more:

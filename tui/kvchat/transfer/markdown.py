@@ -99,8 +99,9 @@ def _defused(match: re.Match[str]) -> str:
 
 def _prose(lines: list[str]) -> list[tuple[int, int]]:
     """The line ranges outside code blocks."""
-    code = [token.map for token in _parser().parse("\n".join(lines)) if token.type in ("fence", "code_block")
-            and token.map]
+    code = [
+        token.map for token in _parser().parse("\n".join(lines)) if token.type in ("fence", "code_block") and token.map
+    ]
     ranges, begin = [], 0
     for first, last in code:
         ranges.append((begin, first))
@@ -193,8 +194,12 @@ def _yaml(value: str) -> str:
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f"# {escaped(shape.title(source.conversation))}"
-    facts = [shape.times(source), shape.models(source), in_words(source.conversation.tags),
-             *share_words(shape.branch_totals(source))]
+    facts = [
+        shape.times(source),
+        shape.models(source),
+        in_words(source.conversation.tags),
+        *share_words(shape.branch_totals(source)),
+    ]
     yield escaped(" · ".join(fact for fact in facts if fact))
     for branch in shape.outline(source, all_branches):
         if branch.title:

@@ -32,8 +32,15 @@ def facts(conversation: Conversation) -> tuple[object, ...]:
     """What the file of a conversation is made from: equal facts, equal text. Its messages are in it by the head, for
     they never change, and by the time of the last."""
     given = tuple(sorted((name, repr(value)) for name, value in conversation.parameters.given().items()))
-    return (conversation.head, conversation.updated, conversation.title, conversation.created, conversation.model,
-            conversation.tags, given)
+    return (
+        conversation.head,
+        conversation.updated,
+        conversation.title,
+        conversation.created,
+        conversation.model,
+        conversation.tags,
+        given,
+    )
 
 
 def state_of(conversation: Conversation) -> str:

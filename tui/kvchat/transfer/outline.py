@@ -34,8 +34,14 @@ _STATES = {
 _PATH = re.compile(r"(?:[A-Za-z]:|file:|~[^\s/\\]*|\.{1,2})?[/\\]")
 LINES = {TIME: "Time", NOTE: "Note"}
 """The blocks that are one line of kvchat's own, with their names."""
-_BLOCK_KINDS = {"paste": "pasted text", "stdin": "standard input", "file": "file", "memory": "memory",
-                "passage": "passage", "image": "image"}
+_BLOCK_KINDS = {
+    "paste": "pasted text",
+    "stdin": "standard input",
+    "file": "file",
+    "memory": "memory",
+    "passage": "passage",
+    "image": "image",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +180,6 @@ def branch_totals(source: Source) -> Totals:
 def parameter_words(conversation: Conversation) -> list[str]:
     """The sampling parameters that are set. Fields passed through to a server are in lossless JSON only."""
     given = conversation.parameters.given()
-    return [f"{name} {one_line(str(value))}" for name, value in given.items()
-            if name not in conversation.parameters.extra]
+    return [
+        f"{name} {one_line(str(value))}" for name, value in given.items() if name not in conversation.parameters.extra
+    ]

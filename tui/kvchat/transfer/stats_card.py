@@ -78,8 +78,10 @@ def _bars(days: tuple[Day, ...]) -> Iterator[str]:
             high = max(2.0, tokens / most * (BASE - TOP)) if tokens else 0.0
             y -= high
             if tokens:
-                yield (f'<rect x="{middle - wide / 2:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" '
-                       f'fill="{tone}"/>')
+                yield (
+                    f'<rect x="{middle - wide / 2:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" '
+                    f'fill="{tone}"/>'
+                )
         if len(days) <= LABELLED and day.totals.turns:
             yield _text(middle, y - 8, reuse_words(day.totals), 14, TEXT, anchor="middle")
         if (len(days) - 1 - index) % every == 0:
@@ -101,5 +103,7 @@ def _legend(totals: Totals) -> Iterator[str]:
 
 
 def _text(x: float, y: float, words: str, size: int, tone: str, *, anchor: str = "start", weight: int = 400) -> str:
-    return (f'<text x="{x:g}" y="{y:g}" font-size="{size}" font-weight="{weight}" fill="{tone}" '
-            f'text-anchor="{anchor}">{escape(words)}</text>')
+    return (
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" font-weight="{weight}" fill="{tone}" '
+        f'text-anchor="{anchor}">{escape(words)}</text>'
+    )

@@ -51,14 +51,21 @@ def suggested_name(conversation: Conversation, format: str) -> str:
 
 def slug(title: str, end: str) -> str:
     """A title as the beginning of a file name that is as long as it may be with `end` behind it."""
-    letters = [char if unicodedata.category(char)[0] in "LNM" else "-"
-               for char in unicodedata.normalize("NFKC", title[:1000]).lower()]
+    letters = [
+        char if unicodedata.category(char)[0] in "LNM" else "-"
+        for char in unicodedata.normalize("NFKC", title[:1000]).lower()
+    ]
     found = re.sub("-+", "-", "".join(letters))[: NAME_LENGTH - len(end)]
     return found.encode()[: _NAME_OCTETS - len(end)].decode(errors="ignore").strip("-") or "conversation"
 
 
 def export(
-    destination: Path, format: str, sources: Sources, *, all_branches: bool = False, overwrite: bool = False,
+    destination: Path,
+    format: str,
+    sources: Sources,
+    *,
+    all_branches: bool = False,
+    overwrite: bool = False,
 ) -> Path:
     """Write `sources` as `format` to the file `destination`, or into the folder `destination`; the path written.
 
@@ -161,8 +168,9 @@ def _is_folder(path: Path) -> bool:
 
 
 def _exists(path: Path) -> FileExists:
-    return FileExists(f"{one_line(str(path))} exists already. Choose another name, or replace it "
-                      "(on the command line: --force).")
+    return FileExists(
+        f"{one_line(str(path))} exists already. Choose another name, or replace it (on the command line: --force)."
+    )
 
 
 def failed(path: Path, error: OSError) -> TransferError:

@@ -21,22 +21,57 @@ if TYPE_CHECKING:
     from textual.binding import Binding
 
 __all__ = [
-    "ACTIONS", "BY_ID", "DIALOG_ACTIONS", "Action", "HelpRow", "binding", "bindings", "first_key", "help_rows",
-    "keymap", "palette", "work_together",
+    "ACTIONS",
+    "BY_ID",
+    "DIALOG_ACTIONS",
+    "Action",
+    "HelpRow",
+    "binding",
+    "bindings",
+    "first_key",
+    "help_rows",
+    "keymap",
+    "palette",
+    "work_together",
 ]
 
 _FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
 _EVERY_DIALOG = ("dialog", "rows")
 _TOGETHER: Mapping[str, tuple[str, ...]] = {
-    "composer": ("app",), "transcript": ("app",), "sidebar": ("app",), "rows": ("dialog",), "choice": ("fields",),
-    "fields": ("dialog",), "manager": _EVERY_DIALOG, "memory": ("manager", *_EVERY_DIALOG), "entry": ("dialog",),
-    "documents": ("manager", *_EVERY_DIALOG), "context": ("dialog",), "report": ("dialog",), "prompt": _EVERY_DIALOG,
-    "findbar": (), "alternatives": ("dialog",),
+    "composer": ("app",),
+    "transcript": ("app",),
+    "sidebar": ("app",),
+    "rows": ("dialog",),
+    "choice": ("fields",),
+    "fields": ("dialog",),
+    "manager": _EVERY_DIALOG,
+    "memory": ("manager", *_EVERY_DIALOG),
+    "entry": ("dialog",),
+    "documents": ("manager", *_EVERY_DIALOG),
+    "context": ("dialog",),
+    "report": ("dialog",),
+    "prompt": _EVERY_DIALOG,
+    "findbar": (),
+    "alternatives": ("dialog",),
 }
 """The contexts whose keys work beside those of a context, in the same place; of a dialog that is not named: those of
 every dialog with a list."""
-_TYPED = frozenset({"dialog", "rows", "fields", "entry", "add", "passages", "attach", "list_dialog", "search_dialog",
-                    "prompt", "settings", "findbar"})
+_TYPED = frozenset(
+    {
+        "dialog",
+        "rows",
+        "fields",
+        "entry",
+        "add",
+        "passages",
+        "attach",
+        "list_dialog",
+        "search_dialog",
+        "prompt",
+        "settings",
+        "findbar",
+    }
+)
 """Contexts of dialogs in which something is typed."""
 
 
@@ -50,12 +85,23 @@ def bindings(context: str, *, priority: bool = False) -> list[Binding]:
         if action.context != context:
             continue
         if action.id in _FIXED:
-            found += [Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
-                      for key in action.key_list]
+            found += [
+                Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
+                for key in action.key_list
+            ]
         else:
             keys = action.keys or f"no-key-{action.id}"  # never sent, for the keymap to put others in its place
-            found.append(Binding(keys, action.action, action.footer or action.label, show=bool(action.footer),
-                                 tooltip=action.help, id=action.id, priority=priority))
+            found.append(
+                Binding(
+                    keys,
+                    action.action,
+                    action.footer or action.label,
+                    show=bool(action.footer),
+                    tooltip=action.help,
+                    id=action.id,
+                    priority=priority,
+                )
+            )
     return found
 
 
@@ -104,8 +150,9 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
     return groups
 
 
-def keymap(overrides: Mapping[str, str], file: Path | None = None, *, vi_keys: bool = False
-           ) -> tuple[dict[str, str], list[Problem]]:
+def keymap(
+    overrides: Mapping[str, str], file: Path | None = None, *, vi_keys: bool = False
+) -> tuple[dict[str, str], list[Problem]]:
     """The [keys] of the settings as `App.set_keymap` takes them, and what is wrong with them. An action whose keys
     are refused keeps its defaults. `file` is where they came from, for the line. `vi_keys`: with the keys of vi, where
     the person gave the action none and the key to nothing else."""
@@ -199,5 +246,6 @@ def work_together(one: Action, other: Action) -> bool:
     if one.context == other.context:
         return True
     default = _EVERY_DIALOG
-    return (other.context in _TOGETHER.get(one.context, default if one.context != "app" else ())
-            or one.context in _TOGETHER.get(other.context, default if other.context != "app" else ()))
+    return other.context in _TOGETHER.get(
+        one.context, default if one.context != "app" else ()
+    ) or one.context in _TOGETHER.get(other.context, default if other.context != "app" else ())

@@ -52,9 +52,18 @@ class KvchatApp(App[int]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [actions.binding("palette", "command_palette", priority=True)]
 
-    def __init__(self, service: ChatService, paths: Paths, *, notices: Iterable[str] = (), continue_: bool = False,
-                 conversation: str | None = None, layers: Callable[[], Layers] | None = None,
-                 persona: str | None = None, trunk: str | None = None) -> None:
+    def __init__(
+        self,
+        service: ChatService,
+        paths: Paths,
+        *,
+        notices: Iterable[str] = (),
+        continue_: bool = False,
+        conversation: str | None = None,
+        layers: Callable[[], Layers] | None = None,
+        persona: str | None = None,
+        trunk: str | None = None,
+    ) -> None:
         """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
         self.sweeper = Sweeper(lambda: bool(service.conversations.streaming()))
         paste_guard.install()
@@ -85,8 +94,7 @@ class KvchatApp(App[int]):
         self._has_themes = False
         """Whether all themes are registered, or just the one that is wanted."""
         self._take_theme()
-        self.keys, problems = actions.keymap(service.settings.keys, paths.config,
-                                             vi_keys=service.settings.vi_keys)
+        self.keys, problems = actions.keymap(service.settings.keys, paths.config, vi_keys=service.settings.vi_keys)
         """The person's keys by action, where they differ from the table."""
         self._notices += map(str, problems)
 
@@ -279,10 +287,18 @@ class KvchatApp(App[int]):
             return [("letter", "go there"), ("escape", "back")]
         words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
         if place == "transcript":
-            words = {"transcript.continue": "continue", "transcript.edit": "edit",
-                     "transcript.regenerate": "regenerate", "transcript.copy": "copy", "transcript.code": "copy code",
-                     "transcript.source": "source", "transcript.branches": "branches", "transcript.fork": "fork",
-                     "transcript.delete": "delete", "stop": "back"}
+            words = {
+                "transcript.continue": "continue",
+                "transcript.edit": "edit",
+                "transcript.regenerate": "regenerate",
+                "transcript.copy": "copy",
+                "transcript.code": "copy code",
+                "transcript.source": "source",
+                "transcript.branches": "branches",
+                "transcript.fork": "fork",
+                "transcript.delete": "delete",
+                "stop": "back",
+            }
             words = {id: word for id, word in words.items() if id not in SOMETIMES or id in can}
         found = [(actions.first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
         return [(key, word) for key, word in found if key]

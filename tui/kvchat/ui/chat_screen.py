@@ -79,8 +79,15 @@ class ChatScreen(Screen[None]):
         self.keybar = KeyBar()
         self._hello = Static(id="hello", markup=False)
         self._trouble = Static(id="trouble", markup=False)
-        self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar,
-                                self.queue_lines, self.composer, id="conversation")
+        self._middle = Vertical(
+            self._hello,
+            self.transcript,
+            self._trouble,
+            self.findbar,
+            self.queue_lines,
+            self.composer,
+            id="conversation",
+        )
         self._beside = Horizontal(self.sidebar, self._middle, id="middle")
 
     def compose(self) -> ComposeResult:
@@ -139,19 +146,42 @@ class ChatScreen(Screen[None]):
         self.compaction = CompactionController(workspace, service, self.server, transcript, status)
         self.context = ContextController(workspace, service, composer)
         self.sending = SendingController(
-            workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
+            workspace, service, self.server, self.context, self.compaction, transcript, composer, status
+        )
         self.queue = QueueController(workspace, service, self.sending, composer, self.queue_lines)
         self.documents = DocumentController(workspace, service, self.header, status)
-        self.panel = panel = CachePanelController(
-            workspace, service, self._beside, wanted=service.settings.cache_panel)
+        self.panel = panel = CachePanelController(workspace, service, self._beside, wanted=service.settings.cache_panel)
         self.view = ConversationView(
-            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, panel, self.queue,
-            self.header, self.sidebar, transcript, composer, status)
+            workspace,
+            service,
+            self.server,
+            self.compaction,
+            self.sending,
+            self.documents,
+            empty,
+            panel,
+            self.queue,
+            self.header,
+            self.sidebar,
+            transcript,
+            composer,
+            status,
+        )
         self.conversations = ConversationController(
-            workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
-            self.findbar, personas)
+            workspace,
+            service,
+            self.view,
+            self.sending,
+            self.context,
+            self.sidebar,
+            transcript,
+            composer,
+            self.findbar,
+            personas,
+        )
         self.messages = MessageController(
-            workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
+            workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer
+        )
         self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
         composer.arguments = {"tag": self.conversations.known_tags}
@@ -166,8 +196,9 @@ class ChatScreen(Screen[None]):
     def alternatives(self) -> AlternativesController:
         from kvchat.ui.controllers.alternatives import AlternativesController
 
-        return AlternativesController(self.workspace, self.service, self.costs, self.server, self.sending,
-                                      self.composer, self.transcript)
+        return AlternativesController(
+            self.workspace, self.service, self.costs, self.server, self.sending, self.composer, self.transcript
+        )
 
     @cached_property
     def settings(self) -> SettingsController:
@@ -260,9 +291,17 @@ class ChatScreen(Screen[None]):
 
         self.status.acknowledge()
         service = self.service
-        self.app.push_screen(InspectorScreen(self.workspace.conversation, service.cache_reports, service.servers,
-                                             service.events, service.clock, pin=self.panel.toggle,
-                                             can_pin=self.panel.has_room))
+        self.app.push_screen(
+            InspectorScreen(
+                self.workspace.conversation,
+                service.cache_reports,
+                service.servers,
+                service.events,
+                service.clock,
+                pin=self.panel.toggle,
+                can_pin=self.panel.has_room,
+            )
+        )
 
     def show_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen

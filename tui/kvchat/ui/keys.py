@@ -8,33 +8,132 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_MODIFIERS = {"ctrl": "ctrl", "control": "ctrl", "c": "ctrl", "alt": "alt", "option": "alt", "opt": "alt",
-              "shift": "shift", "super": "super", "cmd": "super", "command": "super", "win": "super", "meta": "meta",
-              "hyper": "hyper"}
-_ALIASES = {"esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "bs": "backspace",
-            "pgup": "pageup", "page_up": "pageup", "pgdn": "pagedown", "pgdown": "pagedown", "page_down": "pagedown"}
-_NAMED = frozenset({"escape", "enter", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup",
-                    "pagedown", "up", "down", "left", "right", *(f"f{number}" for number in range(1, 25))})
-_CHARACTER_NAMES = {"solidus": "slash", "reverse_solidus": "backslash", "commercial_at": "at", "hyphen_minus": "minus",
-                    "plus_sign": "plus", "low_line": "underscore"}
+_MODIFIERS = {
+    "ctrl": "ctrl",
+    "control": "ctrl",
+    "c": "ctrl",
+    "alt": "alt",
+    "option": "alt",
+    "opt": "alt",
+    "shift": "shift",
+    "super": "super",
+    "cmd": "super",
+    "command": "super",
+    "win": "super",
+    "meta": "meta",
+    "hyper": "hyper",
+}
+_ALIASES = {
+    "esc": "escape",
+    "return": "enter",
+    "del": "delete",
+    "ins": "insert",
+    "bs": "backspace",
+    "pgup": "pageup",
+    "page_up": "pageup",
+    "pgdn": "pagedown",
+    "pgdown": "pagedown",
+    "page_down": "pagedown",
+}
+_NAMED = frozenset(
+    {
+        "escape",
+        "enter",
+        "tab",
+        "space",
+        "backspace",
+        "delete",
+        "insert",
+        "home",
+        "end",
+        "pageup",
+        "pagedown",
+        "up",
+        "down",
+        "left",
+        "right",
+        *(f"f{number}" for number in range(1, 25)),
+    }
+)
+_CHARACTER_NAMES = {
+    "solidus": "slash",
+    "reverse_solidus": "backslash",
+    "commercial_at": "at",
+    "hyphen_minus": "minus",
+    "plus_sign": "plus",
+    "low_line": "underscore",
+}
 _UNICODE_NAMES = {short: long for long, short in _CHARACTER_NAMES.items()}
-_SHOWN = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
-          "down": "↓", "left": "←", "right": "→"}
+_SHOWN = {
+    "escape": "Esc",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "delete": "Del",
+    "insert": "Ins",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
 _NEVER_SENT = {
     "ctrl+h": "terminals send it for the backspace key",
     "ctrl+i": "terminals send it for the tab key",
     "ctrl+m": "terminals send it for the enter key",
     "ctrl+left_square_bracket": "terminals send it for the escape key",
 }
-TYPING = frozenset({
-    "enter", "tab", "space", "backspace", "delete", "home", "end", "pageup", "pagedown", "up", "down", "left", "right",
-    "shift+enter", "alt+enter", "shift+tab", "ctrl+j", "f7",
-    "ctrl+a", "ctrl+c", "ctrl+d", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+v", "ctrl+w", "ctrl+x", "ctrl+y", "ctrl+z",
-    "ctrl+left", "ctrl+right", "ctrl+shift+left", "ctrl+shift+right", "ctrl+shift+k",
-    "shift+home", "shift+end", "shift+up", "shift+down", "shift+left", "shift+right",
-    "ctrl+backspace", "alt+backspace", "alt+delete",
-    "super+backspace", "super+c", "super+v", "super+x", "super+y", "super+z",
-})
+TYPING = frozenset(
+    {
+        "enter",
+        "tab",
+        "space",
+        "backspace",
+        "delete",
+        "home",
+        "end",
+        "pageup",
+        "pagedown",
+        "up",
+        "down",
+        "left",
+        "right",
+        "shift+enter",
+        "alt+enter",
+        "shift+tab",
+        "ctrl+j",
+        "f7",
+        "ctrl+a",
+        "ctrl+c",
+        "ctrl+d",
+        "ctrl+e",
+        "ctrl+k",
+        "ctrl+u",
+        "ctrl+v",
+        "ctrl+w",
+        "ctrl+x",
+        "ctrl+y",
+        "ctrl+z",
+        "ctrl+left",
+        "ctrl+right",
+        "ctrl+shift+left",
+        "ctrl+shift+right",
+        "ctrl+shift+k",
+        "shift+home",
+        "shift+end",
+        "shift+up",
+        "shift+down",
+        "shift+left",
+        "shift+right",
+        "ctrl+backspace",
+        "alt+backspace",
+        "alt+delete",
+        "super+backspace",
+        "super+c",
+        "super+v",
+        "super+x",
+        "super+y",
+        "super+z",
+    }
+)
 """Keys that writing a message needs: an action of the whole app would take them away."""
 
 

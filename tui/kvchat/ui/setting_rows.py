@@ -93,10 +93,20 @@ def _row(layers: Layers, option: Option, themes: Sequence[str]) -> SettingRow:
     problem = layers.problem(option.key)
     file = "" if line is None else f"{layers.file.path.name}:{line}"
     return SettingRow(
-        option.path, spec.doc, spec.kind, text="" if spec.secret else _written(option, value),
-        shown=in_words(option, value), default=in_words(option, option.default), origin=given or file or "default",
-        given=bool(given), is_set=line is not None, at_start=is_read_at_start(option),
-        words=_words(layers, option, themes), secret=spec.secret, problem="" if problem is None else str(problem))
+        option.path,
+        spec.doc,
+        spec.kind,
+        text="" if spec.secret else _written(option, value),
+        shown=in_words(option, value),
+        default=in_words(option, option.default),
+        origin=given or file or "default",
+        given=bool(given),
+        is_set=line is not None,
+        at_start=is_read_at_start(option),
+        words=_words(layers, option, themes),
+        secret=spec.secret,
+        problem="" if problem is None else str(problem),
+    )
 
 
 def _key_row(layers: Layers, id: str) -> SettingRow:
@@ -105,8 +115,17 @@ def _key_row(layers: Layers, id: str) -> SettingRow:
     wrong = [] if own is None else keymap(layers.settings.keys, layers.file.path)[1]
     problem = next((str(one) for one in wrong if one.text.startswith(f"keys.{id}:")), "")
     origin = "default" if line is None else f"{layers.file.path.name}:{line}"
-    return SettingRow(f"keys.{id}", action.help, Kind.KEYS, keys, keys or "no key", action.keys or "no key", origin,
-                      is_set=line is not None, problem=problem)
+    return SettingRow(
+        f"keys.{id}",
+        action.help,
+        Kind.KEYS,
+        keys,
+        keys or "no key",
+        action.keys or "no key",
+        origin,
+        is_set=line is not None,
+        problem=problem,
+    )
 
 
 def _written(option: Option, value: object) -> str:

@@ -29,25 +29,39 @@ AUTOMATIC = "auto"
 SIZE_LIMIT = 64 * 1024
 """Bytes of one theme."""
 
-COLOURS = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning",
-           "error")
+COLOURS = (
+    "primary",
+    "secondary",
+    "accent",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+    "success",
+    "warning",
+    "error",
+)
 REQUIRED = ("primary", "foreground", "background")
 
-OWN_VARIABLES = frozenset({
-    "cache-cached",  # tokens served from the cache; warm conversations
-    "cache-evaluated",  # tokens read because they were new
-    "cache-wasted",  # tokens read again without need
-    "role-user",  # the word above the person's messages
-    "role-assistant",  # the model's name above its answers
-    "rule",  # thin lines
-    "code-background",  # behind code
-})
+OWN_VARIABLES = frozenset(
+    {
+        "cache-cached",  # tokens served from the cache; warm conversations
+        "cache-evaluated",  # tokens read because they were new
+        "cache-wasted",  # tokens read again without need
+        "role-user",  # the word above the person's messages
+        "role-assistant",  # the model's name above its answers
+        "rule",  # thin lines
+        "code-background",  # behind code
+    }
+)
 """What kvchat's style sheets use beyond Textual's own variables."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
-_STYLE = re.compile(r"(?:not )?(?:bold|dim|italic|underline|reverse|strike|none)"
-                    r"(?: (?:not )?(?:bold|dim|italic|underline|reverse|strike)){0,5}")
+_STYLE = re.compile(
+    r"(?:not )?(?:bold|dim|italic|underline|reverse|strike|none)"
+    r"(?: (?:not )?(?:bold|dim|italic|underline|reverse|strike)){0,5}"
+)
 _OTHERWISE = "this theme is left out"
 
 
@@ -94,12 +108,19 @@ def plain_theme() -> Theme:
     from textual.theme import BUILTIN_THEMES
 
     ground = BUILTIN_THEMES["ansi-dark"]
-    return replace(ground, name="kvchat-plain", variables={
-        **ground.variables, "border-blurred": "ansi_default",
-        **{f"scrollbar{part}": "ansi_white" for part in ("", "-hover", "-active")},
-        **{f"scrollbar-{part}": "ansi_default" for part in (
-            "background", "background-hover", "background-active", "corner-color")},
-    })
+    return replace(
+        ground,
+        name="kvchat-plain",
+        variables={
+            **ground.variables,
+            "border-blurred": "ansi_default",
+            **{f"scrollbar{part}": "ansi_white" for part in ("", "-hover", "-active")},
+            **{
+                f"scrollbar-{part}": "ansi_default"
+                for part in ("background", "background-hover", "background-active", "corner-color")
+            },
+        },
+    )
 
 
 def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Problem]:

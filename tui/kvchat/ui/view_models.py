@@ -45,8 +45,14 @@ def items_of(conversation: OpenConversation, model: str, now: datetime) -> list[
     return items
 
 
-def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: datetime,
-            known: Mapping[int, ContextBlock] | None = None) -> TranscriptItem:
+def item_of(
+    tree: Tree,
+    node: Node,
+    live: LiveAnswer | None,
+    model: str,
+    now: datetime,
+    known: Mapping[int, ContextBlock] | None = None,
+) -> TranscriptItem:
     """One message; `live` gives a streaming answer its text so far. `known`: the sources on its branch, where they are
     at hand."""
     if known is None:
@@ -54,12 +60,18 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
     streaming = node.state is State.STREAMING and live is not None and live.node == node.id
     shown = live if streaming else None
     return TranscriptItem(
-        node_id=node.id, role=node.role,
+        node_id=node.id,
+        role=node.role,
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
-        time=clock(node.created, now), text=shown.text if shown else node.text,
-        reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note=note_sentence(node.note) if node.note and not _is_plain(node.note) else "", siblings=tree.version(node.id),
-        figures=node.figures, streaming=streaming,
+        time=clock(node.created, now),
+        text=shown.text if shown else node.text,
+        reasoning=shown.reasoning if shown else node.message.reasoning,
+        blocks=node.message.blocks,
+        state=node.state,
+        note=note_sentence(node.note) if node.note and not _is_plain(node.note) else "",
+        siblings=tree.version(node.id),
+        figures=node.figures,
+        streaming=streaming,
         sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
     )
 
@@ -69,14 +81,21 @@ def _is_plain(note: Statement | str) -> bool:
     return isinstance(note, Statement) and note.kind == NoteKind.LONGEST
 
 
-def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str],
-                 held: Mapping[str, int] = NONE_HELD, kept: Collection[str] = ()) -> list[SidebarRow]:
+def sidebar_rows(
+    conversations: Iterable[Conversation],
+    streaming: frozenset[str],
+    held: Mapping[str, int] = NONE_HELD,
+    kept: Collection[str] = (),
+) -> list[SidebarRow]:
     """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
     `held`: of those whose queue waits for the person, and its messages; `kept`: of those whose state the person
     keeps."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, held.get(c.id, 0),
-                       c.id in kept)
-            for c in conversations]
+    return [
+        SidebarRow(
+            c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, held.get(c.id, 0), c.id in kept
+        )
+        for c in conversations
+    ]
 
 
 def prefilled(live: LiveAnswer, now: float) -> Prefilled:
@@ -93,7 +112,10 @@ def prefilled(live: LiveAnswer, now: float) -> Prefilled:
 
 
 def live_row(
-    live: LiveAnswer, now: float, speed: float | None, previous: TurnFigures | None,
+    live: LiveAnswer,
+    now: float,
+    speed: float | None,
+    previous: TurnFigures | None,
 ) -> Callable[[int], Sequence[Span]] | None:
     """What to draw below the conversation at `now` (monotonic seconds), or nothing once tokens come. `speed`: the
     measured prefill speed in tokens/s, for the time left before this prefill has a speed of its own."""
@@ -107,10 +129,16 @@ def live_row(
         read_ms = progress.elapsed_ms or seconds * 1000
         current = replace(progress, elapsed_ms=read_ms)
         return lambda width: reading_row(
-            width, total=current.total, cached=current.cached, processed=current.processed,
-            speed=current.speed or speed, seconds_left=current.seconds_left(speed),
+            width,
+            total=current.total,
+            cached=current.cached,
+            processed=current.processed,
+            speed=current.speed or speed,
+            seconds_left=current.seconds_left(speed),
             new_tokens=None if current.only_new else new_tokens(current.total, previous, current.history),
-            only_new=current.only_new, cause=cause_name(current.cause) if current.cause else "")
+            only_new=current.only_new,
+            cause=cause_name(current.cause) if current.cause else "",
+        )
     if waiting is not None and waiting.phase not in ("prefill", "connecting"):
         return lambda width: waiting_row(width, waiting.phase, max(seconds, waiting.seconds), waiting.server_alive)
     if seconds < PATIENCE:

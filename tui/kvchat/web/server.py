@@ -25,8 +25,10 @@ from textual_serve import server as textual_serve
 
 MOST = 8
 """Pages at the same time: each is a kvchat of its own."""
-_POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' "
-           "data:; connect-src {websocket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' "
+    "data:; connect-src {websocket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 _TYPES = {"js": "text/javascript", "css": "text/css", "ttf": "font/ttf", "png": "image/png"}
 _PLACES = {"127.0.0.1", "localhost", "[::1]"}
 """What the person's browser may call this machine."""
@@ -72,9 +74,14 @@ class WebServer:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded])
-        app.add_routes([web.get("/{token}/", self._page), web.get("/{token}/page.js", self._script),
-                        web.get("/{token}/ws", self._terminal),
-                        web.get("/{token}/static/{folder}/{name}", self._static)])
+        app.add_routes(
+            [
+                web.get("/{token}/", self._page),
+                web.get("/{token}/page.js", self._script),
+                web.get("/{token}/ws", self._terminal),
+                web.get("/{token}/static/{folder}/{name}", self._static),
+            ]
+        )
         return app
 
     # -- who may
@@ -88,10 +95,16 @@ class WebServer:
         except web.HTTPException as refused:
             return web.Response(status=refused.status)
         if not response.prepared:
-            response.headers.update({
-                "Content-Security-Policy": _POLICY.format(websocket=f"ws://{request.host}"),
-                "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
-                "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin"})
+            response.headers.update(
+                {
+                    "Content-Security-Policy": _POLICY.format(websocket=f"ws://{request.host}"),
+                    "Referrer-Policy": "no-referrer",
+                    "X-Content-Type-Options": "nosniff",
+                    "Cache-Control": "no-store",
+                    "Cross-Origin-Resource-Policy": "same-origin",
+                    "Cross-Origin-Opener-Policy": "same-origin",
+                }
+            )
         return response
 
     def _may(self, request: web.Request) -> bool:
@@ -146,8 +159,10 @@ def _listening(host: str, port: int) -> socket.socket:
     except ValueError:
         address = None
     if address is None or not address.is_loopback:
-        raise AddressError(f"kvchat serve listens on this machine only, and {host} is not loopback. From another one, "
-                           "tunnel to it: ssh -L 8000:127.0.0.1:PORT HOST")
+        raise AddressError(
+            f"kvchat serve listens on this machine only, and {host} is not loopback. From another one, "
+            "tunnel to it: ssh -L 8000:127.0.0.1:PORT HOST"
+        )
     try:
         return socket.create_server((name, port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET)
     except (OSError, OverflowError) as error:

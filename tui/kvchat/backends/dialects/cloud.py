@@ -29,8 +29,11 @@ SIZES = ("context_length", "max_context_length", "context_window", "max_input_to
 CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
 """Where a usage without details tells what came from the cache."""
 
-_NOT_CHAT = re.compile(r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|audio|image|sora|davinci|babbage|"
-                       r"rerank", re.IGNORECASE)
+_NOT_CHAT = re.compile(
+    r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|audio|image|sora|davinci|babbage|"
+    r"rerank",
+    re.IGNORECASE,
+)
 
 
 class CloudBackend(HttpBackend):
@@ -51,8 +54,13 @@ class CloudBackend(HttpBackend):
         sized = tuple(_with(model, entries.get(model.id, {})) for model in listed.all)
         chosen = next((model for model in sized if model.id == self._info.model), None) or Models(sized).chosen
         size = chosen.context_size if chosen else None
-        return replace(self._info, listing=sized, model=chosen.id if chosen else self._info.model, context_size=size,
-                       unknown=("slots",) if size else ("context size", "slots"))
+        return replace(
+            self._info,
+            listing=sized,
+            model=chosen.id if chosen else self._info.model,
+            context_size=size,
+            unknown=("slots",) if size else ("context size", "slots"),
+        )
 
     async def _listing(self) -> tuple[dict[str, Mapping[str, object]], Models]:
         """The models, and what the list says of each. A service without a list is used by a model's name."""

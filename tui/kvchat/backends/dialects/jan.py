@@ -28,13 +28,19 @@ class JanBackend(ProgramBackend):
     room = "raise Context Size in the model's settings in Jan"
     keys = "Jan's key is set under Settings > Local API Server."
     remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy("invalid host header", "does not answer to this host name. Add it under Settings > Local API Server > "
-                                      "Trusted Hosts, or use the address that is shown there."),
+        Remedy(
+            "invalid host header",
+            "does not answer to this host name. Add it under Settings > Local API Server > "
+            "Trusted Hosts, or use the address that is shown there.",
+        ),
         Remedy("no models are available", f"has no model running. {START}", Trouble.SERVER_ERROR),
         Remedy("no running session found", f"does not run this model. {START}"),
         Remedy("must contain a 'model' field", f"has no model running. {START}"),
-        Remedy("proxy request to model failed", "gets no answer from its engine. Stop the model there and start it "
-                                                "again.", Trouble.SERVER_ERROR),
+        Remedy(
+            "proxy request to model failed",
+            "gets no answer from its engine. Stop the model there and start it again.",
+            Trouble.SERVER_ERROR,
+        ),
     )
 
     @classmethod
@@ -95,6 +101,5 @@ class JanBackend(ProgramBackend):
 
 def _model(model: Model) -> Model:
     if model.owner == REMOTE:
-        return replace(model, about="on the internet: what you write leaves this machine",
-                       remote=ELSEWHERE)
+        return replace(model, about="on the internet: what you write leaves this machine", remote=ELSEWHERE)
     return replace(model, loaded=True)

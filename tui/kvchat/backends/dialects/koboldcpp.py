@@ -29,8 +29,7 @@ from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
-VERSION_PATH, CONTEXT_PATH, PERF_PATH = (
-    "/api/extra/version", "/api/extra/true_max_context_length", "/api/extra/perf")
+VERSION_PATH, CONTEXT_PATH, PERF_PATH = ("/api/extra/version", "/api/extra/true_max_context_length", "/api/extra/perf")
 PERF_S = 2.0
 NO_MODEL = "inactive"
 OVERHEAD_S = 0.5
@@ -41,21 +40,33 @@ TELLING = 10
 
 class KoboldCppBackend(ProgramBackend):
     kind = ServerKind(
-        "koboldcpp", "KoboldCpp", (5001,), Flags(
-            window=Change("--contextsize {size}"), beside=Change("--smartcache")),
-        shows_template=True)
+        "koboldcpp",
+        "KoboldCpp",
+        (5001,),
+        Flags(window=Change("--contextsize {size}"), beside=Change("--smartcache")),
+        shows_template=True,
+    )
     probes = (SERVICE_PATH,)
     health_path = VERSION_PATH
     ignores_model = True
     room = "start KoboldCpp with a larger --contextsize"
     keys = "KoboldCpp's key is what it was started with as --password."
     remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy("server is busy", "is busy with another request and takes one at a time. Try again when that is done, "
-                                 "or start it with --multiuser.", Trouble.RATE_LIMITED),
-        Remedy("requests too quickly", "takes no more requests now. Try again later, or start it without --ratelimit.",
-               Trouble.RATE_LIMITED),
-        Remedy("payload is too big", "finds the request too large. Start a new conversation, or start it with a larger "
-                                     "--maxrequestsize."),
+        Remedy(
+            "server is busy",
+            "is busy with another request and takes one at a time. Try again when that is done, "
+            "or start it with --multiuser.",
+            Trouble.RATE_LIMITED,
+        ),
+        Remedy(
+            "requests too quickly",
+            "takes no more requests now. Try again later, or start it without --ratelimit.",
+            Trouble.RATE_LIMITED,
+        ),
+        Remedy(
+            "payload is too big",
+            "finds the request too large. Start a new conversation, or start it with a larger --maxrequestsize.",
+        ),
     )
 
     @classmethod
@@ -67,8 +78,12 @@ class KoboldCppBackend(ProgramBackend):
         _, listing = await self.get_json(MODELS_PATH)
         entries = models_in(listing).all
         # all are said to be loaded, but only the first one is
-        models = Models(tuple(replace(model, loaded=place == 0 and model.id != NO_MODEL, chats=model.id != NO_MODEL)
-                              for place, model in enumerate(entries)))
+        models = Models(
+            tuple(
+                replace(model, loaded=place == 0 and model.id != NO_MODEL, chats=model.id != NO_MODEL)
+                for place, model in enumerate(entries)
+            )
+        )
         chosen = models.chosen
         version, window = await self.told_at(VERSION_PATH), await self.told_at(CONTEXT_PATH)
         context = count_at(window, "value") or None
@@ -103,8 +118,11 @@ def estimated(known: Reported, waited: float | None, perf: Mapping[str, object])
     """`known` with the cached tokens that follow from the wait for the first token, in seconds, and the speed of
     reading; None where that says nothing, or the figures are those of another request."""
     prompt, cold = known.prompt_tokens, figure_at(perf, "last_process_time")
-    is_ours = (count_at(perf, "last_input_count") == prompt and perf.get("idle") == 1
-               and count_at(perf, "last_token_count") == known.predicted_tokens)
+    is_ours = (
+        count_at(perf, "last_input_count") == prompt
+        and perf.get("idle") == 1
+        and count_at(perf, "last_token_count") == known.predicted_tokens
+    )
     if not prompt or not cold or waited is None or not is_ours:
         return None  # `cold`: how long the whole prompt would take at the speed at which a part of it was read
     if cold < OVERHEAD_S * TELLING and waited < 2 * OVERHEAD_S:

@@ -36,10 +36,16 @@ HEADER = "x-litellm-"
 
 class LiteLLMBackend(HttpBackend):
     kind = ServerKind(
-        "litellm", "LiteLLM", (4000,), Flags(
+        "litellm",
+        "LiteLLM",
+        (4000,),
+        Flags(
             affinity='router_settings: optional_pre_call_checks: ["session_affinity"]',
-            affinity_header="X-LiteLLM-Session-Id", is_proxy=True),
-        keeps_many=True)
+            affinity_header="X-LiteLLM-Session-Id",
+            is_proxy=True,
+        ),
+        keeps_many=True,
+    )
     health_path = ALIVE_PATH
     probes = (ALIVE_PATH, READY_PATH, MODELS_PATH)
     session_fields = ("litellm_session_id",)
@@ -48,8 +54,12 @@ class LiteLLMBackend(HttpBackend):
     def recognises(cls, responses: Responses) -> bool:
         """By its headers, its sign of life, or the version it tells."""
         headers = (name for response in responses.values() for name in response.headers)
-        return (any(name.startswith(HEADER) for name in headers) or said(responses, ALIVE_PATH).value == ALIVE
-                or "litellm_version" in said(responses, READY_PATH).fields or "litellm" in owners(responses))
+        return (
+            any(name.startswith(HEADER) for name in headers)
+            or said(responses, ALIVE_PATH).value == ALIVE
+            or "litellm_version" in said(responses, READY_PATH).fields
+            or "litellm" in owners(responses)
+        )
 
     async def described(self) -> ServerInfo:
         _, listing = await self.get_json(MODELS_PATH)
@@ -59,9 +69,13 @@ class LiteLLMBackend(HttpBackend):
         size = chosen.context_size if chosen else None
         version = said(await self.asked((READY_PATH,)), READY_PATH).fields.get("litellm_version")
         return replace(
-            self._info, listing=listed.all, model=chosen.id if chosen else "", context_size=size,
+            self._info,
+            listing=listed.all,
+            model=chosen.id if chosen else "",
+            context_size=size,
             build=whole_characters(version) if isinstance(version, str) else "",
-            unknown=("slots", "which server answers") if size else ("context size", "slots", "which server answers"))
+            unknown=("slots", "which server answers") if size else ("context size", "slots", "which server answers"),
+        )
 
     async def _groups(self) -> dict[str, Mapping[str, object]]:
         """What is known of each model; empty where the key may not ask, or it is not told."""
@@ -74,6 +88,9 @@ class LiteLLMBackend(HttpBackend):
 
 def _with(model: Model, group: Mapping[str, object]) -> Model:
     mode = group.get("mode")
-    return replace(model, context_size=model.context_size or count_at(group, "max_input_tokens") or None,
-                   sees=flag_at(group, "supports_vision"),
-                   chats=model.chats and mode in (None, "chat", "responses", "completion"))
+    return replace(
+        model,
+        context_size=model.context_size or count_at(group, "max_input_tokens") or None,
+        sees=flag_at(group, "supports_vision"),
+        chats=model.chats and mode in (None, "chat", "responses", "completion"),
+    )

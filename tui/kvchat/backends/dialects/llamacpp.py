@@ -100,8 +100,10 @@ def probe_of(answer: bytes, extended: bool) -> StateProbe | None:
     said = _object_in(answer)
     first = next((one for one in list_at(said, "completion_probabilities") if is_object(one)), None)
     tops = [one for one in list_at(first, "top_logprobs") if is_object(one)] if first is not None else []
-    values = tuple((count_at(one, "id") or 0, float(value) if isinstance(value := one.get("logprob"), int | float)
-                    else math.nan) for one in tops)
+    values = tuple(
+        (count_at(one, "id") or 0, float(value) if isinstance(value := one.get("logprob"), int | float) else math.nan)
+        for one in tops
+    )
     cached = count_at(figures_at(said, "timings"), "cache_n")
     return StateProbe(values, cached, extended) if values and cached is not None else None
 
@@ -146,8 +148,13 @@ def _pieces(values: Sequence[object]) -> list[tuple[int, str]]:
     """Tokens with their texts; the text of one that is only a part of a character is left empty."""
     found = [as_object(value, "a token") for value in values]
     texts = (token.get("piece") for token in found)
-    return list(zip(_ids([token.get("id") for token in found]),
-                    (text if isinstance(text, str) else "" for text in texts), strict=True))
+    return list(
+        zip(
+            _ids([token.get("id") for token in found]),
+            (text if isinstance(text, str) else "" for text in texts),
+            strict=True,
+        )
+    )
 
 
 # -- the dialect ------------------------------------------------------------------------------------------------------
@@ -168,16 +175,33 @@ LOOK_S = 2.0
 
 class LlamaCppBackend(HttpBackend):
     kind = ServerKind(
-        "llama.cpp", "llama.cpp", (8080,), Flags(
-            "llama-server", Change("--ctx-size {whole}"), asked_to_cache=True, idle="--sleep-idle-seconds",
-            host_cache="--cache-ram 8192", slots="--parallel {slots}", cache_room="--cache-ram {mib}",
-            no_shift="--no-context-shift", whole_window="--swa-full", checkpoints="--ctx-checkpoints {count}",
+        "llama.cpp",
+        "llama.cpp",
+        (8080,),
+        Flags(
+            "llama-server",
+            Change("--ctx-size {whole}"),
+            asked_to_cache=True,
+            idle="--sleep-idle-seconds",
+            host_cache="--cache-ram 8192",
+            slots="--parallel {slots}",
+            cache_room="--cache-ram {mib}",
+            no_shift="--no-context-shift",
+            whole_window="--swa-full",
+            checkpoints="--ctx-checkpoints {count}",
             slot_folder="--slot-save-path FOLDER",
-            pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
-            fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
-            keep_reasoning="--reasoning-preserve"),
-        shows_template=True, takes_any_model=True, is_tracked=True, continuing=Continuing.THOUGHTS,
-        answers_in_slots=True, takes_token_ids=True)
+            pinning="--no-kv-unified, or with --no-cache-idle-slots",
+            template="--chat-template-file FILE",
+            fix_date='--chat-template-kwargs \'{"date_string":"01 Jan 2026"}\'',
+            keep_reasoning="--reasoning-preserve",
+        ),
+        shows_template=True,
+        takes_any_model=True,
+        is_tracked=True,
+        continuing=Continuing.THOUGHTS,
+        answers_in_slots=True,
+        takes_token_ids=True,
+    )
     found_in_cloud = True
     health_path = "/health"
 
@@ -246,8 +270,12 @@ class LlamaCppBackend(HttpBackend):
         info = described_by(replace(self._info, model=""), own, Models((chosen,) if chosen else ()))
         most = count_at(props, "max_instances")
         unknown = (("context size", info.context_size), ("slots", info.slots))
-        return replace(info, listing=models.all, unknown=tuple(name for name, value in unknown if value is None),
-                       unloads=f"when another model is asked for and {most} are loaded" if most else "")
+        return replace(
+            info,
+            listing=models.all,
+            unknown=tuple(name for name, value in unknown if value is None),
+            unloads=f"when another model is asked for and {most} are loaded" if most else "",
+        )
 
     async def get_json(self, path: str) -> tuple[Head, object]:
         return await super().get_json(self._of_model(path) if path in (PROPS_PATH, SLOTS_PATH) else path)
@@ -274,8 +302,9 @@ class LlamaCppBackend(HttpBackend):
         if self._routed is not None or self._info.replicas:
             return None
         try:
-            head, _ = await self.ask("POST", "/slots/0?action=save", PROBE_S, headers=JSON,
-                                     body=canonical({"filename": ""}))
+            head, _ = await self.ask(
+                "POST", "/slots/0?action=save", PROBE_S, headers=JSON, body=canonical({"filename": ""})
+            )
         except BackendError:
             return None
         return {400: True, NOT_SUPPORTED: False}.get(head.status)
@@ -283,10 +312,16 @@ class LlamaCppBackend(HttpBackend):
     async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
         """As of `SlotFiles`. Builds before b11549 may end over a truncated file: check a file before."""
         try:
-            async with asyncio.timeout(seconds), Exchange(
-                self._endpoint, "POST", f"/slots/{slot}?action={action}", headers={"content-type": "application/json"},
-                body=canonical({"filename": file}),
-            ) as exchange:
+            async with (
+                asyncio.timeout(seconds),
+                Exchange(
+                    self._endpoint,
+                    "POST",
+                    f"/slots/{slot}?action={action}",
+                    headers={"content-type": "application/json"},
+                    body=canonical({"filename": file}),
+                ) as exchange,
+            ):
                 head = await exchange.head()
                 return slot_file_of(head.status, await exchange.start_of_body())
         except (TimeoutError, BackendError):
@@ -300,12 +335,21 @@ class LlamaCppBackend(HttpBackend):
             return False
         return head.status == 200
 
-    async def probe_slot(self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
-                         ) -> StateProbe | None:
+    async def probe_slot(
+        self, slot: int, state: Tokens, seconds: float, *, extended: bool = False
+    ) -> StateProbe | None:
         """As of `SlotFiles`. One token is predicted, which the slot does not keep."""
         prompt = state + state.first(1) if extended else state
-        body = canonical({"prompt": list(prompt), "n_predict": 1, "n_probs": TOPS, "temperature": 0,
-                          "cache_prompt": True, "id_slot": slot})
+        body = canonical(
+            {
+                "prompt": list(prompt),
+                "n_predict": 1,
+                "n_probs": TOPS,
+                "temperature": 0,
+                "cache_prompt": True,
+                "id_slot": slot,
+            }
+        )
         head, answer = await self.ask("POST", "/completion", seconds, headers=JSON, body=body, limit=TEXT_LIMIT)
         try:
             return probe_of(answer, extended) if head.status == 200 else None
@@ -324,8 +368,9 @@ class LlamaCppBackend(HttpBackend):
         if turn.known is None:
             return turn
         text = await self.prompt_text(turn)
-        prompt = TokenPrompt(await self.tokens_of(text, turn.known), await self._begins(turn, text),
-                             await self._thought_tags(turn))
+        prompt = TokenPrompt(
+            await self.tokens_of(text, turn.known), await self._begins(turn, text), await self._thought_tags(turn)
+        )
         emit(Prompted(turn.known, prompt.tokens))
         return replace(turn, prompt=prompt)
 
@@ -374,11 +419,15 @@ class LlamaCppBackend(HttpBackend):
         while any(mark.encode() in wire for wire in turn.wires):
             mark += SAID
         marked = Message(Role.ASSISTANT, mark).wire()
-        text = await self._rendered(replace(turn, wires=(*turn.wires[:known - 1], marked, *turn.wires[known:])))
+        text = await self._rendered(replace(turn, wires=(*turn.wires[: known - 1], marked, *turn.wires[known:])))
         _, found, behind = text.partition(mark)
         if not found:
-            raise failure(Trouble.REFUSED, Fault.TOLD, sentence="The model's template does not show where an answer "
-                          "ends, so the prompt cannot go as token ids: set cache.token_ids to false.")
+            raise failure(
+                Trouble.REFUSED,
+                Fault.TOLD,
+                sentence="The model's template does not show where an answer "
+                "ends, so the prompt cannot go as token ids: set cache.token_ids to false.",
+            )
         return behind
 
     async def prompt_text(self, turn: ChatTurn) -> str:
@@ -414,8 +463,9 @@ class LlamaCppBackend(HttpBackend):
 
     async def pieces_of(self, text: str) -> list[tuple[int, str]]:
         """As of `SpecialTokens`."""
-        values = await self._tokenized({"content": text, "add_special": False, "parse_special": True,
-                                        "with_pieces": True})
+        values = await self._tokenized(
+            {"content": text, "add_special": False, "parse_special": True, "with_pieces": True}
+        )
         return await self._read_from(values, _pieces)
 
     async def _tokenized(self, fields: Mapping[str, object]) -> Sequence[object]:
@@ -435,8 +485,11 @@ class LlamaCppBackend(HttpBackend):
         def read() -> ServerState:
             props = as_object(found, "properties")
             return ServerState(
-                text_at(props, "model_alias") or text_at(props, "model_path") or "", text_at(props, "build_info") or "",
-                text_at(props, "media_marker") or "", props.get("is_sleeping") is True)
+                text_at(props, "model_alias") or text_at(props, "model_path") or "",
+                text_at(props, "build_info") or "",
+                text_at(props, "media_marker") or "",
+                props.get("is_sleeping") is True,
+            )
 
         return self._checked(read)
 
@@ -444,26 +497,37 @@ class LlamaCppBackend(HttpBackend):
         _, found = await self.get_json("/slots")
         if not isinstance(found, list):
             raise errors.protocol(self.url, Unread.NO_LIST.format(what="slots"))
-        counts = [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
-                            slot.get("is_processing") is True) for slot in found if is_object(slot)]
+        counts = [
+            SlotCount(
+                count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"), slot.get("is_processing") is True
+            )
+            for slot in found
+            if is_object(slot)
+        ]
         if any(count.tokens > MOST_TOKENS for count in counts):
             raise errors.protocol(self.url, Unread.TOO_MANY_TOKENS)
         return counts
 
-    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                      slot: int | None = None, session: str = "") -> PrefillResult:
+    async def prefill(
+        self, prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None, session: str = ""
+    ) -> PrefillResult:
         """As of `CacheAccess`. `session`: whose prompt it is, for a router."""
         headers = JSON | (self.session_headers(session) if session else {})
-        fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
-                                     "return_progress": True, "temperature": 0}
+        fields: dict[str, object] = {
+            "prompt": list(prompt),
+            "n_predict": 0,
+            "cache_prompt": True,
+            "stream": True,
+            "return_progress": True,
+            "temperature": 0,
+        }
         if self._routed is not None:
             fields["model"] = self._routed.id
         if slot is not None:
             fields["id_slot"] = slot
         last: PromptProgress | None = None
         final: Mapping[str, object] = {}
-        async with Exchange(self._endpoint, "POST", "/completion", headers=headers,
-                            body=canonical(fields)) as exchange:
+        async with Exchange(self._endpoint, "POST", "/completion", headers=headers, body=canonical(fields)) as exchange:
             head = await exchange.head()
             if head.status != 200:
                 raise self._refusal(head, await exchange.start_of_body())
@@ -495,8 +559,10 @@ class LlamaCppBackend(HttpBackend):
         a question is read, and nothing is answered. Not with images, whose tokens only a chat request gives."""
         if turn.has_images:
             raise failure(Trouble.REFUSED, Fault.TOLD, sentence="A prompt with images cannot be prefilled ahead here.")
-        asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
-                 for question in QUESTIONS]
+        asked = [
+            await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
+            for question in QUESTIONS
+        ]
         one, other = [await self.tokens_of(text) for text in asked]
         prefix = one.first(max(0, one.common(other) - 1))  # the last one may merge with what is typed
         found = await self.prefill(prefix, lambda _: None, session=turn.session_id)
@@ -536,8 +602,9 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
         build=whole_characters(text_at(props, "build_info") or ""),
         takes_local_extras=True,
-        reasoning_option=PRESERVED if object_at(props, "chat_template_caps").get(
-            "supports_preserve_reasoning") is True else None,
+        reasoning_option=PRESERVED
+        if object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True
+        else None,
         figures=Figures.BEFORE,
         sees=flag_at(figures_at(props, "modalities"), "vision"),
     )
@@ -545,8 +612,12 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
 
 def live_fields(turn: ChatTurn) -> dict[str, object]:
     """The fields that make a llama-server report progress and cache figures while it works."""
-    fields: dict[str, object] = {"cache_prompt": True, "return_progress": True, "timings_per_token": True,
-                                 "sse_ping_interval": PING_S}
+    fields: dict[str, object] = {
+        "cache_prompt": True,
+        "return_progress": True,
+        "timings_per_token": True,
+        "sse_ping_interval": PING_S,
+    }
     if turn.slot is not None:
         fields["id_slot"] = turn.slot
     return fields

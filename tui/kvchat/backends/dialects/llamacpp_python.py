@@ -29,10 +29,14 @@ REASON_S = 10.0
 
 class LlamaCppPythonBackend(OneTokenWarmUp):
     kind = ServerKind(
-        "llama-cpp-python", "llama-cpp-python", (8000,), Flags(
-            "the server of llama-cpp-python", Change("--n_ctx {size}"), Change("--cache true"),
-            Change("--cache true")),
-        keeps_one=True)
+        "llama-cpp-python",
+        "llama-cpp-python",
+        (8000,),
+        Flags(
+            "the server of llama-cpp-python", Change("--n_ctx {size}"), Change("--cache true"), Change("--cache true")
+        ),
+        keeps_one=True,
+    )
     probes = (COUNT_PATH,)
     describing_disturbs = True
     health_path = COUNT_PATH
@@ -70,9 +74,16 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
         """Why the server begins no answer to `turn`: without streaming, it says so at once. None where it does not."""
         body = self.body(one_token(turn)).replace(b'"stream":true', b'"stream":false', 1)
         try:
-            async with asyncio.timeout(REASON_S), Exchange(
-                self._endpoint, "POST", self.chat_path, headers=self.headers(turn), body=body,
-            ) as exchange:
+            async with (
+                asyncio.timeout(REASON_S),
+                Exchange(
+                    self._endpoint,
+                    "POST",
+                    self.chat_path,
+                    headers=self.headers(turn),
+                    body=body,
+                ) as exchange,
+            ):
                 head = await exchange.head()
                 return None if head.status == 200 else self._refusal(head, await exchange.start_of_body())
         except (TimeoutError, BackendError):

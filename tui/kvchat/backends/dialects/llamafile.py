@@ -27,10 +27,16 @@ OLD_KEYS = frozenset({"user_name", "assistant_name"})
 
 class LlamafileBackend(OneTokenWarmUp):
     kind = ServerKind(
-        "llamafile", "llamafile", (8080,), Flags(
-            window=Change("--ctx-size {whole}"), beside=Change("--parallel 2"),
-            caching=Change("older versions cache only when asked with cache_prompt", way=Way.UPDATE)),
-        shows_template=True)
+        "llamafile",
+        "llamafile",
+        (8080,),
+        Flags(
+            window=Change("--ctx-size {whole}"),
+            beside=Change("--parallel 2"),
+            caching=Change("older versions cache only when asked with cache_prompt", way=Way.UPDATE),
+        ),
+        shows_template=True,
+    )
     probes = (PROPS_PATH, MODELS_PATH)
     takes_template_options = False
 
@@ -56,8 +62,11 @@ class LlamafileBackend(OneTokenWarmUp):
             build=whole_characters(server.removeprefix(SERVER_PREFIX)) if counts else "",
             takes_local_extras=True,
             figures=Figures.NONE,
-            unknown=((CACHED_TOKENS, "slots", "context size", "prompt progress") if counts
-                     else ("token counts", CACHED_TOKENS, "prompt progress")),
+            unknown=(
+                (CACHED_TOKENS, "slots", "context size", "prompt progress")
+                if counts
+                else ("token counts", CACHED_TOKENS, "prompt progress")
+            ),
         )
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:

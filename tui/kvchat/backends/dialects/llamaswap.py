@@ -72,11 +72,18 @@ class Running:
 
 class LlamaSwapBackend(HttpBackend):
     kind = ServerKind(
-        "llama-swap", "llama-swap", (8080,), Flags(
-            "the model's llama-server in llama-swap's configuration", Change("--ctx-size {whole}"),
+        "llama-swap",
+        "llama-swap",
+        (8080,),
+        Flags(
+            "the model's llama-server in llama-swap's configuration",
+            Change("--ctx-size {whole}"),
             Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
-            idle="ttl"),
-        keeps_many=True, is_tracked=True)
+            idle="ttl",
+        ),
+        keeps_many=True,
+        is_tracked=True,
+    )
     health_path = "/health"
     probes = (RUNNING_PATH, MODELS_PATH)
 
@@ -97,15 +104,28 @@ class LlamaSwapBackend(HttpBackend):
         _, listing = await self.get_json(MODELS_PATH)
         listed = Models(tuple(replace(model, loaded=_is_loaded(model, running)) for model in models_in(listing).all))
         chosen = next((model for model in listed.all if model.id == self._info.model), None) or listed.chosen
-        info = replace(self._info, model="", listing=listed.all, context_size=None, slots=None, build="",
-                       reasoning_option=None, takes_local_extras=True, figures=Figures.AFTER)
+        info = replace(
+            self._info,
+            model="",
+            listing=listed.all,
+            context_size=None,
+            slots=None,
+            build="",
+            reasoning_option=None,
+            takes_local_extras=True,
+            figures=Figures.AFTER,
+        )
         self._upstream = None
         if chosen is None:
             return info
         if chosen.id != self._info.model:
             self._known, self._looked = None, False
-        info = replace(info, model=whole_characters(chosen.id), context_size=chosen.context_size,
-                       unloads=_unloads(running.get(chosen.id)))
+        info = replace(
+            info,
+            model=whole_characters(chosen.id),
+            context_size=chosen.context_size,
+            unloads=_unloads(running.get(chosen.id)),
+        )
         props = await self._props_of(chosen.id) if _is_ready(running, chosen.id) else None
         if props is not None:
             own = described_by(info, props, Models((chosen,)))
@@ -120,8 +140,10 @@ class LlamaSwapBackend(HttpBackend):
         """The models that are not stopped, by name. Raises BackendError, PayloadError."""
         _, found = await self.get_json(RUNNING_PATH)
         entries = [entry for entry in list_at(as_object(found, "running models"), "running") if is_object(entry)]
-        return {text_at(entry, "model") or "": Running(text_at(entry, "state") or "", count_at(entry, "ttl") or 0)
-                for entry in entries}
+        return {
+            text_at(entry, "model") or "": Running(text_at(entry, "state") or "", count_at(entry, "ttl") or 0)
+            for entry in entries
+        }
 
     async def _props_of(self, model: str) -> Mapping[str, object] | None:
         """The properties of a loaded model's llama-server; None where it is of another kind."""
@@ -137,8 +159,11 @@ class LlamaSwapBackend(HttpBackend):
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         model = turn.model or self._info.model
-        size = self._info.context_size if model == self._info.model else next(
-            (entry.context_size for entry in self._info.listing if entry.id == model), None)
+        size = (
+            self._info.context_size
+            if model == self._info.model
+            else next((entry.context_size for entry in self._info.listing if entry.id == model), None)
+        )
 
         def heard(event: StreamEvent) -> None:
             if isinstance(event, Progressed) and model == self._info.model:
@@ -168,8 +193,7 @@ class LlamaSwapBackend(HttpBackend):
         if not is_ready:
             raise failure(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
         if self._known is False:
-            raise failure(Trouble.REFUSED, Fault.NOT_FOLLOWED, status=501, url=self.url,
-                               model=errors.quoted(model))
+            raise failure(Trouble.REFUSED, Fault.NOT_FOLLOWED, status=501, url=self.url, model=errors.quoted(model))
         if self._upstream is None:
             url = self._endpoint.url
             own = replace(self._endpoint, url=replace(url, path=url.path + _at(model)))
@@ -190,8 +214,9 @@ class LlamaSwapBackend(HttpBackend):
     async def slot_counts(self) -> list[SlotCount]:
         return await (await self._followed()).slot_counts()
 
-    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                      slot: int | None = None) -> PrefillResult:
+    async def prefill(
+        self, prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None
+    ) -> PrefillResult:
         return await (await self._followed()).prefill(prompt, progressed, slot)
 
     async def template_text(self) -> str:
@@ -229,8 +254,9 @@ class LlamaSwapAnswer(ChatAnswer):
         ended = super().ended(error)
         if not self._was_loaded or error is not None:
             return ended
-        return replace(ended, warnings=(
-            *ended.warnings, cause.said(NoteKind.MODEL_LOADED, model=errors.quoted(self._asked))))
+        return replace(
+            ended, warnings=(*ended.warnings, cause.said(NoteKind.MODEL_LOADED, model=errors.quoted(self._asked)))
+        )
 
 
 def _is_remark(value: object) -> bool:

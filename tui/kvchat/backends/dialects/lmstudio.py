@@ -41,24 +41,43 @@ _SPAN = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m(?:in)?)?(?:(\d{1,8})s?)?", re.
 
 class LMStudioBackend(ProgramBackend):
     kind = ServerKind(
-        "lmstudio", "LM Studio", (1234,), Flags(
-            window=Change("Context Length to {size}", "the model's load settings in LM Studio (lms load MODEL "
-                          "--context-length {size})", Way.SET),
+        "lmstudio",
+        "LM Studio",
+        (1234,),
+        Flags(
+            window=Change(
+                "Context Length to {size}",
+                "the model's load settings in LM Studio (lms load MODEL --context-length {size})",
+                Way.SET,
+            ),
             beside=Change("Max Concurrent Predictions to 2", "the model's load settings in LM Studio", Way.RAISE),
-            idle="TTL", keep_alive="24h"),
-        small_window=True, embeds_beside=True)
+            idle="TTL",
+            keep_alive="24h",
+        ),
+        small_window=True,
+        embeds_beside=True,
+    )
     probes = (LISTING_PATH, OLD_LISTING_PATH)
     takes_template_options = False
     ignores_model = True
     room = LARGER
     keys = "LM Studio makes API tokens under Developer > Server Settings > Manage Tokens."
     remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy("no models loaded", "has no model loaded. Load one there (or: lms load), or turn on just-in-time "
-                                   "loading under Developer > Server Settings."),
-        Remedy("failed to load model", "could not load the model. Look at its developer log; a smaller context length, "
-                                       "or another model, may fit into memory."),
-        Remedy("unloaded", "unloaded the model. Try again: it is loaded again then, and everything is read anew.",
-               Trouble.SERVER_ERROR),
+        Remedy(
+            "no models loaded",
+            "has no model loaded. Load one there (or: lms load), or turn on just-in-time "
+            "loading under Developer > Server Settings.",
+        ),
+        Remedy(
+            "failed to load model",
+            "could not load the model. Look at its developer log; a smaller context length, "
+            "or another model, may fit into memory.",
+        ),
+        Remedy(
+            "unloaded",
+            "unloaded the model. Try again: it is loaded again then, and everything is read anew.",
+            Trouble.SERVER_ERROR,
+        ),
     )
 
     @classmethod
@@ -73,7 +92,8 @@ class LMStudioBackend(ProgramBackend):
         old = said(responses, OLD_LISTING_PATH).fields.get("data")
         return isinstance(old, list) and any(
             is_object(entry) and entry.get("state") in ("loaded", "not-loaded") and "compatibility_type" in entry
-            for entry in old)
+            for entry in old
+        )
 
     async def described(self) -> ServerInfo:
         listing, slots = await self._listed()
@@ -103,8 +123,9 @@ class LMStudioBackend(ProgramBackend):
                 entries = [entry for entry in list_at(found, "models") if is_object(entry)]
                 return tuple(model for entry in entries for model in _models_of(entry, slots)), slots
             if is_object(found) and isinstance(found.get("data"), list):
-                return tuple(_old_model(entry) for entry in list_at(found, "data")
-                             if is_object(entry) and text_at(entry, "id")), slots
+                return tuple(
+                    _old_model(entry) for entry in list_at(found, "data") if is_object(entry) and text_at(entry, "id")
+                ), slots
         found = await self.listed()
         return found.all, slots
 
@@ -146,11 +167,21 @@ def _models_of(entry: Mapping[str, object], slots: dict[str, int]) -> Iterator[M
         return
     quantization = figures_at(entry, "quantization")
     longest = count_at(entry, "max_context_length")
-    words = [text_at(entry, "params_string"), text_at(quantization, "name"), text_at(entry, "format"),
-             f"up to {longest:,} tokens" if longest else None]
-    model = Model(whole_characters(key), whole_characters(text_at(entry, "publisher") or ""), loaded=False,
-                  size=count_at(entry, "size_bytes") or None, about=errors.quoted(", ".join(filter(None, words))),
-                  chats=entry.get("type") != "embedding", sees=sees_in(entry))
+    words = [
+        text_at(entry, "params_string"),
+        text_at(quantization, "name"),
+        text_at(entry, "format"),
+        f"up to {longest:,} tokens" if longest else None,
+    ]
+    model = Model(
+        whole_characters(key),
+        whole_characters(text_at(entry, "publisher") or ""),
+        loaded=False,
+        size=count_at(entry, "size_bytes") or None,
+        about=errors.quoted(", ".join(filter(None, words))),
+        chats=entry.get("type") != "embedding",
+        sees=sees_in(entry),
+    )
     instances = [instance for instance in list_at(entry, "loaded_instances") if is_object(instance)]
     if not instances:
         yield model
@@ -166,10 +197,17 @@ def _old_model(entry: Mapping[str, object]) -> Model:
     """One model of the listing before 0.4."""
     state = entry.get("state")
     longest = count_at(entry, "max_context_length")
-    words = [text_at(entry, "quantization"), text_at(entry, "compatibility_type"),
-             f"up to {longest:,} tokens" if longest else None]
+    words = [
+        text_at(entry, "quantization"),
+        text_at(entry, "compatibility_type"),
+        f"up to {longest:,} tokens" if longest else None,
+    ]
     return Model(
-        whole_characters(text_at(entry, "id") or ""), whole_characters(text_at(entry, "publisher") or ""),
-        count_at(entry, "loaded_context_length") or None, state == "loaded" if isinstance(state, str) else None,
-        about=errors.quoted(", ".join(filter(None, words))), chats=entry.get("type") != "embeddings",
-        sees=entry.get("type") == "vlm" if isinstance(entry.get("type"), str) else None)
+        whole_characters(text_at(entry, "id") or ""),
+        whole_characters(text_at(entry, "publisher") or ""),
+        count_at(entry, "loaded_context_length") or None,
+        state == "loaded" if isinstance(state, str) else None,
+        about=errors.quoted(", ".join(filter(None, words))),
+        chats=entry.get("type") != "embeddings",
+        sees=entry.get("type") == "vlm" if isinstance(entry.get("type"), str) else None,
+    )

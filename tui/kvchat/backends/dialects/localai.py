@@ -43,21 +43,36 @@ YAML = "the model's YAML file of LocalAI"
 
 class LocalAIBackend(ProgramBackend):
     kind = ServerKind(
-        "localai", "LocalAI", (8080,), Flags(
-            window=Change("context_size: {size}", YAML, Way.SET), beside=Change("the option parallel:2", YAML, Way.SET),
-            caching=Change("prompt_cache_all: true", YAML, Way.SET)))
+        "localai",
+        "LocalAI",
+        (8080,),
+        Flags(
+            window=Change("context_size: {size}", YAML, Way.SET),
+            beside=Change("the option parallel:2", YAML, Way.SET),
+            caching=Change("prompt_cache_all: true", YAML, Way.SET),
+        ),
+    )
     probes = (WELL_KNOWN_PATH,)
     health_path = "/readyz"
     takes_template_options = False
     room = "raise context_size in the model's YAML file of LocalAI"
     keys = "LocalAI's keys are what it was started with as LOCALAI_API_KEY."
     remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy("is disabled and cannot be loaded", "has the model disabled. Enable it on its System page, or choose "
-                                                   "another."),
+        Remedy(
+            "is disabled and cannot be loaded",
+            "has the model disabled. Enable it on its System page, or choose another.",
+        ),
     )
 
-    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        embedded: bool = False,
+        clock: Clock | None = None,
+        options: ServerOptions = PLAIN,
+        images: Images = no_images,
+    ) -> None:
         super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
         self._times: dict[str, PrefillTimes] = {}
         """By model: each has its own speed."""
@@ -71,9 +86,16 @@ class LocalAIBackend(ProgramBackend):
         about = await self.told_at(WELL_KNOWN_PATH)
         _, listing = await self.get_json(MODELS_PATH)
         loaded, chatty = _ids(await self.told_at(SYSTEM_PATH), "loaded_models"), await self._chatty()
-        models = Models(tuple(
-            replace(model, loaded=None if loaded is None else model.id in loaded,
-                    chats=chatty is None or model.id in chatty) for model in models_in(listing).all))
+        models = Models(
+            tuple(
+                replace(
+                    model,
+                    loaded=None if loaded is None else model.id in loaded,
+                    chats=chatty is None or model.id in chatty,
+                )
+                for model in models_in(listing).all
+            )
+        )
         chosen = models.chosen
         context = await self._context(chosen.id) if chosen else None
         return replace(
@@ -83,8 +105,15 @@ class LocalAIBackend(ProgramBackend):
             context_size=context,
             build=whole_characters(text_at(about, "version") or ""),
             figures=Figures.ESTIMATED,
-            unknown=tuple(name for name, is_known in (
-                ("slots", False), ("context size", context), ("loaded models", loaded is not None)) if not is_known),
+            unknown=tuple(
+                name
+                for name, is_known in (
+                    ("slots", False),
+                    ("context size", context),
+                    ("loaded models", loaded is not None),
+                )
+                if not is_known
+            ),
         )
 
     async def _chatty(self) -> frozenset[str] | None:
@@ -92,8 +121,11 @@ class LocalAIBackend(ProgramBackend):
         entries = (await self.told_at(ABILITIES_PATH)).get("data")
         if not isinstance(entries, list) or not entries:
             return None
-        return frozenset(str(entry.get("id")) for entry in entries if is_object(entry)
-                         and (not isinstance(known := entry.get("capabilities"), list) or "chat" in known))
+        return frozenset(
+            str(entry.get("id"))
+            for entry in entries
+            if is_object(entry) and (not isinstance(known := entry.get("capabilities"), list) or "chat" in known)
+        )
 
     async def _context(self, model: str) -> int | None:
         return count_at(await self.told_at(CONFIG_PATH + quote(model, safe="")), "context_size") or None
@@ -143,15 +175,16 @@ class LocalAIAnswer(ChatAnswer):
         ended = super().ended(error)
         if not self._left_out:
             return ended
-        return replace(ended, warnings=(
-            *ended.warnings, cause.said(NoteKind.SUMMARISED, messages=self._left_out)))
+        return replace(ended, warnings=(*ended.warnings, cause.said(NoteKind.SUMMARISED, messages=self._left_out)))
 
 
 def timings_of(usage: Mapping[str, object]) -> dict[str, object]:
     """LocalAI's times out of its usage (`timing_*`, sent with the header `Extra-Usage`), in milliseconds under
     llama.cpp's names `prompt_ms` and `predicted_ms`; without those that its engine does not measure."""
-    found = {"prompt_ms": figure_at(usage, "timing_prompt_processing"),
-             "predicted_ms": figure_at(usage, "timing_token_generation")}
+    found = {
+        "prompt_ms": figure_at(usage, "timing_prompt_processing"),
+        "predicted_ms": figure_at(usage, "timing_token_generation"),
+    }
     return {name: value for name, value in found.items() if value}
 
 

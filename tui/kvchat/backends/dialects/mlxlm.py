@@ -35,9 +35,12 @@ _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 class MlxLmBackend(OneTokenWarmUp):
     kind = ServerKind(
-        "mlx-lm", "mlx-lm", (8080,), Flags(
-            "mlx_lm.server", beside=Change("a larger --prompt-cache-size"), template="--chat-template"),
-        keeps_many=True)
+        "mlx-lm",
+        "mlx-lm",
+        (8080,),
+        Flags("mlx_lm.server", beside=Change("a larger --prompt-cache-size"), template="--chat-template"),
+        keeps_many=True,
+    )
     probes = (HEALTH_PATH, PROPS_PATH, MODELS_PATH)
     health_path = HEALTH_PATH
 
@@ -48,7 +51,8 @@ class MlxLmBackend(OneTokenWarmUp):
     def recognises(cls, responses: Responses) -> bool:
         lost = said(responses, PROPS_PATH)
         is_its_404 = (lost.status, lost.text.strip()) == (404, "Not Found") and "json" in lost.headers.get(
-            "content-type", "")
+            "content-type", ""
+        )
         healthy = said(responses, HEALTH_PATH).fields == {"status": "ok"}
         return is_its_404 and healthy and not owners(responses)
 

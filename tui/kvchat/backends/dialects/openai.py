@@ -21,5 +21,9 @@ class OpenAIBackend(OneTokenWarmUp):
     async def described(self) -> ServerInfo:
         models = await self.listed()
         chosen = models.chosen
-        return replace(self._info, listing=models.all, model=chosen.id if chosen else "",
-                       context_size=chosen.context_size if chosen else None)
+        return replace(
+            self._info,
+            listing=models.all,
+            model=chosen.id if chosen else "",
+            context_size=chosen.context_size if chosen else None,
+        )

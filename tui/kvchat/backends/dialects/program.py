@@ -77,8 +77,11 @@ class Counted:
     def expected(self, turn: ChatTurn) -> Expected | None:
         """How long the prompt of `turn` has to be; None where it does not extend this one."""
         length = len(self.wires)
-        if (turn.session_id, turn.model, turn.template_options) != (self.session, self.model, self.template_options) \
-                or turn.wires[:length] != self.wires:
+        if (turn.session_id, turn.model, turn.template_options) != (
+            self.session,
+            self.model,
+            self.template_options,
+        ) or turn.wires[:length] != self.wires:
             return None
         added = [(wire, json.loads(wire)) for wire in turn.wires[length:]]
         is_kept = bool(added) and added[0][1].get("content") == self.reply
@@ -188,8 +191,15 @@ class ProgramBackend(HttpBackend):
     ignores_model: ClassVar[bool] = False
     """Whether it answers with the model that is loaded, whatever model was asked for."""
 
-    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        embedded: bool = False,
+        clock: Clock | None = None,
+        options: ServerOptions = PLAIN,
+        images: Images = no_images,
+    ) -> None:
         super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
         self._counts = PromptCounts()
 
@@ -237,8 +247,14 @@ class ProgramBackend(HttpBackend):
         asked = self.model_of(turn)
         if not self.ignores_model or not asked or not ended.model or _bare(asked) == _bare(ended.model):
             return []
-        return [said(NoteKind.OTHER_MODEL_ANSWERED, answered=errors.quoted(ended.model), asked=errors.quoted(asked),
-                     title=self.title)]
+        return [
+            said(
+                NoteKind.OTHER_MODEL_ANSWERED,
+                answered=errors.quoted(ended.model),
+                asked=errors.quoted(asked),
+                title=self.title,
+            )
+        ]
 
     def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[Statement]:
         """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
@@ -266,8 +282,9 @@ class ProgramBackend(HttpBackend):
         words = said.lower()
         for remedy in self.remedies:
             if remedy.words in words:
-                return failure(remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title,
-                                    url=self.url, told=remedy.told)
+                return failure(
+                    remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title, url=self.url, told=remedy.told
+                )
         if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
             return error.told_with(keys=f" {self.keys}")
         return error.told_with(room=self.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error

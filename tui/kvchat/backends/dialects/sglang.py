@@ -28,10 +28,20 @@ ROOT_TEXT = "SGLang is running"
 
 class SglangBackend(OneTokenWarmUp):
     kind = ServerKind(
-        "sglang", "SGLang", (30000,), Flags(
-            window=Change("--context-length {size}"), no_caching="--disable-radix-cache",
-            report="--enable-cache-report", cache_room="--mem-fraction-static", template="--chat-template FILE"),
-        keeps_many=True, answers_many=True, continuing=Continuing.TEXT)
+        "sglang",
+        "SGLang",
+        (30000,),
+        Flags(
+            window=Change("--context-length {size}"),
+            no_caching="--disable-radix-cache",
+            report="--enable-cache-report",
+            cache_room="--mem-fraction-static",
+            template="--chat-template FILE",
+        ),
+        keeps_many=True,
+        answers_many=True,
+        continuing=Continuing.TEXT,
+    )
     found_in_cloud = True
     probes = (MODELS_PATH, ROOT_PATH)
     continue_fields: ClassVar[Mapping[str, object]] = {"continue_final_message": True}
@@ -55,7 +65,8 @@ class SglangBackend(OneTokenWarmUp):
             model=chosen.id if chosen else "",
             listing=models.all,
             context_size=(chosen.context_size if chosen else None)
-            or count_at(said_of_itself, "context_length") or None,
+            or count_at(said_of_itself, "context_length")
+            or None,
             build=whole_characters(version) if isinstance(version, str) else "",
             takes_local_extras=True,
             reasoning_option=reasoning_option_in(template),

@@ -37,10 +37,15 @@ SERVICE_PATH, CARD_PATH = "/.well-known/serviceinfo", "/v1/model"
 
 class TabbyAPIBackend(ProgramBackend):
     kind = ServerKind(
-        "tabbyapi", "TabbyAPI", (5000,), Flags(
+        "tabbyapi",
+        "TabbyAPI",
+        (5000,),
+        Flags(
             window=Change("max_seq_len: {size}", "TabbyAPI's config.yml", Way.SET),
-            beside=Change("cache_size", "TabbyAPI's config.yml", Way.RAISE)),
-        keeps_many=True)
+            beside=Change("cache_size", "TabbyAPI's config.yml", Way.RAISE),
+        ),
+        keeps_many=True,
+    )
     probes = (SERVICE_PATH,)
     health_path = "/health"
     takes_template_options = False  # older versions know them only as `template_vars`
@@ -49,12 +54,20 @@ class TabbyAPIBackend(ProgramBackend):
     room = "raise max_seq_len and cache_size in TabbyAPI's config.yml"
     keys = "TabbyAPI keeps its keys in api_tokens.yml."
     remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy("an admin key isn't provided", "loads another model only for its admin key. Choose the loaded model, or "
-                                              "give the admin key (in api_tokens.yml)."),
-        Remedy("no models are currently loaded", "has no model loaded. Name one in its config.yml (model.model_name), "
-                                                 "or load it there.", Trouble.SERVER_ERROR),
-        Remedy("prompt template is not set", "has no chat template for this model. Set model.prompt_template in its "
-                                             "config.yml."),
+        Remedy(
+            "an admin key isn't provided",
+            "loads another model only for its admin key. Choose the loaded model, or "
+            "give the admin key (in api_tokens.yml).",
+        ),
+        Remedy(
+            "no models are currently loaded",
+            "has no model loaded. Name one in its config.yml (model.model_name), or load it there.",
+            Trouble.SERVER_ERROR,
+        ),
+        Remedy(
+            "prompt template is not set",
+            "has no chat template for this model. Set model.prompt_template in its config.yml.",
+        ),
     )
 
     @classmethod
@@ -68,13 +81,23 @@ class TabbyAPIBackend(ProgramBackend):
         current = whole_characters(text_at(card, "id") or "")
         longest, cache = count_at(parameters, "max_seq_len"), count_at(parameters, "cache_size")
         context = min(filter(None, (longest, cache)), default=None)
-        models = Models(tuple(replace(model, loaded=model.id == current,
-                                      context_size=context if model.id == current else None)
-                              for model in models_in(listing).all))
+        models = Models(
+            tuple(
+                replace(model, loaded=model.id == current, context_size=context if model.id == current else None)
+                for model in models_in(listing).all
+            )
+        )
         chosen = models.chosen
-        return replace(self._info, model=current or (chosen.id if chosen else ""), listing=models.all,
-                       context_size=context, slots=count_at(parameters, "max_batch_size") or None,
-                       figures=Figures.DERIVED, sees=flag_at(parameters, "use_vision"), unknown=("version",))
+        return replace(
+            self._info,
+            model=current or (chosen.id if chosen else ""),
+            listing=models.all,
+            context_size=context,
+            slots=count_at(parameters, "max_batch_size") or None,
+            figures=Figures.DERIVED,
+            sees=flag_at(parameters, "use_vision"),
+            unknown=("version",),
+        )
 
     async def _card(self) -> Mapping[str, object]:
         """What is loaded; empty where nothing is. Raises BackendError, PayloadError."""
@@ -107,8 +130,10 @@ class TabbyAnswer(ChatAnswer):
 
 def timings_of(usage: Mapping[str, object]) -> dict[str, object]:
     """The timings that follow from TabbyAPI's usage, in llama.cpp's names; those that do not are left out."""
-    prompt, seconds, rate = (read(usage, key) for read, key in (
-        (count_at, "prompt_tokens"), (figure_at, "prompt_time"), (figure_at, "prompt_tokens_per_sec")))
+    prompt, seconds, rate = (
+        read(usage, key)
+        for read, key in ((count_at, "prompt_tokens"), (figure_at, "prompt_time"), (figure_at, "prompt_tokens_per_sec"))
+    )
     found: dict[str, object] = {}
     if seconds:
         found["prompt_ms"] = seconds * 1000

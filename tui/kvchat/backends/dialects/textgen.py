@@ -24,16 +24,23 @@ from kvchat.text.servers import CACHED_TOKENS
 
 INFO_PATH = "/v1/internal/model/info"
 NO_MODEL = "None"
-OPTIONS = {"enable_thinking": "enable_thinking", "reasoning_effort": "reasoning_effort",
-           "preserve_reasoning": "preserve_thinking", "preserve_thinking": "preserve_thinking"}
+OPTIONS = {
+    "enable_thinking": "enable_thinking",
+    "reasoning_effort": "reasoning_effort",
+    "preserve_reasoning": "preserve_thinking",
+    "preserve_thinking": "preserve_thinking",
+}
 """Its own fields for options of the chat template."""
 LOAD = "Load one in its Model tab, then try again."
 
 
 class TextGenBackend(ProgramBackend):
     kind = ServerKind(
-        "text-generation-webui", "text-generation-webui", (5000,), Flags(
-            window=Change("--ctx-size {size}"), beside=Change("--parallel 2")))
+        "text-generation-webui",
+        "text-generation-webui",
+        (5000,),
+        Flags(window=Change("--ctx-size {size}"), beside=Change("--parallel 2")),
+    )
     probes = (INFO_PATH,)
     health_path = "/v1/internal/health"
     takes_template_options = False
@@ -42,8 +49,10 @@ class TextGenBackend(ProgramBackend):
     room = "load the model with a larger ctx-size in text-generation-webui"
     keys = "text-generation-webui's key is what it was started with as --api-key."
     remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy("invalid host header", "answers only to localhost and 127.0.0.1. Use one of these, or start it with "
-                                      "--listen."),
+        Remedy(
+            "invalid host header",
+            "answers only to localhost and 127.0.0.1. Use one of these, or start it with --listen.",
+        ),
     )
 
     @classmethod
@@ -57,14 +66,24 @@ class TextGenBackend(ProgramBackend):
         fields = as_object(found, "a model's description")
         named = whole_characters(text_at(fields, "model_name") or "")
         name = "" if named == NO_MODEL else named
-        models = Models(tuple(replace(model, loaded=model.id == name, about=text_at(fields, "loader") or "")
-                              for model in models_in(listing).all))
-        return replace(self._info, model=name, listing=models.all, figures=Figures.NONE,
-                       unknown=(CACHED_TOKENS, "context size", "slots", "version"))
+        models = Models(
+            tuple(
+                replace(model, loaded=model.id == name, about=text_at(fields, "loader") or "")
+                for model in models_in(listing).all
+            )
+        )
+        return replace(
+            self._info,
+            model=name,
+            listing=models.all,
+            figures=Figures.NONE,
+            unknown=(CACHED_TOKENS, "context size", "slots", "version"),
+        )
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
-        return super().head(turn) | {OPTIONS[name]: value for name, value in turn.template_options.items()
-                                     if name in OPTIONS}
+        return super().head(turn) | {
+            OPTIONS[name]: value for name, value in turn.template_options.items() if name in OPTIONS
+        }
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         return TextGenAnswer(self.url, emit, self.window_of(turn))
@@ -75,8 +94,7 @@ class TextGenBackend(ProgramBackend):
         if self.info.model or not (ended.state is State.EMPTY or (error and error.trouble is Trouble.CUT)):
             return ended
         trouble = error.trouble if error else Trouble.REFUSED
-        unloaded = failure(trouble, Fault.PROGRAM, title=self.title, url=self.url,
-                                told=f"has no model loaded. {LOAD}")
+        unloaded = failure(trouble, Fault.PROGRAM, title=self.title, url=self.url, told=f"has no model loaded. {LOAD}")
         return replace(ended, remark=unloaded.note, error=error and unloaded)
 
 
@@ -85,6 +103,7 @@ class TextGenAnswer(ChatAnswer):
 
     def take(self, payload: Payload) -> None:
         if is_object(payload.value) and figures_at(payload.value, "usage").get("prompt_tokens") == 0:
-            payload = replace(payload, value={key: value for key, value in payload.value.items() if key != "usage"}
-                              | {"usage": None})
+            payload = replace(
+                payload, value={key: value for key, value in payload.value.items() if key != "usage"} | {"usage": None}
+            )
         super().take(payload)

@@ -39,11 +39,22 @@ THOUGHT_FIELD = "reasoning"
 
 class VllmBackend(OneTokenWarmUp):
     kind = ServerKind(
-        "vllm", "vLLM", (8000,), Flags(
-            window=Change("--max-model-len {size}"), caching=Change("--enable-prefix-caching"),
-            report="--enable-prompt-tokens-details", cache_room="--gpu-memory-utilization",
-            template="--chat-template FILE", without_date="for gpt-oss set VLLM_SYSTEM_START_DATE=2026-01-01"),
-        block=16, keeps_many=True, answers_many=True, continuing=Continuing.TEXT)
+        "vllm",
+        "vLLM",
+        (8000,),
+        Flags(
+            window=Change("--max-model-len {size}"),
+            caching=Change("--enable-prefix-caching"),
+            report="--enable-prompt-tokens-details",
+            cache_room="--gpu-memory-utilization",
+            template="--chat-template FILE",
+            without_date="for gpt-oss set VLLM_SYSTEM_START_DATE=2026-01-01",
+        ),
+        block=16,
+        keeps_many=True,
+        answers_many=True,
+        continuing=Continuing.TEXT,
+    )
     found_in_cloud = True
     probes = (MODELS_PATH, VERSION_PATH)
     health_path = "/health"
@@ -79,6 +90,7 @@ class VllmBackend(OneTokenWarmUp):
     async def _reasoning(self, model: str) -> tuple[bool | None, TemplateOption | None]:
         """What becomes of earlier reasoning in a prompt, as its tokenizer shows (`TokenizeChatRequest`); its route may
         be missing behind a proxy, and older versions take no options."""
+
         async def prompt(messages: Sequence[Said], options: Mapping[str, object]) -> Sequence[object]:
             body = canonical({"model": model, "messages": list(messages), "chat_template_kwargs": options})
             head, answer = await self.ask("POST", TOKENIZE_PATH, TOKENIZE_S, headers=JSON, body=body)

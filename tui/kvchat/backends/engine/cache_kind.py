@@ -49,8 +49,10 @@ def kind_of(model: Path, info: ServerInfo, threads: int) -> CacheKind:
     the same state answers with other last bits. Reads up to 3 MiB; raises OSError."""
     engine = _version("xllamacpp")
     slots = info.slots or 1
-    shape = (f"{info.context_size or 0:,} tokens per slot, {slots} {'slot' if slots == 1 else 'slots'}, {KV_TYPE}, "
-             f"{threads} {'thread' if threads == 1 else 'threads'}")
+    shape = (
+        f"{info.context_size or 0:,} tokens per slot, {slots} {'slot' if slots == 1 else 'slots'}, {KV_TYPE}, "
+        f"{threads} {'thread' if threads == 1 else 'threads'}"
+    )
     return CacheKind(fingerprint(model), shape, f"{info.build} {engine}".strip())
 
 

@@ -30,16 +30,60 @@ MAX_STRINGS = 1024
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _FILE_TYPES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
-    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
-    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
-    29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4", 39: "NVFP4",
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    10: "Q2_K",
+    11: "Q3_K_S",
+    12: "Q3_K_M",
+    13: "Q3_K_L",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+    19: "IQ2_XXS",
+    20: "IQ2_XS",
+    21: "Q2_K_S",
+    22: "IQ3_XS",
+    23: "IQ3_XXS",
+    24: "IQ1_S",
+    25: "IQ4_NL",
+    26: "IQ3_S",
+    27: "IQ3_M",
+    28: "IQ2_S",
+    29: "IQ2_M",
+    30: "IQ4_XS",
+    31: "IQ1_M",
+    32: "BF16",
+    36: "TQ1_0",
+    37: "TQ2_0",
+    38: "MXFP4",
+    39: "NVFP4",
 }
 _QUANTISATION = re.compile(
     r"[-_.](?:UD[-_])?([IT]?Q[1-8](?:_[A-Z0-9]+)*|BF16|F16|F32|FP16|MXFP4|NVFP4)(?:[-_.]MOE)?$", re.IGNORECASE
 )
-_WINDOWED = ("gemma2", "gemma3", "gemma4", "gpt-oss", "cohere2", "llama4", "exaone4", "olmo3", "olmo2", "smallthinker",
-             "plamo3", "afmoe", "mimo2", "step35")
+_WINDOWED = (
+    "gemma2",
+    "gemma3",
+    "gemma4",
+    "gpt-oss",
+    "cohere2",
+    "llama4",
+    "exaone4",
+    "olmo3",
+    "olmo2",
+    "smallthinker",
+    "plamo3",
+    "afmoe",
+    "mimo2",
+    "step35",
+)
 """Architectures that llama.cpp runs with a sliding window."""
 _STATES = ("ssm", "shortconv", "wkv", "kda")
 """Groups of facts that a model with recurrent layers has."""
@@ -153,8 +197,9 @@ def read_header(path: Path) -> GgufHeader:
     """The header of the GGUF at `path`, in a few milliseconds. Raises GgufError."""
     data, size = _first_bytes(path)
     if data[:4] != MAGIC:
-        raise GgufError(EngineProblem.OTHER_FORMAT if data else EngineProblem.EMPTY, path=path,
-                        beginning=repr(data[:8])[1:])
+        raise GgufError(
+            EngineProblem.OTHER_FORMAT if data else EngineProblem.EMPTY, path=path, beginning=repr(data[:8])[1:]
+        )
     reader = _Reader(data, size, path)
     reader.at = 4
     try:
@@ -225,7 +270,8 @@ def _header(path: Path, version: int, tensors: int, values: Mapping[str, object]
         quantisation=quantisation_of(path.stem) or _FILE_TYPES.get(-1 if file_type is None else file_type % 1024, ""),
         pooling=number(f"{architecture}.pooling_type") or 0,
         sliding_window=(number(f"{architecture}.attention.sliding_window") or 0)
-        if architecture.startswith(_WINDOWED) else 0,
+        if architecture.startswith(_WINDOWED)
+        else 0,
         recurrent=any(key.startswith(tuple(f"{architecture}.{part}." for part in _STATES)) for key in values),
         part=number("split.no") or 0,
         parts=number("split.count") or 1,

@@ -110,8 +110,9 @@ def _model(candidate: Found) -> ModelFile | None:
         return None
     if not header.chats or header.part > 0 or path.name.lower().startswith("mmproj"):
         return None
-    return ModelFile(path, candidate.name or _name(path), size, _quantisation(path, header), header.context_length,
-                     candidate.source)
+    return ModelFile(
+        path, candidate.name or _name(path), size, _quantisation(path, header), header.context_length, candidate.source
+    )
 
 
 def _stem(path: Path) -> str:

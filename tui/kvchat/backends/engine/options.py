@@ -68,10 +68,12 @@ class EngineOptions:
         cache_ram = default_cache_ram() if self.cache_ram is None else self.cache_ram
         rewind = Rewind.NOWHERE if header.recurrent else Rewind.WINDOW if header.sliding_window else Rewind.ANYWHERE
         return Shape(
-            slots=max(1, self.slots), ram_bytes=None if cache_ram == -1 else
-            Shape().ram_bytes if cache_ram < 0 else cache_ram << 20,
+            slots=max(1, self.slots),
+            ram_bytes=None if cache_ram == -1 else Shape().ram_bytes if cache_ram < 0 else cache_ram << 20,
             context=context_for(self.context_size, header.context_length) * max(1, self.slots),
-            rewind=rewind, window=header.sliding_window, batch=max(1, self.batch_size),
+            rewind=rewind,
+            window=header.sliding_window,
+            batch=max(1, self.batch_size),
             micro_batch=min(Shape().micro_batch, max(1, self.batch_size)),
         )
 

@@ -176,8 +176,11 @@ class Engine:
             raise await self._failure(child, options.model, answer)
         self.state = EngineState.READY
         self._endpoint = Endpoint(
-            f"http://{LOOPBACK}:{port}", api_key, child.process.pid,
-            context_size=int(str(line["context_size"])), seconds=asyncio.get_running_loop().time() - began,
+            f"http://{LOOPBACK}:{port}",
+            api_key,
+            child.process.pid,
+            context_size=int(str(line["context_size"])),
+            seconds=asyncio.get_running_loop().time() - began,
         )
         return self._endpoint
 

@@ -91,7 +91,7 @@ def kept_among(snapshots: Iterable[Snapshot], paths: Mapping[str, Sequence[str]]
     found: dict[str, Snapshot] = {}
     for snapshot in snapshots:
         path = paths.get(snapshot.conversation, ())
-        if not snapshot.path or snapshot.path != tuple(path[:len(snapshot.path)]):
+        if not snapshot.path or snapshot.path != tuple(path[: len(snapshot.path)]):
             continue
         best = found.get(snapshot.conversation)
         if best is None or (len(snapshot.path), snapshot.saved) >= (len(best.path), best.saved):
@@ -109,14 +109,27 @@ def read_card(card: Path) -> Snapshot | None:
         found = replace(found, path=tuple(found.path), probe=_probe_in(value["probe"]))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-    words = (found.name, found.conversation, found.digest, *found.path, found.checksum, found.ids, found.model,
-             found.shape, found.build)
+    words = (
+        found.name,
+        found.conversation,
+        found.digest,
+        *found.path,
+        found.checksum,
+        found.ids,
+        found.model,
+        found.shape,
+        found.build,
+    )
     counts = (found.slot, found.tokens, found.size)
     numbers = (found.saved, found.used, found.spread)
-    right = (all(isinstance(word, str) for word in words) and all(type(count) is int and count >= 0 for count in counts)
-             and all(isinstance(number, float) and math.isfinite(number) for number in numbers)
-             and found.probe.is_sound
-             and found.name == card.stem and bool(STEM.fullmatch(found.name)))
+    right = (
+        all(isinstance(word, str) for word in words)
+        and all(type(count) is int and count >= 0 for count in counts)
+        and all(isinstance(number, float) and math.isfinite(number) for number in numbers)
+        and found.probe.is_sound
+        and found.name == card.stem
+        and bool(STEM.fullmatch(found.name))
+    )
     return found if right else None
 
 

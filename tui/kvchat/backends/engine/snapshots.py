@@ -83,8 +83,9 @@ class NoClaims:
 class SnapshotShelf:
     """The snapshots in a folder. Every method but the properties works on the disk: call it in a thread."""
 
-    def __init__(self, folder: Path, *, most: int = MOST, most_bytes: int = MOST_BYTES,
-                 least_free: int = LEAST_FREE) -> None:
+    def __init__(
+        self, folder: Path, *, most: int = MOST, most_bytes: int = MOST_BYTES, least_free: int = LEAST_FREE
+    ) -> None:
         self.folder = folder
         self._most = most
         self._most_bytes = most_bytes
@@ -136,8 +137,11 @@ class SnapshotShelf:
             paths = self.claims.paths()
             kept = kept_among(self._snapshots, paths)
             stays = paths.get(conversation, ())
-            if path and tuple(stays[:len(path)]) == tuple(path) and (
-                    conversation not in kept or len(path) >= len(kept[conversation].path)):
+            if (
+                path
+                and tuple(stays[: len(path)]) == tuple(path)
+                and (conversation not in kept or len(path) >= len(kept[conversation].path))
+            ):
                 self._must_fit(needed, conversation, kept)
                 self._trim(kept, free=needed)
             elif needed > self._most_bytes:
@@ -153,8 +157,9 @@ class SnapshotShelf:
         file = self.folder / snapshot.file
         size = file.stat().st_size if file.is_file() else -1
         if size != snapshot.size:
-            raise SnapshotError(said(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size,
-                                     folder=str(self.folder)))
+            raise SnapshotError(
+                said(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size, folder=str(self.folder))
+            )
         file.chmod(0o600)
         return replace(snapshot, checksum=checksum(file))
 
@@ -168,11 +173,16 @@ class SnapshotShelf:
             if kept.get(snapshot.conversation) is snapshot:
                 self._must_fit(snapshot.size, snapshot.conversation, kept)
             self._write(snapshot)
-            own = [other for other in self._snapshots if other.conversation == snapshot.conversation
-                   and other.kind == snapshot.kind and kept.get(other.conversation) is not other]
+            own = [
+                other
+                for other in self._snapshots
+                if other.conversation == snapshot.conversation
+                and other.kind == snapshot.kind
+                and kept.get(other.conversation) is not other
+            ]
             stale = [other for other in own if _replaces(snapshot, other)]
             branches = [other for other in own if other.conversation and other not in stale]
-            for other in (*stale, *branches[MOST_BRANCHES - 1:]):
+            for other in (*stale, *branches[MOST_BRANCHES - 1 :]):
                 self._remove(other)
             self._hold([*self._snapshots, snapshot])
             self._trim(kept)
@@ -200,8 +210,11 @@ class SnapshotShelf:
             size = file.stat().st_size
             if size == snapshot.size and checksum(file) == snapshot.checksum:
                 return None
-            damage = said(SnapshotProblem.DAMAGED) if size == snapshot.size else said(
-                SnapshotProblem.CUT, size=size, whole=snapshot.size)
+            damage = (
+                said(SnapshotProblem.DAMAGED)
+                if size == snapshot.size
+                else said(SnapshotProblem.CUT, size=size, whole=snapshot.size)
+            )
         except FileNotFoundError:
             damage = said(SnapshotProblem.GONE)
         except OSError as error:
@@ -256,10 +269,15 @@ class SnapshotShelf:
         room = self.claims.most_bytes()
         if sum(snapshot.size for snapshot in others) + size > room:
             largest = max(others, key=lambda snapshot: snapshot.size, default=None)
-            raise SnapshotError(said(
-                SnapshotProblem.KEPT_FULL, title=self.claims.title(conversation), room=room,
-                release=self.claims.title(largest.conversation) if largest else "",
-                frees=largest.size if largest else 0))
+            raise SnapshotError(
+                said(
+                    SnapshotProblem.KEPT_FULL,
+                    title=self.claims.title(conversation),
+                    room=room,
+                    release=self.claims.title(largest.conversation) if largest else "",
+                    frees=largest.size if largest else 0,
+                )
+            )
 
     def _trim(self, kept: Mapping[str, Snapshot], needed: int = 0, free: int = 0) -> None:
         """Drop the oldest that are not kept until their number and bytes are within bounds with one of `needed` bytes

@@ -40,9 +40,19 @@ LOOPBACK = ("127.0.0.1", "::1")
 _METADATA = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254")))
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _TAILNET = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "fd7a:115c:a1e0::/48")))
-_LAN = tuple(map(ipaddress.ip_network, (
-    "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10",
-)))
+_LAN = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "10.0.0.0/8",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "169.254.0.0/16",
+            "fc00::/7",
+            "fe80::/10",
+        ),
+    )
+)
 _NOWHERE = tuple(map(ipaddress.ip_network, ("0.0.0.0/8", "240.0.0.0/4", "224.0.0.0/4", "::/128", "ff00::/8")))
 _NUMERIC_END = re.compile(r"(?:^|\.)(?:0[xX][0-9a-fA-F]*|[0-9]+)$")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$")
@@ -60,8 +70,7 @@ class BadAddressError(ValueError):
 
     def of(self, fault: Fault, url: str) -> BackendError:
         """That a server cannot be used because of it."""
-        return failure(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host,
-                            unspecified=self.unspecified)
+        return failure(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host, unspecified=self.unspecified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,20 +291,38 @@ class Endpoint:
         """
         place = Place(HostClass.CLOUD, ()) if self.proxy else await locate(self.url, self.resolver)
         place = _as_told(place, self.options.locality)
-        if self._holds_a_key and self.url.scheme == "http" and not self.allow_plain_http_key \
-                and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
+        if (
+            self._holds_a_key
+            and self.url.scheme == "http"
+            and not self.allow_plain_http_key
+            and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET)
+        ):
             raise failure(Trouble.REFUSED, Fault.PLAIN_KEY, url=str(self.url))
         return replace(self, place=place)
 
 
 async def open_endpoint(
-    base_url: str, *, api_key: str | None = None, ca_file: str | None = None, proxy: str | None = None,
-    allow_plain_http_key: bool = False, resolver: Resolver = lookup, options: ServerOptions = PLAIN,
+    base_url: str,
+    *,
+    api_key: str | None = None,
+    ca_file: str | None = None,
+    proxy: str | None = None,
+    allow_plain_http_key: bool = False,
+    resolver: Resolver = lookup,
+    options: ServerOptions = PLAIN,
 ) -> Endpoint:
     """The endpoint at `base_url`, resolved. Raises BackendError with a sentence for what cannot be used."""
     unresolved = Place(HostClass.CLOUD, ())
-    return await Endpoint(parse_base_url(base_url), unresolved, _usable_key(api_key), ca_file, _usable_proxy(proxy),
-                          allow_plain_http_key, resolver, options).located()
+    return await Endpoint(
+        parse_base_url(base_url),
+        unresolved,
+        _usable_key(api_key),
+        ca_file,
+        _usable_proxy(proxy),
+        allow_plain_http_key,
+        resolver,
+        options,
+    ).located()
 
 
 def _as_told(place: Place, locality: Locality) -> Place:

@@ -82,7 +82,7 @@ def _shallow(text: str) -> str:
         if mark[0] in "[{":
             depth += 1
             if depth == DEEPEST + 1:
-                kept += [text[start:mark.start()], "null"]
+                kept += [text[start : mark.start()], "null"]
         elif mark[0] in "]}":
             if depth == DEEPEST + 1:
                 start = mark.end()
@@ -200,8 +200,9 @@ def owners(responses: Responses) -> frozenset[str]:
     """Who owns the models in `/v1/models`, as the server names them; lower case."""
     listing = said(responses, "/v1/models").fields.get("data")
     entries = listing if isinstance(listing, list) else ()
-    return frozenset(str(entry.get("owned_by")).lower() for entry in entries
-                     if is_object(entry) and entry.get("owned_by"))
+    return frozenset(
+        str(entry.get("owned_by")).lower() for entry in entries if is_object(entry) and entry.get("owned_by")
+    )
 
 
 # -- the list of models at `/v1/models`, in the shapes that servers give it -------------------------------------------
@@ -256,14 +257,23 @@ def models_in(listing: object) -> Models:
 
 
 def _model(entry: Mapping[str, object]) -> Model:
-    context = count_at(figures_at(entry, "meta"), "n_ctx") or count_at(entry, "max_model_len") \
-        or count_at(entry, "context_length") or None
+    context = (
+        count_at(figures_at(entry, "meta"), "n_ctx")
+        or count_at(entry, "max_model_len")
+        or count_at(entry, "context_length")
+        or None
+    )
     status = entry.get("status")
     loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
-    return Model(whole_characters(text_at(entry, "id") or ""),
-                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded, sees=sees_in(entry),
-                 vocabulary=count_at(figures_at(entry, "meta"), "n_vocab"))
+    return Model(
+        whole_characters(text_at(entry, "id") or ""),
+        whole_characters(owner) if isinstance(owner, str) else "",
+        context,
+        loaded,
+        sees=sees_in(entry),
+        vocabulary=count_at(figures_at(entry, "meta"), "n_vocab"),
+    )
 
 
 def sees_in(entry: Mapping[str, object]) -> bool | None:

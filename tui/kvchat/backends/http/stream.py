@@ -60,8 +60,9 @@ Piece = Event | Comment | Stray
 class SseParser:
     """Feed it bytes in any split; the same bytes always give the same pieces."""
 
-    def __init__(self, *, line_limit: int = LINE_LIMIT, event_limit: int = EVENT_LIMIT,
-                 answer_limit: int = ANSWER_LIMIT) -> None:
+    def __init__(
+        self, *, line_limit: int = LINE_LIMIT, event_limit: int = EVENT_LIMIT, answer_limit: int = ANSWER_LIMIT
+    ) -> None:
         self._line_limit = line_limit
         self._event_limit = event_limit
         self._answer_limit = answer_limit

@@ -89,8 +89,15 @@ class Head:
 class Exchange:
     """One request and its answer. Use it in `async with`: leaving closes the connection, always."""
 
-    def __init__(self, endpoint: Endpoint, method: str, path: str, *, headers: Mapping[str, str] | None = None,
-                 body: bytes | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> None:
         if not path.startswith("/"):  # "@example.com" after the host would lead there
             raise ValueError("a path begins with /")
         self._endpoint = endpoint
@@ -110,8 +117,9 @@ class Exchange:
         self._task = asyncio.create_task(self._run())
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await unskippable(self._close())
 
     async def head(self) -> Head:
@@ -190,8 +198,13 @@ class Exchange:
             own = {"authorization": f"Bearer {self._endpoint.api_key}", **own}
         ours = {name.lower(): value for name, value in self._headers.items()}
         headers = {**own, **ours, "host": url.authority, "accept-encoding": "identity", "connection": "close"}
-        return client.build_request(self._method, base + self._path, headers=headers, content=self._body,
-                                    extensions={"trace": self._trace, "sni_hostname": url.host})
+        return client.build_request(
+            self._method,
+            base + self._path,
+            headers=headers,
+            content=self._body,
+            extensions={"trace": self._trace, "sni_hostname": url.host},
+        )
 
     async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Told by httpx what it does. Keeps hold of every network stream, so that each can be closed."""
@@ -209,8 +222,11 @@ class Exchange:
         self._answered = True
         if 300 <= head.status < 400:
             raise failure(
-                Trouble.REFUSED, Fault.REDIRECT, url=self._url,
-                target=errors.quoted(head.headers.get("location", "")) or "none")
+                Trouble.REFUSED,
+                Fault.REDIRECT,
+                url=self._url,
+                target=errors.quoted(head.headers.get("location", "")) or "none",
+            )
         encoding = head.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
             raise failure(Trouble.PROTOCOL, Fault.ENCODED, url=self._url, encoding=errors.quoted(encoding))
@@ -239,8 +255,16 @@ class Exchange:
             task.exception()
 
 
-async def ask(endpoint: Endpoint, method: str, path: str, *, headers: Mapping[str, str] | None = None,
-              body: bytes | None = None, limit: int = ERROR_BODY_LIMIT, tries: int = ASK_TRIES) -> tuple[Head, bytes]:
+async def ask(
+    endpoint: Endpoint,
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    limit: int = ERROR_BODY_LIMIT,
+    tries: int = ASK_TRIES,
+) -> tuple[Head, bytes]:
     """The answer to a request that only asks, with the first `limit` bytes of its body (of an error's: what came of its
     beginning). Where the connection breaks it is asked once more on a new one: llama-server closes a connection after
     each stream though it announced to keep it, and a proxy before it may have chosen that one. Not for what generates.
@@ -279,11 +303,17 @@ async def _client(endpoint: Endpoint) -> httpx.AsyncClient:
     else:
         context = _no_tls_context()
     transport = library.AsyncHTTPTransport(
-        verify=context, trust_env=False, proxy=endpoint.proxy, socket_options=_socket_options(remote=not loopback),
+        verify=context,
+        trust_env=False,
+        proxy=endpoint.proxy,
+        socket_options=_socket_options(remote=not loopback),
         limits=library.Limits(max_connections=1, max_keepalive_connections=0),
     )
     client: httpx.AsyncClient = library.AsyncClient(
-        transport=transport, trust_env=False, follow_redirects=False, timeout=timeout,
+        transport=transport,
+        trust_env=False,
+        follow_redirects=False,
+        timeout=timeout,
         headers={"user-agent": "kvchat", "accept": "*/*"},
     )
     return client
@@ -299,8 +329,9 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise failure(Trouble.BAD_ADDRESS, Fault.CERTIFICATE_FILE, file=errors.quoted(ca_file),
-                           reason=errors.quoted(str(error))) from None
+        raise failure(
+            Trouble.BAD_ADDRESS, Fault.CERTIFICATE_FILE, file=errors.quoted(ca_file), reason=errors.quoted(str(error))
+        ) from None
 
 
 @lru_cache(maxsize=1)
@@ -325,8 +356,9 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
     causes = list(_causes(error))
     untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
     if untrusted is not None:
-        return failure(Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url,
-                            reason=errors.quoted(untrusted.verify_message))
+        return failure(
+            Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url, reason=errors.quoted(untrusted.verify_message)
+        )
     if isinstance(error, httpx.ConnectTimeout):
         return errors.NotConnectedError(url, Unreached.SILENT)
     if isinstance(error, httpx.ProxyError):

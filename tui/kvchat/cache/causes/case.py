@@ -56,10 +56,18 @@ class Case:
         """Whether prompts that part at token `common` explain at least half of what was read again."""
         return common is None or max(0, common - self.cached) * 2 <= self.wasted
 
-    def finding(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
-                where: Divergence | None = None) -> Finding:
+    def finding(
+        self, cause: Cause, evidence: Statement, remedy: Statement | None = None, where: Divergence | None = None
+    ) -> Finding:
         return Finding(cause, self.wasted, evidence, remedy, where)
 
-    def suspect(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
-                where: Divergence | None = None, *, convincing: bool = True) -> Suspicion:
+    def suspect(
+        self,
+        cause: Cause,
+        evidence: Statement,
+        remedy: Statement | None = None,
+        where: Divergence | None = None,
+        *,
+        convincing: bool = True,
+    ) -> Suspicion:
         return Suspicion(self.finding(cause, evidence, remedy, where), convincing)

@@ -147,8 +147,12 @@ class Statement:
 
 def statement(kind: str, arguments: Mapping[str, object]) -> Statement:
     """A statement that was stored or written to a file; what is no argument is left out."""
-    return Statement(kind, tuple((name, value) for name, value in arguments.items()
-                                 if value is None or isinstance(value, str | int | float)))
+    return Statement(
+        kind,
+        tuple(
+            (name, value) for name, value in arguments.items() if value is None or isinstance(value, str | int | float)
+        ),
+    )
 
 
 def stored(value: object) -> object:

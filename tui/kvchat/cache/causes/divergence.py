@@ -150,7 +150,7 @@ def _by_text(e: Evidence, before: LastRead) -> Parting | None:
     common = share(at, len(new), total) if total else None
     if at >= _generation_prompt(old, before):
         token = prompt_length(before) if common is not None else None
-        thoughts = bool(before.reasoning or _THOUGHT.search(old[max(0, at - 16):] + new[at:at + 16]))
+        thoughts = bool(before.reasoning or _THOUGHT.search(old[max(0, at - 16) :] + new[at : at + 16]))
         return Parting(Difference.THOUGHTS if thoughts else Difference.TEMPLATE, token or common, False, where)
     if before.sent.wires or not e.now.wires:
         return Parting(Difference.TEMPLATE if e.now.wires else Difference.MESSAGE, common, False, where)
@@ -168,12 +168,12 @@ def _generation_prompt(rendered: str, before: LastRead) -> int:
 
 def _after_prompt(e: Evidence, before: LastRead, at: int) -> Parting:
     """The old prompt is still there whole: what became of the reply behind it?"""
-    rest, length = e.now.rendered[max(0, at - before.begun):], prompt_length(before)
+    rest, length = e.now.rendered[max(0, at - before.begun) :], prompt_length(before)
     thoughts, reply = before.reasoning.strip(), before.reply.strip()
-    if thoughts and thoughts not in rest[:before.begun + len(before.reasoning) + _TAIL]:
+    if thoughts and thoughts not in rest[: before.begun + len(before.reasoning) + _TAIL]:
         where = Divergence(length or 0, _next(before), thoughts[:24], rest[:24])
         return Parting(Difference.THOUGHTS, length, False, where)
-    head = rest[:before.begun + len(before.reasoning) + len(before.reply) + 2 * _TAIL]
+    head = rest[: before.begun + len(before.reasoning) + len(before.reply) + 2 * _TAIL]
     if reply and reply not in head:
         where = Divergence(length or 0, _next(before), reply[:24], rest[:24])
         return Parting(Difference.TEMPLATE, length, False, where)
@@ -247,7 +247,7 @@ def excerpts(before: str, now: str, at: int) -> tuple[str, str]:
         start -= 1
     if start and not before[start - 1].isspace():
         start = at
-    return before[start:start + EXCERPT], now[start:start + EXCERPT]
+    return before[start : start + EXCERPT], now[start : start + EXCERPT]
 
 
 def content_of(wire: bytes) -> str:

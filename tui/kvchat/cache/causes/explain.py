@@ -66,8 +66,14 @@ def explain(evidence: Evidence) -> Finding | None:
 def silent_loss(evidence: Evidence) -> Finding | None:
     """The prompt was cut or the window shifted without a word, however few tokens that cost. None: not seen."""
     figures = evidence.figures
-    case = Case(evidence, figures.prompt_tokens or 0, figures.cached_tokens or 0, figures.new_tokens or 0,
-                figures.wasted_tokens or 0, NO_PARTING)
+    case = Case(
+        evidence,
+        figures.prompt_tokens or 0,
+        figures.cached_tokens or 0,
+        figures.new_tokens or 0,
+        figures.wasted_tokens or 0,
+        NO_PARTING,
+    )
     found = sent_causes.cut(case) or sent_causes.shifted(case)
     return found.finding if found else None
 

@@ -42,7 +42,7 @@ def cut_length(e: Evidence) -> int | None:
 def _goes_on(e: Evidence) -> bool:
     """Whether this request is known to carry all of the last one and its answer."""
     old = e.before.sent.wires if e.before else ()
-    return bool(old) and len(e.now.wires) > len(old) and e.now.wires[:len(old)] == old
+    return bool(old) and len(e.now.wires) > len(old) and e.now.wires[: len(old)] == old
 
 
 def cut(case: Case) -> Suspicion | None:
@@ -50,8 +50,10 @@ def cut(case: Case) -> Suspicion | None:
     if whole is None:
         return None
     return case.suspect(
-        Cause.CUT, said(Reason.CUT, prefilled=case.prompt, whole=whole),
-        remedies.larger_window(case.flags, max(whole, case.e.figures.context_size or 0)))
+        Cause.CUT,
+        said(Reason.CUT, prefilled=case.prompt, whole=whole),
+        remedies.larger_window(case.flags, max(whole, case.e.figures.context_size or 0)),
+    )
 
 
 def shift(e: Evidence) -> tuple[int, int] | None:
@@ -67,8 +69,9 @@ def shifted(case: Case) -> Suspicion | None:
     if found is None:
         return None
     kept, whole = found
-    return case.suspect(Cause.SHIFTED, said(Reason.SHIFTED, kept=kept, whole=whole),
-                        remedies.no_shift(case.flags, whole))
+    return case.suspect(
+        Cause.SHIFTED, said(Reason.SHIFTED, kept=kept, whole=whole), remedies.no_shift(case.flags, whole)
+    )
 
 
 def our_bytes(case: Case) -> Suspicion | None:
@@ -77,13 +80,19 @@ def our_bytes(case: Case) -> Suspicion | None:
     unseen = not e.now.wires and not e.now.rendered and parted.what in (Difference.UNKNOWN, Difference.BEHIND)
     if act is not None and (unseen or parted.what in (Difference.MESSAGE, Difference.OPTIONS, Difference.ANSWER)):
         index = e.changed_message if e.changed_message is not None else parted.where.message if parted.where else None
-        return case.suspect(Cause.OUR_BYTES, said(Reason.ACT, act=act, message=index), None, parted.where,
-                            convincing=case.explains(parted.common))
+        return case.suspect(
+            Cause.OUR_BYTES,
+            said(Reason.ACT, act=act, message=index),
+            None,
+            parted.where,
+            convincing=case.explains(parted.common),
+        )
     changed = _change(case)
     if changed is None:
         return None
-    return case.suspect(Cause.OUR_BYTES, changed, said(Remedy.REPORT_TO_US), parted.where,
-                        convincing=case.explains(parted.common))
+    return case.suspect(
+        Cause.OUR_BYTES, changed, said(Remedy.REPORT_TO_US), parted.where, convincing=case.explains(parted.common)
+    )
 
 
 def _change(case: Case) -> Statement | None:
@@ -95,7 +104,8 @@ def _change(case: Case) -> Statement | None:
         case Difference.ANSWER:
             before = e.before
             trimmed = before is not None and (
-                content_of(e.now.wires[len(before.sent.wires)]).strip() == before.reply.strip())
+                content_of(e.now.wires[len(before.sent.wires)]).strip() == before.reply.strip()
+            )
             return said(Reason.ANSWER_TRIMMED) if trimmed else said(Reason.ANSWER_CHANGED, text=text_at(where))
         case Difference.OPTIONS:
             tools = e.before is not None and differ(e.before.sent.tools, e.now.tools)
@@ -110,7 +120,8 @@ def reasoning(case: Case) -> Suspicion | None:
         return None
     no_thinking = b'"enable_thinking":false' in (e.now.options or b"")
     guessed = what is Difference.BEHIND and (
-        (bool(before.reasoning) and e.drops_reasoning is not False) or (no_thinking and e.drops_reasoning is True))
+        (bool(before.reasoning) and e.drops_reasoning is not False) or (no_thinking and e.drops_reasoning is True)
+    )
     if what is not Difference.THOUGHTS and not guessed:
         return None
     if before.reasoning:
@@ -118,16 +129,16 @@ def reasoning(case: Case) -> Suspicion | None:
         remedy = remedies.keep_reasoning(e.can_keep_reasoning, e.reasoning_option)
     else:
         evidence, remedy = said(Reason.EMPTY_THOUGHTS_DROPPED), said(Remedy.THINKING_ON)
-    return case.suspect(Cause.REASONING, evidence, remedy, case.parted.where,
-                        convincing=case.explains(case.parted.common))
+    return case.suspect(
+        Cause.REASONING, evidence, remedy, case.parted.where, convincing=case.explains(case.parted.common)
+    )
 
 
 def template(case: Case) -> Suspicion | None:
     parted, where = case.parted, case.parted.where
     if parted.what is not Difference.TEMPLATE:
         return None
-    return case.suspect(Cause.TEMPLATE, *_by_template(case, where), where,
-                        convincing=case.explains(parted.common))
+    return case.suspect(Cause.TEMPLATE, *_by_template(case, where), where, convincing=case.explains(parted.common))
 
 
 def _by_template(case: Case, where: Divergence | None) -> tuple[Statement, Statement | None]:
@@ -154,5 +165,9 @@ def retokenised(case: Case) -> Suspicion | None:
     at = max(0, parted.common - length) + 1 if parted.common is not None and length is not None else None
     sure = parted.what is Difference.REPLY or parted.exact
     return case.suspect(
-        Cause.RETOKENISED, said(Reason.RETOKENISED, token=at if at is not None and at > 1 else None), None,
-        parted.where, convincing=sure and case.explains(parted.common))
+        Cause.RETOKENISED,
+        said(Reason.RETOKENISED, token=at if at is not None and at > 1 else None),
+        None,
+        parted.where,
+        convincing=sure and case.explains(parted.common),
+    )

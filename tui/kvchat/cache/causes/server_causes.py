@@ -18,13 +18,19 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
     """Cause, evidence and remedy where what answers now cannot hold what was read before."""
     before, now = (case.e.before.sent.server if case.e.before else NOBODY), case.e.now.server
     if before.model and now.model and before.model != now.model:
-        return (Cause.OTHER_MODEL, said(Reason.OTHER_MODEL, now=now.model, before=before.model),
-                said(Remedy.GO_BACK, model=True))
+        return (
+            Cause.OTHER_MODEL,
+            said(Reason.OTHER_MODEL, now=now.model, before=before.model),
+            said(Remedy.GO_BACK, model=True),
+        )
     if case.e.slept:
         return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.kind, case.flags)
     if before.build and now.build and before.build != now.build:
-        return Cause.RESTARTED, said(Reason.OTHER_BUILD, build=now.build), remedies.restarted(
-            now.embedded, remedies.NO_FLAGS)
+        return (
+            Cause.RESTARTED,
+            said(Reason.OTHER_BUILD, build=now.build),
+            remedies.restarted(now.embedded, remedies.NO_FLAGS),
+        )
     moved = bool(before.base_url and now.base_url) and before.base_url != now.base_url
     if case.e.restarted or (moved and before.embedded and now.embedded):
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags)
@@ -67,5 +73,6 @@ def never_reuses(case: Case) -> Suspicion | None:
     turns = case.e.turns_without_reuse
     if case.cached or turns < NEVER:
         return None
-    return case.suspect(Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns),
-                        remedies.caching_off(case.kind, case.flags))
+    return case.suspect(
+        Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns), remedies.caching_off(case.kind, case.flags)
+    )

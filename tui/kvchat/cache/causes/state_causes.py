@@ -24,8 +24,9 @@ def other_answer(case: Case) -> Suspicion | None:
     gone = chosen.prompt_tokens + (chosen.predicted_tokens or 0) - case.cached
     if case.cached < chosen.prompt_tokens - NOISE:
         return None
-    return case.suspect(Cause.OTHER_ANSWER, said(Reason.OTHER_ANSWER, number=chosen.alternative + 1),
-                        convincing=case.is_most(gone))
+    return case.suspect(
+        Cause.OTHER_ANSWER, said(Reason.OTHER_ANSWER, number=chosen.alternative + 1), convincing=case.is_most(gone)
+    )
 
 
 def blocks(case: Case) -> Suspicion | None:
@@ -79,8 +80,9 @@ def own_request(case: Case) -> Suspicion | None:
         return None
     use, sure = taker
     evidence = said(Reason.WARM_UP) if use.kind == "warm-up" else said(Reason.SIDE_REQUEST, name=use.name or None)
-    return case.suspect(Cause.OWN_REQUEST, evidence,
-                        remedies.apart(case.flags, case.e.shape, _shared(case, use)), convincing=sure)
+    return case.suspect(
+        Cause.OWN_REQUEST, evidence, remedies.apart(case.flags, case.e.shape, _shared(case, use)), convincing=sure
+    )
 
 
 def other_client(case: Case) -> Suspicion | None:
@@ -95,13 +97,20 @@ def other_client(case: Case) -> Suspicion | None:
     else:
         evidence = said(Reason.FOREIGN)
     taken = any(_lost(use) > case.cached + NOISE for use in case.e.uses)
-    elsewhere = (foreign.slot is not None and case.e.before is not None and case.e.before.slot is not None
-                 and case.e.before.slot != foreign.slot and not (case.e.shape is not None and case.e.shape.unified))
-    foreseen = (foreign.slot is None and prediction is not None
-                and abs(prediction.cached - case.cached) <= NOISE)
-    return case.suspect(Cause.OTHER_CLIENT, evidence,
-                        remedies.another_program(case.flags, case.e.shape, _shared(case, None)),
-                        convincing=not elsewhere and not foreseen and not taken)
+    elsewhere = (
+        foreign.slot is not None
+        and case.e.before is not None
+        and case.e.before.slot is not None
+        and case.e.before.slot != foreign.slot
+        and not (case.e.shape is not None and case.e.shape.unified)
+    )
+    foreseen = foreign.slot is None and prediction is not None and abs(prediction.cached - case.cached) <= NOISE
+    return case.suspect(
+        Cause.OTHER_CLIENT,
+        evidence,
+        remedies.another_program(case.flags, case.e.shape, _shared(case, None)),
+        convincing=not elsewhere and not foreseen and not taken,
+    )
 
 
 def not_looked_up(case: Case) -> Suspicion | None:
@@ -112,8 +121,11 @@ def not_looked_up(case: Case) -> Suspicion | None:
     if unused <= NOISE:
         return None
     return case.suspect(
-        Cause.NOT_LOOKED_UP, said(Reason.NOT_LOOKED_UP, tokens=prediction.best), said(Remedy.DETOUR),
-        convincing=case.is_most(unused))
+        Cause.NOT_LOOKED_UP,
+        said(Reason.NOT_LOOKED_UP, tokens=prediction.best),
+        said(Remedy.DETOUR),
+        convincing=case.is_most(unused),
+    )
 
 
 def cache_full(case: Case) -> Suspicion | None:
@@ -121,8 +133,11 @@ def cache_full(case: Case) -> Suspicion | None:
     if not gone:
         return None
     return case.suspect(
-        Cause.CACHE_FULL, said(Reason.CACHE_FULL, tokens=gone), remedies.more_cache(case.flags, case.e.shape),
-        convincing=case.is_most(gone))
+        Cause.CACHE_FULL,
+        said(Reason.CACHE_FULL, tokens=gone),
+        remedies.more_cache(case.flags, case.e.shape),
+        convincing=case.is_most(gone),
+    )
 
 
 def slot_taken(case: Case) -> Suspicion | None:
@@ -131,29 +146,45 @@ def slot_taken(case: Case) -> Suspicion | None:
         use, sure = taker
         if use.kind == "branch":
             return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_BRANCH), convincing=sure)
-        return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_CONVERSATION, name=use.name.strip() or None),
-                            remedies.apart(case.flags, case.e.shape, _shared(case, use)), convincing=sure)
+        return case.suspect(
+            Cause.SLOT_TAKEN,
+            said(Reason.OTHER_CONVERSATION, name=use.name.strip() or None),
+            remedies.apart(case.flags, case.e.shape, _shared(case, use)),
+            convincing=sure,
+        )
     where = prediction.best_where if prediction is not None else None
-    if (prediction is None or where is None or where.kind != "slot" or where.index == prediction.slot
-            or prediction.best <= max(case.cached, prediction.common) + NOISE):
+    if (
+        prediction is None
+        or where is None
+        or where.kind != "slot"
+        or where.index == prediction.slot
+        or prediction.best <= max(case.cached, prediction.common) + NOISE
+    ):
         return None
     return case.suspect(
         Cause.SLOT_TAKEN,
         said(Reason.OTHER_SLOT, slot=where.index, tokens=prediction.best, answered=prediction.slot),
-        said(Remedy.NO_PIN) if prediction.chosen_by == "pinned" else
-        remedies.apart(case.flags, case.e.shape, True))
+        said(Remedy.NO_PIN) if prediction.chosen_by == "pinned" else remedies.apart(case.flags, case.e.shape, True),
+    )
 
 
 def checkpoint(case: Case) -> Suspicion | None:
     shape, prediction, before = case.e.shape, case.e.prediction, case.e.before
     if shape is None or shape.rewind == "anywhere":
         return None
-    foreseen = (prediction is not None and abs(prediction.cached - case.cached) <= NOISE
-                and prediction.common > case.cached + NOISE)
+    foreseen = (
+        prediction is not None
+        and abs(prediction.cached - case.cached) <= NOISE
+        and prediction.common > case.cached + NOISE
+    )
     common = case.parted.common
     left = before.left if before is not None else None
-    counted = (case.parted.exact and common is not None and common > case.cached + NOISE
-               and (left is None or common < left - 1))
+    counted = (
+        case.parted.exact
+        and common is not None
+        and common > case.cached + NOISE
+        and (left is None or common < left - 1)
+    )
     start = before.prompt_tokens if before is not None else None
     usual = start is not None and case.cached > 0 and abs(start - 4 - case.cached) <= 1
     back = case.e.changed_by in GOING_BACK
@@ -161,6 +192,9 @@ def checkpoint(case: Case) -> Suspicion | None:
         return None
     wanted = prediction.common if foreseen and prediction is not None else common if counted else left
     return case.suspect(
-        Cause.CHECKPOINT, said(Reason.CHECKPOINT, token=case.cached, wanted=None if back else wanted),
-        remedies.checkpoints(case.flags, shape), case.parted.where,
-        convincing=(foreseen or counted or usual) and (wanted is None or case.is_most(wanted - case.cached)))
+        Cause.CHECKPOINT,
+        said(Reason.CHECKPOINT, token=case.cached, wanted=None if back else wanted),
+        remedies.checkpoints(case.flags, shape),
+        case.parted.where,
+        convincing=(foreseen or counted or usual) and (wanted is None or case.is_most(wanted - case.cached)),
+    )

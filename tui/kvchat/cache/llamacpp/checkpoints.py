@@ -58,7 +58,13 @@ def resume(memory: Memory, held: int, common: int, prompt: int, shape: Shape) ->
 
 
 def read(
-    memory: Memory, start: int, prompt: int, stop: int, users: Sequence[int], request: int, shape: Shape,
+    memory: Memory,
+    start: int,
+    prompt: int,
+    stop: int,
+    users: Sequence[int],
+    request: int,
+    shape: Shape,
 ) -> Memory:
     """The memory after the prompt's tokens from `start` to `stop` were read by `request`."""
     if shape.rewind is Rewind.ANYWHERE:
@@ -69,7 +75,8 @@ def read(
         end = _batch_end(at, prompt, users, known, shape)
         near = prompt < end + shape.micro_batch
         wanted = (end == prompt or near or at in users) and (
-            not known or near or at == last_user or at > known[-1].tokens + shape.checkpoint_step)
+            not known or near or at == last_user or at > known[-1].tokens + shape.checkpoint_step
+        )
         if wanted and at > 0 and shape.checkpoints > 0:
             known = _with(Checkpoint(at, first if shape.rewind is Rewind.WINDOW else at - 1, request), known, shape)
         at = end
@@ -80,8 +87,11 @@ def read(
 def _batch_end(at: int, prompt: int, users: Sequence[int], known: Sequence[Checkpoint], shape: Shape) -> int:
     """Where the batch ends that begins at `at`."""
     ends = [min(at + shape.batch, prompt)]
-    ends += [user for user in users if user > at and (
-        user == users[-1] or not known or user > known[-1].tokens + shape.checkpoint_step)]
+    ends += [
+        user
+        for user in users
+        if user > at and (user == users[-1] or not known or user > known[-1].tokens + shape.checkpoint_step)
+    ]
     ends += [prompt - min(shape.batch, TAIL + before) for before in (shape.micro_batch, 0)]
     return min(end for end in ends if end > at)
 

@@ -32,7 +32,7 @@ def park(parked: Sequence[Held], new: Held, shape: Shape) -> list[Held]:
         return list(parked)
     left = [held for held in parked if not new.tokens.starts_with(held.tokens)]
     if room is not None:
-        left = left[_too_many([held.bytes(shape) for held in left], room - size):]
+        left = left[_too_many([held.bytes(shape) for held in left], room - size) :]
     return [*left, new]
 
 
@@ -41,7 +41,7 @@ def trimmed(parked: list[Held], shape: Shape) -> list[Held]:
     The newest always stays."""
     if shape.ram_bytes is not None or not shape.context:
         return parked
-    return parked[min(_too_many([len(held.tokens) for held in parked], shape.context), max(0, len(parked) - 1)):]
+    return parked[min(_too_many([len(held.tokens) for held in parked], shape.context), max(0, len(parked) - 1)) :]
 
 
 def _too_many(sizes: Sequence[float], room: float) -> int:

@@ -90,8 +90,10 @@ class Hypotheses:
     def _proved(self) -> _Guess:
         """The guess that was wrong least since the server was started. Of equals it is the one that claims least: a
         model that goes back anywhere, no host cache."""
-        return min(self._guesses, key=lambda guess: (
-            guess.mistakes, not _is_dense(guess), guess.simulator.shape.ram_bytes != 0))
+        return min(
+            self._guesses,
+            key=lambda guess: (guess.mistakes, not _is_dense(guess), guess.simulator.shape.ram_bytes != 0),
+        )
 
     @property
     def proved_shape(self) -> Shape:
@@ -125,8 +127,16 @@ class Hypotheses:
             return not others
         return min(dense) < min(others) if min(dense) != min(others) else None
 
-    def begin(self, prompt: Tokens, owner: str, at: float, slot: int | None = None,
-              users: Sequence[int] = (), tip: str = "", answers: int = 1) -> Prediction:
+    def begin(
+        self,
+        prompt: Tokens,
+        owner: str,
+        at: float,
+        slot: int | None = None,
+        users: Sequence[int] = (),
+        tip: str = "",
+        answers: int = 1,
+    ) -> Prediction:
         self._runs = True
         for guess in self._guesses:
             guess.before = guess.simulator.copy()
@@ -176,13 +186,21 @@ class Hypotheses:
         for guess in self._guesses:
             simulator, shape = guess.simulator, guess.simulator.shape
             same = (shape.unified, shape.ram_bytes) == (best.shape.unified, best.shape.ram_bytes)
-            if not _is_dense(guess) and same and [len(held.tokens) for held in simulator.held] == [
-                    len(held.tokens) for held in best.held]:
+            if (
+                not _is_dense(guess)
+                and same
+                and [len(held.tokens) for held in simulator.held] == [len(held.tokens) for held in best.held]
+            ):
                 found[shape.kind] = [held.memory for held in simulator.held]
         return found
 
-    def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int],
-               memories: Mapping[str, Sequence[Memory]]) -> None:
+    def recall(
+        self,
+        slots: Sequence[Held | None],
+        parked: Sequence[Held],
+        least_recent: Sequence[int],
+        memories: Mapping[str, Sequence[Memory]],
+    ) -> None:
         """As `Simulator.recall`. `memories`: as they were."""
         for guess in self._guesses:
             known = iter(memories.get(guess.simulator.shape.kind, ()))
@@ -190,8 +208,11 @@ class Hypotheses:
             def remembered(held: Held, known: Iterator[Memory] = known) -> Held:
                 return replace(held, memory=next(known, Memory()))
 
-            guess.simulator.recall([remembered(held) if held is not None else None for held in slots],
-                              [remembered(held) for held in parked], least_recent)
+            guess.simulator.recall(
+                [remembered(held) if held is not None else None for held in slots],
+                [remembered(held) for held in parked],
+                least_recent,
+            )
 
     def identify(self, known: Callable[[Held], Held]) -> None:
         """As `Simulator.identify`."""

@@ -67,8 +67,14 @@ class Restorable:
 
 
 def plan(
-    simulator: Simulator, prompt: Tokens, *, detour: bool = True, restorable: Restorable | None = None,
-    idle: bool = False, busy: Collection[int] = (), secured: Mapping[int, int] | None = None,
+    simulator: Simulator,
+    prompt: Tokens,
+    *,
+    detour: bool = True,
+    restorable: Restorable | None = None,
+    idle: bool = False,
+    busy: Collection[int] = (),
+    secured: Mapping[int, int] | None = None,
 ) -> Plan:
     """The way to send `prompt`, or a prompt that begins with it. `idle`: nobody waits for it, so that tokens read now
     weigh no more than tokens of other conversations that would be read again later. `busy`: slots that work for
@@ -103,8 +109,11 @@ def plan(
             if slot not in busy:
                 held = simulator.slots[slot]
                 lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
-                found.append(_Weighed(Option(Way.RESTORE, rest + restorable.cost, slot, slot, lost),
-                                      _weight(lost, slot, secured)))
+                found.append(
+                    _Weighed(
+                        Option(Way.RESTORE, rest + restorable.cost, slot, slot, lost), _weight(lost, slot, secured)
+                    )
+                )
     return _cheapest_in_all(found) if idle else _chosen(found)
 
 
@@ -136,8 +145,9 @@ def _chosen(found: Sequence[_Weighed]) -> Plan:
     as_is = found[0]
     best = min(found, key=lambda item: (item.option.tokens, item.lost))
     if best.option.tokens > as_is.option.tokens - WORTH:
-        spares = [item for item in found[1:]
-                  if item.option.tokens <= as_is.option.tokens and item.lost + WORTH < as_is.lost]
+        spares = [
+            item for item in found[1:] if item.option.tokens <= as_is.option.tokens and item.lost + WORTH < as_is.lost
+        ]
         best = min(spares, key=lambda item: (item.lost, item.option.tokens)) if spares else as_is
     return Plan(best.option, tuple(sorted((item.option for item in found), key=lambda option: option.tokens)))
 
@@ -150,8 +160,9 @@ def worth_a_salt(simulator: Simulator, system: Tokens, salted: Tokens, *, detour
     that would be chosen. A tag costs reading the system prompt once more; it is worth that when the first return
     already saves more.
     """
-    recent = max((held for held in simulator.slots if held is not None and held.owner), key=lambda held: held.at,
-                 default=None)
+    recent = max(
+        (held for held in simulator.slots if held is not None and held.owner), key=lambda held: held.at, default=None
+    )
     if recent is None or recent.tokens.common(system) < len(system) // 2:
         return False
     back = recent.tokens + Tokens(range(-20, -10))

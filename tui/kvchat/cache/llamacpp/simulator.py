@@ -97,7 +97,7 @@ class Simulator:
     def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int]) -> None:
         """Go on from what another simulator of this server knew: its `slots`, `parked` and `least_recent`."""
         self.forget()
-        self._slots[:] = [*slots, *self._slots][:self.shape.slots]
+        self._slots[:] = [*slots, *self._slots][: self.shape.slots]
         self._parked = list(parked) if self.shape.ram_bytes != 0 else []
         for slot in least_recent:
             if 0 <= slot < self.shape.slots:
@@ -123,8 +123,9 @@ class Simulator:
         few = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
         return Simulator(self.shape, replace(self._state(), parked=few))
 
-    def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = (),
-                answers: int = 1) -> Prediction:
+    def predict(
+        self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = (), answers: int = 1
+    ) -> Prediction:
         """What `begin` would return; changes nothing."""
         return self.copy().begin(prompt, "", 0.0, slot, users, answers=answers)
 
@@ -143,7 +144,13 @@ class Simulator:
                 self._keep(slot, request, len(request.prompt))
 
     def begin(
-        self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (), tip: str = "",
+        self,
+        prompt: Tokens,
+        owner: str,
+        at: float,
+        slot: int | None = None,
+        users: Sequence[int] = (),
+        tip: str = "",
         answers: int = 1,
     ) -> Prediction:
         """The request is sent. `slot` pins it. `users` are the tokens at which user messages begin, in order: chat
@@ -162,7 +169,7 @@ class Simulator:
         cached, memory = resume(memory, length, common, len(prompt), self.shape)
         self._clock += 1
         free = [other for other in range(self.shape.slots) if other != index and other not in self._busy]
-        copies = tuple(free[:answers - 1])
+        copies = tuple(free[: answers - 1])
         request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock, tip, copies)
         for copy in copies:
             self.cleared(copy)
@@ -176,12 +183,24 @@ class Simulator:
         most = min(length, len(prompt) - 1) if unknown else cached
         gone = self._gone(before)
         ran_over = [old, taken, *(slots[copy] for copy in copies)]
-        return Prediction(cached, index, source, common, best, where, chosen_by, lost, most,
-                          tuple(held for held in gone if any(held is one for one in ran_over)),
-                          tuple(held for held in gone if not any(held is one for one in ran_over)), copies)
+        return Prediction(
+            cached,
+            index,
+            source,
+            common,
+            best,
+            where,
+            chosen_by,
+            lost,
+            most,
+            tuple(held for held in gone if any(held is one for one in ran_over)),
+            tuple(held for held in gone if not any(held is one for one in ran_over)),
+            copies,
+        )
 
-    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "",
-            order: Sequence[int] = ()) -> None:
+    def end(
+        self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "", order: Sequence[int] = ()
+    ) -> None:
         """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded. `tip`: as of
         `Held`, with the answer. `order`: in which its answers ended, where they were several; 0 is the one in `slot`.
 
@@ -192,8 +211,7 @@ class Simulator:
             return
         tokens = _decoded(request.prompt, sampled)
         first = overwritten(held.memory.first, len(tokens), self.shape)
-        self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first),
-                                    tip=tip or held.tip)
+        self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first), tip=tip or held.tip)
         self._share_window(slot)
         if stopped:
             self._stopped[slot] = request
@@ -281,7 +299,9 @@ class Simulator:
         return best, where
 
     def _choose(
-        self, prompt: Tokens, pinned: int | None,
+        self,
+        prompt: Tokens,
+        pinned: int | None,
     ) -> tuple[int, Literal["prefix", "least recent", "pinned"], bool]:
         """The slot, why it is that one, and whether parked states are looked up.
 
@@ -334,8 +354,11 @@ class Simulator:
         """Those of the states `before` of which not all is held any more."""
         now = self.held
         there = {id(held) for held in now}
-        return [held for held in before if id(held) not in there
-                and not any(other.tokens.starts_with(held.tokens) for other in now)]
+        return [
+            held
+            for held in before
+            if id(held) not in there and not any(other.tokens.starts_with(held.tokens) for other in now)
+        ]
 
     def _survives(self, held: Held, prompt: Tokens) -> bool:
         """Whether all of a replaced state is still somewhere."""
@@ -358,8 +381,9 @@ class Simulator:
 
     def _having(self, request: _Request, processed: int) -> Held:
         """What is held of a request's prompt when `processed` tokens of it are in."""
-        memory = read(request.before, request.start, len(request.prompt), processed, request.users, request.number,
-                      self.shape)
+        memory = read(
+            request.before, request.start, len(request.prompt), processed, request.users, request.number, self.shape
+        )
         return Held(request.prompt.first(processed), request.owner, request.at, memory, request.tip)
 
     def _share_window(self, slot: int) -> None:

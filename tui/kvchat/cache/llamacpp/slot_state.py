@@ -33,8 +33,11 @@ class Held:
             return 0.0
         length = len(self.tokens)
         checkpoints = sum(_share(c.tokens, shape) for c in self.checkpoints)
-        return (length * shape.token_bytes + _share(length, shape) * shape.state_bytes
-                + checkpoints * shape.checkpoint_bytes)
+        return (
+            length * shape.token_bytes
+            + _share(length, shape) * shape.state_bytes
+            + checkpoints * shape.checkpoint_bytes
+        )
 
 
 def _share(tokens: int, shape: Shape) -> float:

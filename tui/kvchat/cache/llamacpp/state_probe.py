@@ -33,8 +33,7 @@ class StateProbe:
     def difference(self, other: StateProbe) -> float:
         """The largest difference between two probes, 0.0 only where they are equal bit for bit. A token that only one
         of them names counts with the other's least value; probes that cannot be compared are infinitely far apart."""
-        if not (self.is_sound and other.is_sound) or (
-                (self.cached, self.extended) != (other.cached, other.extended)):
+        if not (self.is_sound and other.is_sound) or ((self.cached, self.extended) != (other.cached, other.extended)):
             return math.inf
         if self.tops == other.tops:
             return 0.0

@@ -48,9 +48,17 @@ class Consolidation:
 
     kind = CONSOLIDATION
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, jobs: Jobs,
-                 memory: MemoryService, extraction: Extraction, side_requests: SideRequests,
-                 spare_time: SpareTime) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        jobs: Jobs,
+        memory: MemoryService,
+        extraction: Extraction,
+        side_requests: SideRequests,
+        spare_time: SpareTime,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -147,10 +155,15 @@ class Consolidation:
         for message in messages:
             path.append(node(path[-1] if path else None, message, now))
         parameters = Parameters(
-            temperature=0.0, max_tokens=MOST_TOKENS,
-            response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
-        answer = await self._spare_time.answer(link.lane, lambda: self._side_requests.settled(
-            CONSOLIDATION, link, conversation, path, parameters, by_itself=True), "")
+            temperature=0.0,
+            max_tokens=MOST_TOKENS,
+            response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}},
+        )
+        answer = await self._spare_time.answer(
+            link.lane,
+            lambda: self._side_requests.settled(CONSOLIDATION, link, conversation, path, parameters, by_itself=True),
+            "",
+        )
         if isinstance(answer, Outcome):
             return answer
         await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))

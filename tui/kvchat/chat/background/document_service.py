@@ -44,8 +44,9 @@ T = TypeVar("T")
 class DocumentService:
     """The library, and the indexing of its collections."""
 
-    def __init__(self, ground: Ground, conversations: Conversations,
-                 open_library: Callable[[], Library | None] | None) -> None:
+    def __init__(
+        self, ground: Ground, conversations: Conversations, open_library: Callable[[], Library | None] | None
+    ) -> None:
         """`open_library` opens it when it is first needed; None: there is none."""
         self._ground = ground
         self._conversations = conversations
@@ -116,6 +117,7 @@ class DocumentService:
 
     async def statuses(self, names: Sequence[str]) -> dict[str, Status]:
         """What is in the index of these collections; one that is gone by now is left out. Raises ChatError."""
+
         def count(library: Library) -> dict[str, Status]:
             there = {one.name for one in library.collections()}
             return {name: library.status(name) for name in names if name in there}
@@ -162,9 +164,8 @@ class DocumentService:
         with suppress(ChatError):
             orphans = await self.with_library(lambda library: library.orphans(), patient=True)
             for start in range(0, len(orphans), FORGOTTEN):
-                some = orphans[start:start + FORGOTTEN]
-                await self.with_library(
-                    lambda library, some=some: library.forget(some), patient=True)  # type: ignore[misc]
+                some = orphans[start : start + FORGOTTEN]
+                await self.with_library(lambda library, some=some: library.forget(some), patient=True)  # type: ignore[misc]
 
     async def look_for_changes(self, name: str = "", anew: bool = False) -> None:
         """Begin to look for changes in a collection (without a name: in all); `anew`: read everything again. Raises
@@ -232,7 +233,8 @@ class DocumentService:
         from kvchat.documents.indexing.process import indexed
 
         collection, options, path = await self.with_library(
-            lambda library: (library.get(name), library.options, library.index.path))
+            lambda library: (library.get(name), library.options, library.index.path)
+        )
         if path is None:
             raise ChatError(ChatProblem.NO_INDEX_WRITTEN)
         report = await indexed(path, collection, options, told, anew)
@@ -288,8 +290,7 @@ class DocumentService:
         now and then finds."""
         await asyncio.sleep(rest)
         try:
-            roots = await self.with_library(lambda library: {one.name: Path(one.root)
-                                                               for one in library.collections()})
+            roots = await self.with_library(lambda library: {one.name: Path(one.root) for one in library.collections()})
             await self._forget_orphans()
             await self._look(roots)
             await self._told_of_changes(roots)
@@ -302,7 +303,9 @@ class DocumentService:
     async def _look(self, roots: Mapping[str, Path]) -> None:
         for name in roots:
             if name not in self._indexers and await self.with_library(
-                    lambda library, name=name: library.is_stale(name), patient=True):  # type: ignore[misc]
+                lambda library, name=name: library.is_stale(name),  # type: ignore[misc]
+                patient=True,
+            ):
                 self._index(name)
 
     async def _told_of_changes(self, roots: Mapping[str, Path]) -> None:

@@ -31,16 +31,31 @@ EPISODES = "episodes"
 class Episodes:
     """Jobs of the kind `episodes`; their subject is a conversation."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, jobs: Jobs, memory: MemoryService,
-                 side_requests: SideRequests, spare_time: SpareTime) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        jobs: Jobs,
+        memory: MemoryService,
+        side_requests: SideRequests,
+        spare_time: SpareTime,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._memory = memory
         self._side_requests = side_requests
         self._spare_time = spare_time
-        self._pass = MemoryPass(EPISODES, ground, conversations, jobs, memory, spare_time,
-                                switched_on=lambda: ground.settings.memory.episodes, due=self._is_due,
-                                work=self._sum_up)
+        self._pass = MemoryPass(
+            EPISODES,
+            ground,
+            conversations,
+            jobs,
+            memory,
+            spare_time,
+            switched_on=lambda: ground.settings.memory.episodes,
+            due=self._is_due,
+            work=self._sum_up,
+        )
 
     def follow(self, id: str) -> None:
         """An extraction of a conversation is done."""
@@ -69,8 +84,13 @@ class Episodes:
         part = await self._ended_part(conversation.path())
         if not part.turns:
             return Outcome(How.DONE)
-        answer = await self._spare_time.answer(lane, lambda: self._side_requests.at_the_end(
-            EPISODES, link, conversation, instruction(part), schema(part), ANSWER_TOKENS), id)
+        answer = await self._spare_time.answer(
+            lane,
+            lambda: self._side_requests.at_the_end(
+                EPISODES, link, conversation, instruction(part), schema(part), ANSWER_TOKENS
+            ),
+            id,
+        )
         if isinstance(answer, Outcome):
             return answer
         found = checked(answer.text, part)

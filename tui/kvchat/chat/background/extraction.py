@@ -88,10 +88,21 @@ class Extraction(ConversationObserver):
 
     kind = EXTRACTION
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 turns: Turns, once: Once, jobs: Jobs, memory: MemoryService, side_requests: SideRequests,
-                 spare_time: SpareTime, titles: Callable[[], Titles],
-                 followed_by: Callable[[], Sequence[Follower]]) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        turns: Turns,
+        once: Once,
+        jobs: Jobs,
+        memory: MemoryService,
+        side_requests: SideRequests,
+        spare_time: SpareTime,
+        titles: Callable[[], Titles],
+        followed_by: Callable[[], Sequence[Follower]],
+    ) -> None:
         """`titles` and `followed_by`, what goes on where an extraction is done, are called when one is worked on."""
         self._ground = ground
         self._conversations = conversations
@@ -144,8 +155,9 @@ class Extraction(ConversationObserver):
         """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
         tree, shown = conversation.tree, conversation.record.head
         ends = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).branches(conversation.id))
-        return [tree.path(end) for end in ends
-                if end != shown and end in tree and tree[end].state is not State.STREAMING]
+        return [
+            tree.path(end) for end in ends if end != shown and end in tree and tree[end].state is not State.STREAMING
+        ]
 
     async def _pending(self, path: Sequence[Node]) -> list[Node]:
         return await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).pending(path))
@@ -341,7 +353,8 @@ class Extraction(ConversationObserver):
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], []), UNASKED)
         answer = await self._spare_time.answer(
-            lane, lambda: self._answer_about(link, conversation, path, passage, by_itself), "" if by_itself else id)
+            lane, lambda: self._answer_about(link, conversation, path, passage, by_itself), "" if by_itself else id
+        )
         if isinstance(answer, Outcome):
             return answer
         findings = checked(answer.text, passage)
@@ -351,21 +364,22 @@ class Extraction(ConversationObserver):
             return Outcome(How.USELESS, refusal(findings.useless.why))
         return await self._noted(conversation, passage, findings, answer.model)
 
-    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool,
-                       title: bool) -> Passage:
+    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool, title: bool) -> Passage:
         """What is gone through now: all that waits, unless it is too much at once. `title`: one is asked for too."""
         from kvchat.memory.learning.extraction import passage
 
-        wanted = list(pending[:self._ground.settings.memory.most_messages])
+        wanted = list(pending[: self._ground.settings.memory.most_messages])
         while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
         known = await self._memory.with_memories(
-            lambda m: [entry for entry, _ in m.search(said, KNOWN) if not (entry.is_skill or entry.is_episode)])
+            lambda m: [entry for entry, _ in m.search(said, KNOWN) if not (entry.is_skill or entry.is_episode)]
+        )
         return passage(path, wanted, known, title=title)
 
-    async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
-                            by_itself: bool) -> Node:
+    async def _answer_about(
+        self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage, by_itself: bool
+    ) -> Node:
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, instruction, own_prompt, schema
 
@@ -375,13 +389,16 @@ class Extraction(ConversationObserver):
         sent = [] if by_itself else list(path)
         for message in messages:
             sent.append(node(sent[-1] if sent else None, message, now))
-        parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
-                                response_format=schema(passage))
-        return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters,
-                                                  by_itself=by_itself)
+        parameters = Parameters(
+            temperature=TEMPERATURE,
+            max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
+            response_format=schema(passage),
+        )
+        return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters, by_itself=by_itself)
 
-    async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
-                     model: str = "") -> Outcome:
+    async def _noted(
+        self, conversation: OpenConversation, passage: Passage, findings: Findings, model: str = ""
+    ) -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
         from kvchat.memory.acts import refused_as_stored
 

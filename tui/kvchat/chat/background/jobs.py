@@ -255,7 +255,7 @@ class Jobs(ConversationObserver):
     async def _settle(self, job: Job, outcome: Outcome) -> None:
         """Note how a job ended."""
         jobs, key, tries = self._store.jobs, (job.kind, job.subject), job.attempts + 1
-        pause = min(BACK_OFF_S * 2 ** job.attempts, LONGEST_PAUSE_S)
+        pause = min(BACK_OFF_S * 2**job.attempts, LONGEST_PAUSE_S)
         match outcome.how:
             case How.DONE:
                 await self._keeper.call(lambda: jobs.done(*key))
@@ -263,7 +263,8 @@ class Jobs(ConversationObserver):
                 await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
             case How.CALLED_OFF:
                 await self._keeper.call(
-                    lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts))
+                    lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts)
+                )
             case How.USELESS if tries >= TRIES:
                 await self._keeper.call(lambda: jobs.pause(*key, outcome.why))
             case _:

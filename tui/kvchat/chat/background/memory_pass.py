@@ -28,9 +28,19 @@ Work = Callable[[Lane, Link, OpenConversation], Awaitable[Outcome]]
 class MemoryPass:
     """The jobs of this kind; their subject is a conversation."""
 
-    def __init__(self, kind: str, ground: Ground, conversations: Conversations, jobs: Jobs, memory: MemoryService,
-                 spare_time: SpareTime, *, switched_on: Callable[[], bool], due: Callable[[str], Awaitable[bool]],
-                 work: Work) -> None:
+    def __init__(
+        self,
+        kind: str,
+        ground: Ground,
+        conversations: Conversations,
+        jobs: Jobs,
+        memory: MemoryService,
+        spare_time: SpareTime,
+        *,
+        switched_on: Callable[[], bool],
+        due: Callable[[str], Awaitable[bool]],
+        work: Work,
+    ) -> None:
         """`switched_on`: whether the settings want it. `due`: whether there is something to do in a conversation.
         `work` does it; the server can be asked when it is called."""
         self.kind = kind
@@ -62,8 +72,11 @@ class MemoryPass:
         """It is due as it is."""
 
     async def place_of(self, job: Job) -> Place | None:
-        return self._spare_time.place(job.subject, ROOM) if self.wanted(job.subject) else (
-            self._spare_time.exit(job.subject))
+        return (
+            self._spare_time.place(job.subject, ROOM)
+            if self.wanted(job.subject)
+            else (self._spare_time.exit(job.subject))
+        )
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         if not self.wanted(job.subject):

@@ -67,10 +67,15 @@ class MemoryOverview:
 class MemoryService:
     """What is remembered, for the other parts of the service and for the screen."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers,
-                 open_memories: Callable[[], Memories | None] | None,
-                 vector_of: Callable[[str], Awaitable[list[float] | None]],
-                 is_untouched: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        open_memories: Callable[[], Memories | None] | None,
+        vector_of: Callable[[str], Awaitable[list[float] | None]],
+        is_untouched: Callable[[], bool] = lambda: False,
+    ) -> None:
         """`open_memories` opens them when they are first needed; None: there is no memory. `vector_of`: the vector of a
         question, None where there is no source of vectors. `is_untouched`: whether nothing was ever remembered."""
         self._ground = ground
@@ -167,8 +172,15 @@ class MemoryService:
         def find(memories: Memories) -> tuple[Recalled, ...]:
             from kvchat.memory.recall import recalled
 
-            return recalled(memories, text, path, tokens=settings.recall_tokens,
-                            profile_tokens=settings.profile_tokens, skill_tokens=settings.skill_tokens, vector=vector)
+            return recalled(
+                memories,
+                text,
+                path,
+                tokens=settings.recall_tokens,
+                profile_tokens=settings.profile_tokens,
+                skill_tokens=settings.skill_tokens,
+                vector=vector,
+            )
 
         try:
             async with asyncio.timeout(FIRST_RECALL_S if self._memories is None else RECALL_S):
@@ -219,8 +231,14 @@ class MemoryService:
 
         def look(memories: Memories) -> MemoryOverview:
             memories.sync()
-            return MemoryOverview(memories.folder, memories.entries(Status.PENDING), memories.entries(),
-                                  memories.log(HISTORY), tuple(memories.problems), _found(memories, query))
+            return MemoryOverview(
+                memories.folder,
+                memories.entries(Status.PENDING),
+                memories.entries(),
+                memories.log(HISTORY),
+                tuple(memories.problems),
+                _found(memories, query),
+            )
 
         return await self.with_memories(look)
 
@@ -230,6 +248,7 @@ class MemoryService:
 
     async def add(self, text: str, kind: Kind) -> tuple[Entry, bool]:
         """Remember a text; with it, whether it is new. Raises ChatError."""
+
         def add(memories: Memories) -> tuple[Entry, bool]:
             known = {old.id for old in memories.entries()}
             entry = memories.add(text, kind)
@@ -278,8 +297,9 @@ class MemoryService:
     async def take_back(self, *, session: str = "", conversation: str = "") -> tuple[int, int]:
         """Take back what kvchat did by itself in a session, or about a conversation: how many changes, and how many
         stay as the person has changed them since. Raises ChatError."""
-        return await self.with_memories(lambda memories: (
-            memories.undo_all(session=session, conversation=conversation), len(memories.left)))
+        return await self.with_memories(
+            lambda memories: (memories.undo_all(session=session, conversation=conversation), len(memories.left))
+        )
 
     async def proposals(self) -> list[str]:
         """The ids of what waits for the person's yes. Raises ChatError."""
@@ -328,8 +348,15 @@ def _own_changes(memories: Memories, conversation: str) -> tuple[list[Change], l
     session = next((change.session for change in everything if change.act in BY_ITSELF), "")
     known = {entry.id for status in there for entry in memories.entries(status)}
     touched = {change.after.id for change in everything if change.act in TOUCHED and not change.undone}
-    own = [change for change in everything
-           if change.act in BY_ITSELF and not change.undone and change.after.id not in touched
-           and (change.after.status in there) is (change.after.id in known)]
-    return ([change for change in own if change.session == session],
-            [change for change in own if conversation and change.after.conversation == conversation])
+    own = [
+        change
+        for change in everything
+        if change.act in BY_ITSELF
+        and not change.undone
+        and change.after.id not in touched
+        and (change.after.status in there) is (change.after.id in known)
+    ]
+    return (
+        [change for change in own if change.session == session],
+        [change for change in own if conversation and change.after.conversation == conversation],
+    )

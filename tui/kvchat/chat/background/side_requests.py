@@ -47,16 +47,24 @@ OWN_SESSION = "kvchat-memory"
 class SideRequests:
     """Sends them. Whoever has one sent holds the lane."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes) -> None:
+    def __init__(
+        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, routes: Routes
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
         self._routes = routes
 
-    async def of_conversation(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
-                              parameters: Parameters, emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+    async def of_conversation(
+        self,
+        backend: Backend,
+        conversation: OpenConversation,
+        path: Sequence[Node],
+        parameters: Parameters,
+        emit: Emit,
+        began: Callable[[TrackedTurn], None],
+    ) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
         record, info = conversation.record, backend.info
         cache = await self._tracker.cache_of(backend, self._servers.asked_model(record.id))
@@ -64,8 +72,14 @@ class SideRequests:
             return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
         if not self._servers.takes(conversation, info, path):
             return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
-        turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
-                        record.template_options, system_in_user=record.system_in_user)
+        turn = ChatTurn(
+            wires_of(path),
+            record.id,
+            self._servers.model_of(conversation, info),
+            parameters,
+            record.template_options,
+            system_in_user=record.system_in_user,
+        )
         turn = self._tracker.by_ids(turn, path, info)
         ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
@@ -90,12 +104,23 @@ class SideRequests:
     def can_ask(self, link: Link, conversation: OpenConversation, room: int = ROOM) -> bool:
         """Whether the server could answer an instruction at the end of a conversation now, for that alone."""
         id = conversation.id
-        return (link.info is not None and link.connector.connection.phase == "ready"
-                and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
-                and self.extends(conversation, in_slot=True, room=room))
+        return (
+            link.info is not None
+            and link.connector.connection.phase == "ready"
+            and id not in self._conversations.streaming()
+            and not self._conversations.answered_elsewhere(id)
+            and self.extends(conversation, in_slot=True, room=room)
+        )
 
-    async def at_the_end(self, kind: str, link: Link, conversation: OpenConversation, instruction: str,
-                         shape: Mapping[str, Any], tokens: int) -> Node:
+    async def at_the_end(
+        self,
+        kind: str,
+        link: Link,
+        conversation: OpenConversation,
+        instruction: str,
+        shape: Mapping[str, Any],
+        tokens: int,
+    ) -> Node:
         """The settled answer to an instruction at the end of a conversation, of this shape (`response_format`) and of
         so many tokens at most; more where the model reasons. Runs in the lane."""
         path = conversation.path()
@@ -104,8 +129,16 @@ class SideRequests:
         parameters = Parameters(temperature=0.0, max_tokens=tokens * (THINKING if thinks else 1), response_format=shape)
         return await self.settled(kind, link, conversation, path, parameters)
 
-    async def _ask_by_itself(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
-                             emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+    async def _ask_by_itself(
+        self,
+        link: Link,
+        backend: Backend,
+        id: str,
+        path: Sequence[Node],
+        parameters: Parameters,
+        emit: Emit,
+        began: Callable[[TrackedTurn], None],
+    ) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
         chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
         if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
@@ -119,8 +152,15 @@ class SideRequests:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _send(self, backend: Backend, cache: ServerCache | None, turn: ChatTurn, path: Sequence[Node],
-                    emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+    async def _send(
+        self,
+        backend: Backend,
+        cache: ServerCache | None,
+        turn: ChatTurn,
+        path: Sequence[Node],
+        emit: Emit,
+        began: Callable[[TrackedTurn], None],
+    ) -> Ended:
         if cache is not None:
             tracked = await cache.before(turn, path, "side", emit=emit)
             began(tracked)
@@ -130,8 +170,16 @@ class SideRequests:
             shared.sent(path, self._ground.timestamp())
         return await backend.chat(turn, emit)
 
-    async def settled(self, kind: str, link: Link, conversation: OpenConversation,
-                                      path: Sequence[Node], parameters: Parameters, *, by_itself: bool = False) -> Node:
+    async def settled(
+        self,
+        kind: str,
+        link: Link,
+        conversation: OpenConversation,
+        path: Sequence[Node],
+        parameters: Parameters,
+        *,
+        by_itself: bool = False,
+    ) -> Node:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
         put down in the ledger under `kind`. `by_itself`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
@@ -152,8 +200,9 @@ class SideRequests:
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
             if by_itself:
-                return await self._ask_by_itself(link, backend, conversation.id, path, parameters, hearing,
-                                                 tracked.append)
+                return await self._ask_by_itself(
+                    link, backend, conversation.id, path, parameters, hearing, tracked.append
+                )
             return await self.of_conversation(backend, conversation, path, parameters, hearing, tracked.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:
@@ -179,8 +228,9 @@ class SideRequests:
             settled = replace(settled, state=State.ERROR, note=said(NoteKind.SILENT))
         return settled
 
-    def _note_side_request(self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn],
-                           answer: Node) -> None:
+    def _note_side_request(
+        self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn], answer: Node
+    ) -> None:
         """What the request left in the server's cache is found out."""
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
@@ -193,6 +243,15 @@ class SideRequests:
         if info is None:
             return
         spent = SideRequest(
-            kind, id, self._ground.timestamp(), info.place, answer.model or info.model, answer.state.value,
-            figures.prompt_tokens, figures.cached_tokens, figures.predicted_tokens, seconds)
+            kind,
+            id,
+            self._ground.timestamp(),
+            info.place,
+            answer.model or info.model,
+            answer.state.value,
+            figures.prompt_tokens,
+            figures.cached_tokens,
+            figures.predicted_tokens,
+            seconds,
+        )
         self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.side_requests.record(spent)))

@@ -33,16 +33,31 @@ SKILLS = "skills"
 class Skills:
     """Jobs of the kind `skills`; their subject is a conversation."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, jobs: Jobs, memory: MemoryService,
-                 side_requests: SideRequests, spare_time: SpareTime) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        jobs: Jobs,
+        memory: MemoryService,
+        side_requests: SideRequests,
+        spare_time: SpareTime,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._memory = memory
         self._side_requests = side_requests
         self._spare_time = spare_time
-        self._pass = MemoryPass(SKILLS, ground, conversations, jobs, memory, spare_time,
-                                switched_on=lambda: ground.settings.memory.skills, due=self._is_due,
-                                work=self._look_for_skills)
+        self._pass = MemoryPass(
+            SKILLS,
+            ground,
+            conversations,
+            jobs,
+            memory,
+            spare_time,
+            switched_on=lambda: ground.settings.memory.skills,
+            due=self._is_due,
+            work=self._look_for_skills,
+        )
 
     def follow(self, id: str) -> None:
         """An extraction of a conversation is done."""
@@ -63,13 +78,17 @@ class Skills:
         cells = await self._ground.keeper.call(lambda: self._new_cells(id))
         # One that no model was asked about held nothing, or was said while memory was off.
         asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
-        among = await self._ground.keeper.call(
-            lambda: Ledger(self._ground.store.database).covered_by(asked_about))
+        among = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).covered_by(asked_about))
         found = practice(conversation.path(), among)
         if not found.promising:
             return await self._looked_at(id, cells)
-        answer = await self._spare_time.answer(lane, lambda: self._side_requests.at_the_end(
-            SKILLS, link, conversation, instruction(found), schema(found), ANSWER_TOKENS), id)
+        answer = await self._spare_time.answer(
+            lane,
+            lambda: self._side_requests.at_the_end(
+                SKILLS, link, conversation, instruction(found), schema(found), ANSWER_TOKENS
+            ),
+            id,
+        )
         if isinstance(answer, Outcome):
             return answer
         known = await self._memory.with_memories(_skills)
@@ -94,5 +113,9 @@ class Skills:
 
 def _skills(memories: Memories) -> list[Entry]:
     """Those there are, the proposed and the deleted ones too."""
-    return [entry for status in (Status.LIVE, Status.PENDING, Status.DELETED)
-            for entry in memories.entries(status) if entry.is_skill]
+    return [
+        entry
+        for status in (Status.LIVE, Status.PENDING, Status.DELETED)
+        for entry in memories.entries(status)
+        if entry.is_skill
+    ]

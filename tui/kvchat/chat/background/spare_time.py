@@ -26,8 +26,15 @@ from kvchat.text.notes import note_sentence
 class SpareTime:
     """When a conversation's server has time, and the answers to what is asked then."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, warm_up: WarmUp, jobs: Jobs,
-                 side_requests: SideRequests) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        warm_up: WarmUp,
+        jobs: Jobs,
+        side_requests: SideRequests,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers

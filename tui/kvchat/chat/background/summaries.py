@@ -34,8 +34,17 @@ class Summaries(ConversationObserver):
 
     kind = SUMMARY
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, turns: Turns, jobs: Jobs,
-                 side_requests: SideRequests, compactor: Compactor, spare_time: SpareTime) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        turns: Turns,
+        jobs: Jobs,
+        side_requests: SideRequests,
+        compactor: Compactor,
+        spare_time: SpareTime,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -67,9 +76,12 @@ class Summaries(ConversationObserver):
 
     def _may_be_wanted(self, conversation: OpenConversation) -> bool:
         settings, link = self._ground.settings, self._servers.link(conversation.id)
-        return (settings.cache.summary_at_rest and conversation.record.trashed is None
-                and self._compactor.ready(conversation) is None
-                and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link)))
+        return (
+            settings.cache.summary_at_rest
+            and conversation.record.trashed is None
+            and self._compactor.ready(conversation) is None
+            and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
+        )
 
     def _wanted(self, conversation: OpenConversation) -> bool:
         return self._may_be_wanted(conversation) and self._servers.is_nearly_full(conversation)
@@ -95,7 +107,8 @@ class Summaries(ConversationObserver):
         except ChatError:  # a single turn fills it
             return Outcome(How.DONE)
         answer = await self._spare_time.answer(
-            lane, lambda: self._side_requests.settled(SUMMARY, link, conversation, path, parameters), conversation.id)
+            lane, lambda: self._side_requests.settled(SUMMARY, link, conversation, path, parameters), conversation.id
+        )
         if isinstance(answer, Outcome):
             return answer
         if conversation.record.head != head:

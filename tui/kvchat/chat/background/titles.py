@@ -39,8 +39,17 @@ class Titles(ConversationObserver):
 
     kind = TITLE
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, turns: Turns, jobs: Jobs,
-                 memory: MemoryService, side_requests: SideRequests, spare_time: SpareTime) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        turns: Turns,
+        jobs: Jobs,
+        memory: MemoryService,
+        side_requests: SideRequests,
+        spare_time: SpareTime,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -56,8 +65,12 @@ class Titles(ConversationObserver):
         """Whether a model is to be asked for this conversation's title."""
         record = conversation.record
         seen = not record.unread or self._conversations.looked_at == record.id
-        return (self._is_open(record) and seen and record.title == _first_words(conversation)
-                and any(node.role is Role.ASSISTANT and node.state is State.DONE for node in conversation.path()))
+        return (
+            self._is_open(record)
+            and seen
+            and record.title == _first_words(conversation)
+            and any(node.role is Role.ASSISTANT and node.state is State.DONE for node in conversation.path())
+        )
 
     async def take(self, conversation: OpenConversation, title: str) -> None:
         """Put a model's title in the place of the person's first words, unless they have renamed it meanwhile, here or
@@ -66,12 +79,17 @@ class Titles(ConversationObserver):
         await self._ground.keep_setting(_asked(conversation.id), "yes")
         if title:
             await self._conversations.change(
-                conversation, lambda row: replace(row, title=title) if row.title == first else row)
+                conversation, lambda row: replace(row, title=title) if row.title == first else row
+            )
 
     def _is_open(self, record: Conversation | None) -> bool:
         """Whether no model was asked yet, as far as that is known without the messages."""
-        return (self._ground.settings.titles.by_model and record is not None and record.trashed is None
-                and not self._ground.setting(_asked(record.id)))
+        return (
+            self._ground.settings.titles.by_model
+            and record is not None
+            and record.trashed is None
+            and not self._ground.setting(_asked(record.id))
+        )
 
     # -- by a request of its own
 
@@ -94,9 +112,13 @@ class Titles(ConversationObserver):
         """Whether no extraction will ask, and a request of its own may. A model that reasons first would use up all its
         tokens for that."""
         settings, link = self._ground.settings, self._servers.link(conversation.id)
-        return (settings.titles.by_model and not self._memory.is_on(conversation.id) and self.wanted(conversation)
-                and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
-                and not any(node.message.reasoning for node in conversation.path()))
+        return (
+            settings.titles.by_model
+            and not self._memory.is_on(conversation.id)
+            and self.wanted(conversation)
+            and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
+            and not any(node.message.reasoning for node in conversation.path())
+        )
 
     async def place_of(self, job: Job) -> Place | None:
         is_open = self._is_open(self._conversations.record(job.subject))
@@ -128,7 +150,8 @@ class Titles(ConversationObserver):
         path = conversation.path()
         path.append(node(path[-1], Message(Role.USER, INSTRUCTION), self._ground.timestamp()))
         return await self._side_requests.settled(
-            TITLE, link, conversation, path, Parameters(temperature=0.0, max_tokens=ANSWER_TOKENS))
+            TITLE, link, conversation, path, Parameters(temperature=0.0, max_tokens=ANSWER_TOKENS)
+        )
 
 
 def _asked(id: str) -> str:

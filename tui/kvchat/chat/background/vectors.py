@@ -52,8 +52,15 @@ class Vectors:
 
     kind = EMBEDDING
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, jobs: Jobs,
-                 memory: MemoryService, documents: DocumentService) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        jobs: Jobs,
+        memory: MemoryService,
+        documents: DocumentService,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers

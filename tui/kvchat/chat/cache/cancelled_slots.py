@@ -60,8 +60,13 @@ class CancelledSlots:
     """Those of one server. `changed` is called when a slot is added or free again, with what to note for other
     kvchats; empty: nothing. `looked` is told what the slots hold when the last one is free."""
 
-    def __init__(self, access: CacheAccess, changed: Callable[[str], None],
-                 looked: Callable[[Sequence[SlotCount]], None], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        access: CacheAccess,
+        changed: Callable[[str], None],
+        looked: Callable[[Sequence[SlotCount]], None],
+        now: Callable[[], float],
+    ) -> None:
         self._access = access
         self._changed = changed
         self._looked = looked

@@ -63,8 +63,8 @@ def marker_in(without: str, asked: str) -> str:
     """What stands in front of a question: `without` is a prompt without any, `asked` the same with it. Both end with
     the header of the answer that is asked for."""
     header = _shared(without[::-1], asked[::-1])
-    shared = _shared(without[:len(without) - header], asked)
-    return _marker(asked[shared:max(shared, asked.rfind(QUESTION))])
+    shared = _shared(without[: len(without) - header], asked)
+    return _marker(asked[shared : max(shared, asked.rfind(QUESTION))])
 
 
 def repeated_marker_in(asked: str) -> str:
@@ -135,8 +135,10 @@ class Seams:
         return self._known[key]
 
     async def _rendered(self, turn: ChatTurn, first: tuple[bytes, ...]) -> Seam:
-        invented = [Message(role, text).wire() for role, text in (
-            (Role.USER, FIRST), (Role.ASSISTANT, ANSWER), (Role.USER, QUESTION))]
+        invented = [
+            Message(role, text).wire()
+            for role, text in ((Role.USER, FIRST), (Role.ASSISTANT, ANSWER), (Role.USER, QUESTION))
+        ]
         prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented), known=None))
         text = prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
         if not text:

@@ -31,8 +31,15 @@ PRICE_S = 1.0
 class Prices:
     """The prices of acts."""
 
-    def __init__(self, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, questions: QuestionBuilder, sizes: PromptSizes) -> None:
+    def __init__(
+        self,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        routes: Routes,
+        questions: QuestionBuilder,
+        sizes: PromptSizes,
+    ) -> None:
         self._conversations = conversations
         self._servers = servers
         self._tracker = tracker
@@ -69,8 +76,9 @@ class Prices:
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
         return replace(price(span.end - start, speed, start=start), alternative=cheaper[0] if cheaper else None)
 
-    async def exact(self, id: str, act: Act, node_id: str | None = None, text: str = "",
-                    options: Mapping[str, object] | None = None) -> Price:
+    async def exact(
+        self, id: str, act: Act, node_id: str | None = None, text: str = "", options: Mapping[str, object] | None = None
+    ) -> Price:
         """As `estimate`, counted on the server's own tokens where it gives them, in the way in which it would be sent.
         `alternatives`: what choosing the answer `node_id` costs.
         `text`: the new question of an edit (empty: one as long as the old), or the new instructions; `options`: the new
@@ -98,8 +106,10 @@ class Prices:
         end = len(tokens)
         start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)
         if act == "edit" and not text:
-            return replace(price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start),
-                           alternative=estimate.alternative)
+            return replace(
+                price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start),
+                alternative=estimate.alternative,
+            )
         history = None if asks else cache.prompts.known_history(turn)
         if history is not None:
             end = max(start, history)  # the next question's own beginning is not the act's
@@ -139,8 +149,9 @@ class Prices:
         held = len(tokens) - chosen.tokens
         return replace(price(chosen.tokens + len(tokens) * others, speed, start=held), losing=losing)
 
-    async def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
-                          text: str) -> list[Node] | None:
+    async def _path_after(
+        self, conversation: OpenConversation, act: Act, node_id: str | None, text: str
+    ) -> list[Node] | None:
         """The branch that the server would read after an act; None where it cannot be told before."""
         tree, head = conversation.tree, conversation.record.head or ""
         if act in ("open", "template"):
@@ -160,8 +171,9 @@ class Prices:
             return tree.path(question.parent)
         if act == "edit":
             try:
-                branch = await self._questions.built(conversation, question.parent or "",
-                                                     Question(text, again=question))
+                branch = await self._questions.built(
+                    conversation, question.parent or "", Question(text, again=question)
+                )
             except ChatError:  # what it mentions cannot be had; that is said when it is sent
                 return None
             return [*tree.path(question.parent), branch.nodes[0]]

@@ -98,8 +98,7 @@ class PromptTokens:
         return tokens
 
     async def prompt(self, turn: ChatTurn) -> Tokens | None:
-        """The token ids of the whole prompt of `turn`; None where the server does not tell, or nobody can: of an image.
-        """
+        """The token ids of the whole prompt of `turn`; None where the server does not tell, or for images."""
         if not self._works or turn.has_images:
             return None
         try:

@@ -30,8 +30,9 @@ PLACES = {Heat.WARM: Where.SLOT, Heat.PARKED: Where.STORED, Heat.COLD: Where.NOW
 class Rail:
     """Tells it of open conversations."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes) -> None:
+    def __init__(
+        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, routes: Routes
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers

@@ -29,8 +29,9 @@ from kvchat.text.cache import cache_rules
 class CacheReports:
     """Reports on the cache."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 kept: KeptStates) -> None:
+    def __init__(
+        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, kept: KeptStates
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -49,18 +50,27 @@ class CacheReports:
         cache = self._servers.link(record.id).cache
         week, days = self._week()
         return CacheReport(
-            conversation=record.id, title=record.title, warmth=self._tracker.warmth(record.id),
-            messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
+            conversation=record.id,
+            title=record.title,
+            warmth=self._tracker.warmth(record.id),
+            messages=tuple(_messages(path)),
+            turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(cache)),
             exact=cache is not None and cache.predictions > 0,
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
-            plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
+            plan=cache.plan if cache else None,
+            speed=self._tracker.speed_fit(record.id),
             rules=cache_rules(cache.simulator.best.shape, self._tracker.known_ids(record.id, path)) if cache else "",
-            here=Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
-                        self._ground.store.warmups(0.0, record.id),
-                        self._ground.store.side_requests.totals(0.0, record.id)),
-            week=week, days=days, kept=await self._kept.room(),
+            here=Ledger(
+                totals(figures, self._tracker.speed_in(path)),
+                misses(figures),
+                self._ground.store.warmups(0.0, record.id),
+                self._ground.store.side_requests.totals(0.0, record.id),
+            ),
+            week=week,
+            days=days,
+            kept=await self._kept.room(),
             warnings=lint(instructions_of(path[0].text)) if path else (),
         )
 
@@ -70,8 +80,11 @@ class CacheReports:
         cache, info = link.cache, link.connector.info
         return Holdings(
             slots=len(cache.simulator.best.slots) if cache is not None else None,
-            window=info.context_size if info is not None else None, states=tuple(self._states(cache)),
-            turns=tuple(conversation.figures()), speed=self._tracker.speed_fit(id))
+            window=info.context_size if info is not None else None,
+            states=tuple(self._states(cache)),
+            turns=tuple(conversation.figures()),
+            speed=self._tracker.speed_fit(id),
+        )
 
     def _week(self) -> tuple[Ledger, tuple[Day, ...]]:
         """The sums of the last days, and those of each of them if there was an answer."""

@@ -84,8 +84,14 @@ class Routes:
     def options(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """As `plan`, for somebody who only wants to know."""
         return plan(
-            cache.simulator.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=cache.busy,
-            restorable=self._restorable(cache, path), secured=self._secured(cache))
+            cache.simulator.best,
+            prefix,
+            detour=self._ground.settings.cache.detour,
+            idle=idle,
+            busy=cache.busy,
+            restorable=self._restorable(cache, path),
+            secured=self._secured(cache),
+        )
 
     def saved_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
         """Tokens of a branch that its best snapshot holds."""
@@ -115,8 +121,9 @@ class Routes:
                 found[slot] = self._saver.as_tokens(cache, seconds if snapshots.saved(held) else 2 * seconds)
         return found
 
-    async def prepare(self, backend: Backend, cache: ServerCache, option: Option, id: str, path: Sequence[Node], *,
-                      idle: bool = False) -> None:
+    async def prepare(
+        self, backend: Backend, cache: ServerCache, option: Option, id: str, path: Sequence[Node], *, idle: bool = False
+    ) -> None:
         """Carry out what comes before the request. `idle`: nobody waits for it."""
         await self._saver.give_way(backend, cache, option, idle)
         if option.way is Way.DETOUR:
@@ -133,7 +140,8 @@ class Routes:
             if done.slot_emptied:
                 cache.simulator.cleared(slot)
             return
-        cache.simulator.restored(slot, Held(
-            done.ids, id, self._ground.timestamp(), self._saver.memory_of(found.name), found.digest))
+        cache.simulator.restored(
+            slot, Held(done.ids, id, self._ground.timestamp(), self._saver.memory_of(found.name), found.digest)
+        )
         cache.holds(id, found.path)
         self._saver.put_back(id, found.tokens)

@@ -61,17 +61,28 @@ class TrackedTurn(Asked):
 def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what stands
     behind that was imported, or is the old text of a new branch, and was never read there."""
-    end = next((at for at in range(len(path) - 1, 0, -1)
-                if path[at].role is Role.ASSISTANT and path[at].figures is not None), -1)
+    end = next(
+        (at for at in range(len(path) - 1, 0, -1) if path[at].role is Role.ASSISTANT and path[at].figures is not None),
+        -1,
+    )
     end = max(end, turn.known.messages - 1 if turn.known is not None else -1)
-    return replace(turn, wires=turn.wires[:end + 1], continues=False)
+    return replace(turn, wires=turn.wires[: end + 1], continues=False)
 
 
 class ServerCache(SlotObserver):
     """The cache of one server and model. `changed` is called when what is held may have changed."""
 
-    def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
-                 changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        access: CacheAccess,
+        server: ServerInfo,
+        simulator: Hypotheses,
+        *,
+        now: Callable[[], float],
+        changed: Callable[[], None],
+        journal: Journal,
+        note: Callable[[str], None],
+    ) -> None:
         """`note`: keeps a line for other kvchats on this server; empty: there is nothing to keep."""
         super().__init__(access, server, simulator, now=now, changed=changed, journal=journal, note=note)
         self.plan: Plan | None = None
@@ -93,8 +104,14 @@ class ServerCache(SlotObserver):
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
-    async def before(self, turn: ChatTurn, path: Sequence[Node], kind: Literal["conversation", "side"] = "conversation",
-                     *, emit: Emit) -> TrackedTurn:
+    async def before(
+        self,
+        turn: ChatTurn,
+        path: Sequence[Node],
+        kind: Literal["conversation", "side"] = "conversation",
+        *,
+        emit: Emit,
+    ) -> TrackedTurn:
         """Just before a chat request: what the last one left is settled, and the slots are looked at. `emit` is told
         while it waits for the slot of a cancelled request."""
         if self._current is not None and not self._current.closed.is_set():
@@ -108,9 +125,15 @@ class ServerCache(SlotObserver):
             emit(Waiting("prefill", 0.0))
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
-        return TrackedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
-                           beside_cancelled=self.cancelled.computing(),
-                           history=self.prompts.known_history(_prefilled_before(turn, path)))
+        return TrackedTurn(
+            turn,
+            path,
+            kind=kind,
+            certain=not self.busy,
+            server=identity(self.server, turn.model),
+            beside_cancelled=self.cancelled.computing(),
+            history=self.prompts.known_history(_prefilled_before(turn, path)),
+        )
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
         """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
@@ -153,8 +176,9 @@ class ServerCache(SlotObserver):
         tip = tracked.extended[-1].digest.hex() if tracked.extended else ""
         prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip, tracked.turn.answers)
         tracked.prediction = prediction
-        self.journal.used(tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
-                          tracked.number)
+        self.journal.used(
+            tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, tracked.number
+        )
         self.noting()
         if tracked.history is None and previous_figures(tracked.path) is not None:
             history = _prefilled_before(tracked.turn, tracked.path)
@@ -173,8 +197,9 @@ class ServerCache(SlotObserver):
         prediction = tracked.prediction
         if figures is None:
             return None
-        figures = replace(figures, new_tokens=new_tokens(
-            figures.prompt_tokens, previous_figures(tracked.path), tracked.history))
+        figures = replace(
+            figures, new_tokens=new_tokens(figures.prompt_tokens, previous_figures(tracked.path), tracked.history)
+        )
         if prediction is None:
             return figures
         cached = figures.cached_tokens
@@ -198,7 +223,7 @@ class ServerCache(SlotObserver):
         if prediction is None or prediction.cached <= cached + NOISE:
             return
         counts = await self._counts() or ()
-        new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot:slot + 1] != (count.task,)]
+        new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot : slot + 1] != (count.task,)]
         if tracked.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot:
             tracked.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
 
@@ -239,13 +264,18 @@ class ServerCache(SlotObserver):
         slot_tokens, sampled = None, None
         if prompt is not None and tracked.prediction is not None:
             sampled = await self._sampled(prompt, predicted, settled, answer.state)
-        if sampled is not None and prompt is not None and tracked.prediction is not None and (
-                self._current is tracked and not tracked.played):
+        if (
+            sampled is not None
+            and prompt is not None
+            and tracked.prediction is not None
+            and (self._current is tracked and not tracked.played)
+        ):
             slot, stopped, tracked.played = tracked.prediction.slot, tracked.broken_off, True
             held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
             if predicted:
-                self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "",
-                                   order=tracked.order)
+                self.simulator.end(
+                    sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "", order=tracked.order
+                )
             else:
                 self.simulator.cut(tracked.processed or tracked.prediction.cached)
                 self._unheard = tracked.processed is None
@@ -267,8 +297,11 @@ class ServerCache(SlotObserver):
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
         before, owner = self._tasks_seen, tracked.turn.session_id
         self._observe(counts, None)
-        new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)
-               and (count.tokens or tracked.turn.answers == 1)]  # those of further answers are empty again
+        new = [
+            slot
+            for slot, count in enumerate(counts)
+            if before[slot : slot + 1] != (count.task,) and (count.tokens or tracked.turn.answers == 1)
+        ]  # those of further answers are empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
             self.simulator.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
@@ -305,8 +338,9 @@ class ServerCache(SlotObserver):
         known = NO_TOKENS
         if prefix is not None and prefix.common(prompt) == len(prompt):
             stopped = stopped_by_model(state)
-            differs = history is not None and stopped is not None and not reads_back(
-                count, history - len(prompt), stopped)
+            differs = (
+                history is not None and stopped is not None and not reads_back(count, history - len(prompt), stopped)
+            )
             known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
@@ -319,8 +353,9 @@ class ServerCache(SlotObserver):
 
     # -- requests beside the chat ---------------------------------------------------------------------------------
 
-    def side_request(self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens,
-                     slot: int | None = None, tip: str = "") -> Prediction:
+    def side_request(
+        self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens, slot: int | None = None, tip: str = ""
+    ) -> Prediction:
         """A request that reads `prompt` is sent: play it. `simulator.end` or `simulator.cut` must follow. `tip`: as of
         `Held`."""
         prediction = self.simulator.begin(prompt, owner, self._now(), slot, tip=tip)

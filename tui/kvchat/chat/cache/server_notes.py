@@ -152,8 +152,14 @@ class Recollection:
 class Notebook:
     """The note of one server, in the store."""
 
-    def __init__(self, name: str, read: Callable[[str], str], write: Callable[[str, str], Awaitable[None]] | None,
-                 in_background: Callable[[Coroutine[Any, Any, None]], object], known: Known) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str], str],
+        write: Callable[[str, str], Awaitable[None]] | None,
+        in_background: Callable[[Coroutine[Any, Any, None]], object],
+        known: Known,
+    ) -> None:
         """`write` None: nothing is kept, as in an incognito conversation."""
         self._name = name
         self._read = read
@@ -210,31 +216,67 @@ class Noted(Protocol):
         """What is known of it, as JSON."""
 
 
-def noted(simulator: Hypotheses, journal: Journal, server: str, state: ServerState, tasks: Sequence[int | None],
-          counts: Sequence[int], sure: Sure) -> str:
+def noted(
+    simulator: Hypotheses,
+    journal: Journal,
+    server: str,
+    state: ServerState,
+    tasks: Sequence[int | None],
+    counts: Sequence[int],
+    sure: Sure,
+) -> str:
     """What is known of a server, as JSON."""
     best, uses = simulator.best, journal.uses_of(server, simulator.proved_shape)
 
     def claim(held: Held) -> dict[str, object]:
-        return {"conversation": held.owner, "tip": held.tip, "tokens": len(held.tokens), "sure": sure(held) or 0,
-                "at": held.at}
+        return {
+            "conversation": held.owner,
+            "tip": held.tip,
+            "tokens": len(held.tokens),
+            "sure": sure(held) or 0,
+            "at": held.at,
+        }
 
     def claims(states: Iterable[Held | None]) -> list[dict[str, object] | None]:
         return [claim(held) if held is not None else None for held in states]
 
-    return json.dumps({
-        "process": state.process, "tasks": list(tasks), "counts": list(counts), "running": simulator.running,
-        "slots": claims(best.slots), "parked": claims(best.parked), "least_recent": list(best.least_recent),
-        "memories": {kind: [[memory.first, [[c.tokens, c.first, c.request] for c in memory.checkpoints]]
-                            for memory in memories] for kind, memories in simulator.memories.items()},
-        "records": simulator.records, "shapes": _fingerprint(simulator), "number": journal.number,
-        "uses": [{"number": use.number, "kind": use.kind, "conversation": use.conversation, "slot": use.slot,
-                  "by_prefix": use.by_prefix, "overwritten": claims(use.overwritten),
-                  "pushed_out": claims(use.pushed_out)} for use in uses],
-        "reads": journal.reads_of(server), "seen": [
-            [seen.number, seen.what, seen.foreign and seen.foreign.slot, seen.foreign and seen.foreign.tokens]
-            for seen in journal.seen_of(server)],
-    })
+    return json.dumps(
+        {
+            "process": state.process,
+            "tasks": list(tasks),
+            "counts": list(counts),
+            "running": simulator.running,
+            "slots": claims(best.slots),
+            "parked": claims(best.parked),
+            "least_recent": list(best.least_recent),
+            "memories": {
+                kind: [
+                    [memory.first, [[c.tokens, c.first, c.request] for c in memory.checkpoints]] for memory in memories
+                ]
+                for kind, memories in simulator.memories.items()
+            },
+            "records": simulator.records,
+            "shapes": _fingerprint(simulator),
+            "number": journal.number,
+            "uses": [
+                {
+                    "number": use.number,
+                    "kind": use.kind,
+                    "conversation": use.conversation,
+                    "slot": use.slot,
+                    "by_prefix": use.by_prefix,
+                    "overwritten": claims(use.overwritten),
+                    "pushed_out": claims(use.pushed_out),
+                }
+                for use in uses
+            ],
+            "reads": journal.reads_of(server),
+            "seen": [
+                [seen.number, seen.what, seen.foreign and seen.foreign.slot, seen.foreign and seen.foreign.tokens]
+                for seen in journal.seen_of(server)
+            ],
+        }
+    )
 
 
 def note_in(text: str) -> Note | None:
@@ -244,8 +286,9 @@ def note_in(text: str) -> Note | None:
 
     def held(one: Mapping[str, Any]) -> Held:
         tokens = int(one["tokens"])
-        state = Held(Tokens.unknown(tokens, next(marks)), str(one["conversation"]), float(one["at"]),
-                     tip=str(one["tip"]))
+        state = Held(
+            Tokens.unknown(tokens, next(marks)), str(one["conversation"]), float(one["at"]), tip=str(one["tip"])
+        )
         if int(one["sure"]):
             sure[_state(state)] = min(int(one["sure"]), tokens)
         return state
@@ -254,21 +297,43 @@ def note_in(text: str) -> Note | None:
         found = json.loads(text)
         return Note(
             ServerState(process=str(found["process"])),
-            tuple(None if task is None else int(task) for task in found["tasks"]), tuple(map(int, found["counts"])),
+            tuple(None if task is None else int(task) for task in found["tasks"]),
+            tuple(map(int, found["counts"])),
             None if found["running"] is None else int(found["running"]),
             tuple(held(one) if one else None for one in found["slots"]),
-            tuple(held(one) for one in found["parked"]), tuple(map(int, found["least_recent"])),
-            {str(kind): [Memory(int(first), tuple(Checkpoint(*map(int, c)) for c in points))
-                         for first, points in memories] for kind, memories in found["memories"].items()},
-            tuple((float(wrong), int(mistakes)) for wrong, mistakes in found["records"]), int(found["shapes"]),
+            tuple(held(one) for one in found["parked"]),
+            tuple(map(int, found["least_recent"])),
+            {
+                str(kind): [
+                    Memory(int(first), tuple(Checkpoint(*map(int, c)) for c in points)) for first, points in memories
+                ]
+                for kind, memories in found["memories"].items()
+            },
+            tuple((float(wrong), int(mistakes)) for wrong, mistakes in found["records"]),
+            int(found["shapes"]),
             int(found["number"]),
-            tuple(NotedUse(
-                int(use["number"]), use["kind"], str(use["conversation"]), int(use["slot"]), bool(use["by_prefix"]),
-                tuple(map(held, use["overwritten"])), tuple(map(held, use["pushed_out"]))) for use in found["uses"]),
-            {str(digest): (int(number), None if slot is None else int(slot))
-             for digest, (number, slot) in found["reads"].items()},
-            tuple((int(number), what, None if tokens is None else Foreign(slot and int(slot), int(tokens)))
-                  for number, what, slot, tokens in found["seen"]), sure)
+            tuple(
+                NotedUse(
+                    int(use["number"]),
+                    use["kind"],
+                    str(use["conversation"]),
+                    int(use["slot"]),
+                    bool(use["by_prefix"]),
+                    tuple(map(held, use["overwritten"])),
+                    tuple(map(held, use["pushed_out"])),
+                )
+                for use in found["uses"]
+            ),
+            {
+                str(digest): (int(number), None if slot is None else int(slot))
+                for digest, (number, slot) in found["reads"].items()
+            },
+            tuple(
+                (int(number), what, None if tokens is None else Foreign(slot and int(slot), int(tokens)))
+                for number, what, slot, tokens in found["seen"]
+            ),
+            sure,
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 

@@ -43,8 +43,17 @@ class Look:
 class SlotObserver:
     """What a server says of itself. `changed` is called when what is held may have changed."""
 
-    def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
-                 changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        access: CacheAccess,
+        server: ServerInfo,
+        simulator: Hypotheses,
+        *,
+        now: Callable[[], float],
+        changed: Callable[[], None],
+        journal: Journal,
+        note: Callable[[str], None],
+    ) -> None:
         self.access = access
         self.prompts = PromptTokens(access, changed)
         self.cancelled = CancelledSlots(access, note, self._free_again, now)
@@ -97,8 +106,10 @@ class SlotObserver:
             await self.notebook.write(self)
 
     def _is_new(self) -> bool:
-        before, self._noted = self._noted, (
-            self.journal.number, self._tasks_seen, self._last_counts, self.simulator.running)
+        before, self._noted = (
+            self._noted,
+            (self.journal.number, self._tasks_seen, self._last_counts, self.simulator.running),
+        )
         return before != self._noted
 
     def merge(self, note: Note) -> None:
@@ -114,8 +125,9 @@ class SlotObserver:
             count = recollection.sure(held) if recollection is not None else None
             return count if count is not None else sure(held)
 
-        return noted(self.simulator, self.journal, self.server.base_url, self.state, self._tasks_seen,
-                     self._last_counts, known)
+        return noted(
+            self.simulator, self.journal, self.server.base_url, self.state, self._tasks_seen, self._last_counts, known
+        )
 
     async def look(self) -> Look:
         """Look at the slots and correct the simulator."""
@@ -158,10 +170,17 @@ class SlotObserver:
         self._last_counts = tuple(count.tokens for count in counts)
         self.busy = frozenset(slot for slot, count in enumerate(counts) if count.busy)
         tasks = tuple(count.task for count in counts)
-        emptied = any(before is not None and (now is None or now < before)
-                      for before, now in zip(self._tasks_seen, tasks, strict=False))
-        used = [] if self._began or emptied else [
-            slot for slot, (before, now) in enumerate(zip(self._tasks_seen, tasks, strict=False)) if before != now]
+        emptied = any(
+            before is not None and (now is None or now < before)
+            for before, now in zip(self._tasks_seen, tasks, strict=False)
+        )
+        used = (
+            []
+            if self._began or emptied
+            else [
+                slot for slot, (before, now) in enumerate(zip(self._tasks_seen, tasks, strict=False)) if before != now
+            ]
+        )
         self._began = False
         if emptied or (first and not any(task is not None for task in tasks)):
             # only a new process has another name; one that keeps it has slept
@@ -217,9 +236,15 @@ class SlotObserver:
         dense = self.simulator.is_dense
         if dense is None:
             held = said.best_where if said is not None else None
-            dense = (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE
-                     or held is None or (held.kind, held.index) != ("slot", said.slot)
-                     or evidence.changed_by not in GOING_BACK)
+            dense = (
+                said is None
+                or cached is None
+                or said.source != "slot"
+                or said.cached <= cached + NOISE
+                or held is None
+                or (held.kind, held.index) != ("slot", said.slot)
+                or evidence.changed_by not in GOING_BACK
+            )
         if dense:
             return replace(shape, rewind=Rewind.ANYWHERE)
         return shape if shape.rewind is not Rewind.ANYWHERE else replace(shape, rewind=Rewind.NOWHERE)

@@ -72,8 +72,12 @@ class CacheTracker:
 
     def link_changed(self, link: Link) -> None:
         """A server of this machine that is lost loses what it held: whatever answers there next is a new process."""
-        if link.connector.connection.phase == "lost" and link.cache is None and link.info is not None and (
-                link.info.host_class is HostClass.LOOPBACK):
+        if (
+            link.connector.connection.phase == "lost"
+            and link.cache is None
+            and link.info is not None
+            and (link.info.host_class is HostClass.LOOPBACK)
+        ):
             self._journal.saw(link.info.base_url, "restarted")
 
     # -- the cache of a server ---------------------------------------------------------------------------------------
@@ -101,8 +105,12 @@ class CacheTracker:
         if cache is not None and known_one and cache.prompts.works:
             cache.noticed(state or cache.state)
             return cache
-        if (known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD
-                or backend.info.replicas):
+        if (
+            known_one
+            or not isinstance(backend, CacheAccess)
+            or backend.info.host_class is HostClass.CLOUD
+            or backend.info.replicas
+        ):
             link.cache = cache if known_one else None
             from kvchat.chat.cache.shared_prefixes import SharedPrefixes
 
@@ -112,13 +120,23 @@ class CacheTracker:
         link.shared = None
         known = link.connector.cache_shape()
         shapes = [known] if known is not None else guesses(backend.info.slots, self.learnt(backend.info))
-        cache = ServerCache(backend, backend.info, Hypotheses(shapes), now=self._ground.timestamp,
-                            changed=lambda: self._ground.events.tell(WarmthChanged()), journal=self._journal,
-                            note=partial(self._note_cancelled, _cancelled_key(backend.info)))
+        cache = ServerCache(
+            backend,
+            backend.info,
+            Hypotheses(shapes),
+            now=self._ground.timestamp,
+            changed=lambda: self._ground.events.tell(WarmthChanged()),
+            journal=self._journal,
+            note=partial(self._note_cancelled, _cancelled_key(backend.info)),
+        )
         if known is None:
             notebook = Notebook(
-                _states_key(backend.info), self._ground.setting, None if self._ground.incognito else self._note_down,
-                self._ground.in_background, partial(self._known_prefix_of, cache))
+                _states_key(backend.info),
+                self._ground.setting,
+                None if self._ground.incognito else self._note_down,
+                self._ground.in_background,
+                partial(self._known_prefix_of, cache),
+            )
             cache.keep(notebook, partial(self._prefix_of, cache))
         cache.noticed(state or ServerState())
         if not cache.state.asleep:
@@ -240,8 +258,11 @@ class CacheTracker:
     def most_answers(self, id: str) -> int:
         """How many answers to a question one request of a conversation gives."""
         info = self._servers.link(id).info
-        asked_by_ids = self._ground.settings.cache.token_ids and info is not None and info.vocabulary(
-            self._servers.asked_model(id))
+        asked_by_ids = (
+            self._ground.settings.cache.token_ids
+            and info is not None
+            and info.vocabulary(self._servers.asked_model(id))
+        )
         return 1 if info is None or asked_by_ids else info.most_answers
 
     def _turn_of(self, record: Conversation, path: Sequence[Node]) -> ChatTurn:
@@ -250,8 +271,9 @@ class CacheTracker:
         options = dict(record.template_options)
         if info is not None and info.reasoning_option and record.turns == 0:
             options.setdefault(*info.reasoning_option)
-        turn = ChatTurn(wires_of(path), record.id, model, template_options=options,
-                        system_in_user=record.system_in_user)
+        turn = ChatTurn(
+            wires_of(path), record.id, model, template_options=options, system_in_user=record.system_in_user
+        )
         return self.by_ids(turn, path, info) if info is not None else turn
 
     def by_ids(self, turn: ChatTurn, path: Sequence[Node], server: ServerInfo) -> ChatTurn:
@@ -289,8 +311,11 @@ class CacheTracker:
         info = self._servers.link(tracked.turn.session_id).info
         option = info.reasoning_option if info is not None else None
         evidence = replace(
-            evidence, shape=cache.shape(evidence) if cache is not None else None,
-            can_keep_reasoning=True if option else False if cache is not None else None, reasoning_option=option)
+            evidence,
+            shape=cache.shape(evidence) if cache is not None else None,
+            can_keep_reasoning=True if option else False if cache is not None else None,
+            reasoning_option=option,
+        )
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
         finding = tracked.finding = explain(evidence) or silent_loss(evidence)
@@ -352,11 +377,19 @@ class CacheTracker:
         info = self._servers.link(conversation.id).info if conversation is not None else None
         if found is None or info is None or figures is None or conversation is None:
             return None
-        server = ServerIdentity(found.server, found.kind, found.build, found.model,
-                                info.embedded and found.build == info.build)
+        server = ServerIdentity(
+            found.server, found.kind, found.build, found.model, info.embedded and found.build == info.build
+        )
         wires = wires_of(conversation.tree.path(answer.id)[:-1])
-        return LastRead(Sent(server, wires), figures.prompt_tokens, figures.predicted_tokens, None, answer.text,
-                        answer.message.reasoning, stopped=stopped_by_model(answer.state))
+        return LastRead(
+            Sent(server, wires),
+            figures.prompt_tokens,
+            figures.predicted_tokens,
+            None,
+            answer.text,
+            answer.message.reasoning,
+            stopped=stopped_by_model(answer.state),
+        )
 
     # -- speed --------------------------------------------------------------------------------------------------------
 
@@ -388,7 +421,8 @@ class CacheTracker:
         conversation = self._conversations.get(id)
         info = self._servers.link(id).info
         return (measured_speed(conversation.figures()) if conversation else None) or (
-            measured_speed(self._ground.store.speed_samples(info.place, info.model)) if info else None)
+            measured_speed(self._ground.store.speed_samples(info.place, info.model)) if info else None
+        )
 
     def speed_in(self, path: Sequence[Node]) -> SpeedFit | None:
         """The prefill speed of the server that answered last on a branch, whether it is there or not; None until it was
@@ -427,8 +461,9 @@ class CacheTracker:
             return UNKNOWN
         live = conversation.live if conversation is not None else None
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
-            return Warmth(Heat.WARM, live.progress.total if live.progress else record.context_used, 0,
-                          self._ground.timestamp())
+            return Warmth(
+                Heat.WARM, live.progress.total if live.progress else record.context_used, 0, self._ground.timestamp()
+            )
         cache = self.cache_for(id)
         if cache is None or not cache.prompts.works:
             return self.branch_warmth(id, record.head)

@@ -127,8 +127,7 @@ class Asked:
 
     @property
     def extended(self) -> Sequence[Node]:
-        """The branch without what this request adds: before its question, or all of it where a reply is gone on with.
-        """
+        """The branch without what this request adds: before its question, or all of it where a reply is continued."""
         return self.path if self.turn.continues else self.path[:-1]
 
     def branch(self, answer: Node) -> tuple[Node, ...]:
@@ -139,8 +138,14 @@ class Asked:
         turn = self.turn
         options = canonical(dict(turn.template_options)) if turn.template_options else b""
         adapters = turn.parameters.extra.get("lora")
-        return Sent(self.server, turn.wires, options, rendered=self.rendered, tokens=self.tokens,
-                    adapters=canonical(adapters).decode() if adapters else "")
+        return Sent(
+            self.server,
+            turn.wires,
+            options,
+            rendered=self.rendered,
+            tokens=self.tokens,
+            adapters=canonical(adapters).decode() if adapters else "",
+        )
 
     def kept(self, slot: int | None) -> int | None:
         """Tokens of this prompt that a slot held when it was sent; None: not known."""
@@ -166,8 +171,14 @@ class Asked:
 
     def drops_reasoning(self) -> bool | None:
         """Whether the template leaves earlier reasoning out; None where that does not show."""
-        thoughts = next((node.message.reasoning.strip() for node in reversed(self.path)
-                         if node.role is Role.ASSISTANT and node.message.reasoning.strip()), "")
+        thoughts = next(
+            (
+                node.message.reasoning.strip()
+                for node in reversed(self.path)
+                if node.role is Role.ASSISTANT and node.message.reasoning.strip()
+            ),
+            "",
+        )
         return thoughts not in self.rendered if thoughts and self.rendered else None
 
 
@@ -198,8 +209,15 @@ class Journal:
 
     # -- putting down ---------------------------------------------------------------------------------------------
 
-    def used(self, kind: Literal["conversation", "warm-up", "side"], conversation: str, server: str,
-             slot: int, said: Mapping[Shape | None, Prediction], number: int | None = None) -> None:
+    def used(
+        self,
+        kind: Literal["conversation", "warm-up", "side"],
+        conversation: str,
+        server: str,
+        slot: int,
+        said: Mapping[Shape | None, Prediction],
+        number: int | None = None,
+    ) -> None:
         self._uses.append(Use(number or self.next(), kind, conversation, server, slot, said))
         if len(self._uses) > KEPT_LOST:
             self._uses[-KEPT_LOST - 1].said = {}
@@ -215,8 +233,9 @@ class Journal:
     def did(self, conversation: str, change: Change, message: int | None = None) -> None:
         self._done.append(Done(self.next(), conversation, change, message))
 
-    def answered(self, asked: Asked, answer: Node, slot_tokens: int | None = None,
-                 sampled: Tokens | None = None) -> None:
+    def answered(
+        self, asked: Asked, answer: Node, slot_tokens: int | None = None, sampled: Tokens | None = None
+    ) -> None:
         """An answer ended; `slot_tokens` are in its slot now. `sampled`: its tokens, as far as their ids are known;
         None: it is not known at all what they are."""
         figures = answer.figures
@@ -229,11 +248,22 @@ class Journal:
         used, size = figures.context_used or 0, figures.context_size
         if size is not None and used < size - NOISE:
             slot_tokens = None  # the window never was full: nothing was shifted out of it
-        self._reads[answer.id] = (asked.number, LastRead(
-            sent, figures.prompt_tokens, figures.predicted_tokens,
-            sampled if sampled is not None and sampled.known == len(sampled) else None, answer.text,
-            answer.message.reasoning, begun, asked.prediction.slot if asked.prediction else None, slot_tokens,
-            stopped_by_model(answer.state), sampled.known == len(sampled) if sampled is not None else None))
+        self._reads[answer.id] = (
+            asked.number,
+            LastRead(
+                sent,
+                figures.prompt_tokens,
+                figures.predicted_tokens,
+                sampled if sampled is not None and sampled.known == len(sampled) else None,
+                answer.text,
+                answer.message.reasoning,
+                begun,
+                asked.prediction.slot if asked.prediction else None,
+                slot_tokens,
+                stopped_by_model(answer.state),
+                sampled.known == len(sampled) if sampled is not None else None,
+            ),
+        )
         while len(self._reads) > KEPT_READS:
             self._reads.popitem(last=False)
         slot = asked.prediction.slot if asked.prediction is not None else None
@@ -259,8 +289,17 @@ class Journal:
         for use in self._uses:
             said = use.of(shape)
             if use.server == server and said is not None:
-                found.append(NotedUse(use.number, use.kind, use.conversation, said.slot, said.chosen_by == "prefix",
-                                      said.overwritten, said.pushed_out))
+                found.append(
+                    NotedUse(
+                        use.number,
+                        use.kind,
+                        use.conversation,
+                        said.slot,
+                        said.chosen_by == "prefix",
+                        said.overwritten,
+                        said.pushed_out,
+                    )
+                )
         return found
 
     def reads_of(self, server: str) -> dict[str, tuple[int, int | None]]:
@@ -271,17 +310,34 @@ class Journal:
         """What was seen of a server of late."""
         return [seen for seen in self._seen if seen.server == server][-KEPT_LOST:]
 
-    def recall(self, server: str, number: int, uses: Iterable[NotedUse],
-               reads: Mapping[str, tuple[int, int | None]], seen: Iterable[NotedSight]) -> None:
+    def recall(
+        self,
+        server: str,
+        number: int,
+        uses: Iterable[NotedUse],
+        reads: Mapping[str, tuple[int, int | None]],
+        seen: Iterable[NotedSight],
+    ) -> None:
         """Take over what another kvchat noted of a server."""
         self._number = max(self._number, number)
         used = {use.number for use in self._uses if use.server == server}
         for use in uses:
-            said = Prediction(0, use.slot, "nothing", 0, 0, None, "prefix" if use.by_prefix else "least recent", None,
-                              overwritten=use.overwritten, pushed_out=use.pushed_out)
+            said = Prediction(
+                0,
+                use.slot,
+                "nothing",
+                0,
+                0,
+                None,
+                "prefix" if use.by_prefix else "least recent",
+                None,
+                overwritten=use.overwritten,
+                pushed_out=use.pushed_out,
+            )
             if use.number not in used:
-                self._uses.append(Use(use.number, use.kind, use.conversation, server, use.slot, {None: said},
-                                      own=False))
+                self._uses.append(
+                    Use(use.number, use.kind, use.conversation, server, use.slot, {None: said}, own=False)
+                )
         looked = {one.number for one in self._seen if one.server == server}
         self._seen.extend(Seen(at, server, what, foreign) for at, what, foreign in seen if at not in looked)
         self._uses = deque(sorted(self._uses, key=lambda use: use.number), KEPT)
@@ -292,9 +348,12 @@ class Journal:
     def identify(self, known: Callable[[Held], Held]) -> None:
         """Put what `known` gives for it in the place of every state that was lost."""
         for use in self._uses:
-            use.said = {shape: replace(said, overwritten=tuple(map(known, said.overwritten)),
-                                       pushed_out=tuple(map(known, said.pushed_out)))
-                        for shape, said in use.said.items()}
+            use.said = {
+                shape: replace(
+                    said, overwritten=tuple(map(known, said.overwritten)), pushed_out=tuple(map(known, said.pushed_out))
+                )
+                for shape, said in use.said.items()
+            }
 
     # -- telling --------------------------------------------------------------------------------------------------
 
@@ -305,36 +364,62 @@ class Journal:
             return None
         read = self._reads.get(last.id)
         since = read[0] if read is not None else _number(last.created)
-        return next((ENDS[one.what] for one in reversed(self._seen)
-                     if one.server == server and one.number > since and one.what in ENDS), None)
+        return next(
+            (
+                ENDS[one.what]
+                for one in reversed(self._seen)
+                if one.server == server and one.number > since and one.what in ENDS
+            ),
+            None,
+        )
 
-    def evidence(self, asked: Asked, figures: TurnFigures, title: Callable[[str], str],
-                 earlier: Callable[[Node], LastRead | None]) -> Evidence:
+    def evidence(
+        self,
+        asked: Asked,
+        figures: TurnFigures,
+        title: Callable[[str], str],
+        earlier: Callable[[Node], LastRead | None],
+    ) -> Evidence:
         """All that is known about a turn. `title`: of a conversation by its id; `earlier`: what was read for an answer
         before kvchat was started."""
         since, before = self._last_read(asked, earlier)
         owner, server = asked.turn.session_id, asked.server.base_url
-        warmed = [use.number for use in self._uses
-                  if use.whole and use.conversation == owner and use.server == server and use.number < asked.number]
+        warmed = [
+            use.number
+            for use in self._uses
+            if use.whole and use.conversation == owner and use.server == server and use.number < asked.number
+        ]
         since = max([since, *warmed])
         uses = [use for use in self._uses if since < use.number < asked.number and use.server == server]
         seen = [one for one in self._seen if since < one.number < asked.number and one.server == server]
         ended = next((one.what for one in reversed(seen) if one.what != "foreign"), "")
         stayed = before is None or before.sent.server.base_url in ("", server)
-        done = next((one for one in reversed(self._done)
-                     if since < one.number < asked.number and one.conversation == owner), None)
+        done = next(
+            (one for one in reversed(self._done) if since < one.number < asked.number and one.conversation == owner),
+            None,
+        )
         prediction = asked.prediction
         return Evidence(
-            figures=figures, now=asked.sent(), before=before,
-            restarted=stayed and ended == "restarted", slept=stayed and ended == "slept",
-            loading_seen=asked.loading_seen, beside_cancelled=asked.beside_cancelled,
-            changed_by=done.change if done else None, changed_message=done.message if done else None,
-            counted=len(asked.tokens) if asked.tokens else None, history=asked.history,
+            figures=figures,
+            now=asked.sent(),
+            before=before,
+            restarted=stayed and ended == "restarted",
+            slept=stayed and ended == "slept",
+            loading_seen=asked.loading_seen,
+            beside_cancelled=asked.beside_cancelled,
+            changed_by=done.change if done else None,
+            changed_message=done.message if done else None,
+            counted=len(asked.tokens) if asked.tokens else None,
+            history=asked.history,
             drops_reasoning=asked.drops_reasoning(),
-            prediction=prediction, uses=tuple(own for use in uses if (own := _own(use, asked, title)) is not None),
-            foreign=_foreign(seen, before), evicted=_evicted(asked, figures, uses) if not ended else None,
-            block=self.block(asked.server), flags=kind_of(asked.server.kind).flags,
-            turns_without_reuse=self._without_reuse(server), unkept=_unkept(asked) if not warmed else None,
+            prediction=prediction,
+            uses=tuple(own for use in uses if (own := _own(use, asked, title)) is not None),
+            foreign=_foreign(seen, before),
+            evicted=_evicted(asked, figures, uses) if not ended else None,
+            block=self.block(asked.server),
+            flags=kind_of(asked.server.kind).flags,
+            turns_without_reuse=self._without_reuse(server),
+            unkept=_unkept(asked) if not warmed else None,
         )
 
     def _last_read(self, asked: Asked, earlier: Callable[[Node], LastRead | None]) -> tuple[int, LastRead | None]:
@@ -386,9 +471,14 @@ def _own(use: Use, asked: Asked, title: Callable[[str], str]) -> OwnUse | None:
         kind = "branch"
     said = asked.said(use)
     slot = said.slot if said is not None else use.slot
-    return OwnUse(kind, title(use.conversation) if use.kind == "conversation" else "", slot, asked.kept(slot),
-                  asked.shared(said.overwritten) if said is not None else None,
-                  said.chosen_by == "prefix" if said is not None else None)
+    return OwnUse(
+        kind,
+        title(use.conversation) if use.kind == "conversation" else "",
+        slot,
+        asked.kept(slot),
+        asked.shared(said.overwritten) if said is not None else None,
+        said.chosen_by == "prefix" if said is not None else None,
+    )
 
 
 def _unkept(asked: Asked) -> TurnFigures | None:

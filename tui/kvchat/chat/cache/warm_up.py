@@ -47,8 +47,16 @@ log = logging.getLogger(__name__)
 class WarmUp(ConversationObserver):
     """Prefills ahead of the person."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 saver: StateSaver, routes: Routes, questions: QuestionBuilder) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        saver: StateSaver,
+        routes: Routes,
+        questions: QuestionBuilder,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -160,12 +168,17 @@ class WarmUp(ConversationObserver):
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
             await link.lane.in_spare_time(self.prefill(backend, cache, id, path, prefix, chosen))
 
-    async def prefill_now(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
-                          ) -> None:
+    async def prefill_now(
+        self,
+        backend: Backend,
+        cache: ServerCache,
+        id: str,
+        path: Sequence[Node],
+        prefix: Tokens,
+    ) -> None:
         """Have a slot hold just this branch of a conversation, `prefix` as the server has it, however little of it is
         missing. Whoever calls has the lane. Raises BackendError."""
-        await self.prefill(backend, cache, id, path, prefix,
-                           self._routes.plan(cache, path, prefix, idle=True).chosen)
+        await self.prefill(backend, cache, id, path, prefix, self._routes.plan(cache, path, prefix, idle=True).chosen)
 
     async def _warm_untracked(self, link: Link, backend: PrefillAccess, conversation: OpenConversation) -> None:
         """Have a server read a conversation whose cache cannot be tracked: where it holds it already, that costs a
@@ -177,8 +190,9 @@ class WarmUp(ConversationObserver):
         if not held or link.info.replicas:  # what a replica still holds, only it can tell
             await link.lane.in_spare_time(self._prefill_messages(link, link.info, backend, conversation, path))
 
-    async def _prefill_messages(self, link: Link, info: ServerInfo, backend: PrefillAccess,
-                                conversation: OpenConversation, path: Sequence[Node]) -> None:
+    async def _prefill_messages(
+        self, link: Link, info: ServerInfo, backend: PrefillAccess, conversation: OpenConversation, path: Sequence[Node]
+    ) -> None:
         started, id = time.monotonic(), conversation.id
         self._tracker.warms(id)
         self._ground.events.tell(WarmthChanged())
@@ -199,8 +213,12 @@ class WarmUp(ConversationObserver):
         """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
         if cache in self._probed:
             return False
-        return (link.connector.cache_shape() is None and self._tracker.learnt(cache.server) is None
-                and not cache.state.asleep and await unused(cache))
+        return (
+            link.connector.cache_shape() is None
+            and self._tracker.learnt(cache.server) is None
+            and not cache.state.asleep
+            and await unused(cache)
+        )
 
     async def _probe(self, link: Link, cache: ServerCache) -> None:
         self._probed = (*self._probed, cache)
@@ -210,8 +228,17 @@ class WarmUp(ConversationObserver):
             log.info("the server's cache was not probed: %s", error.sentence)
         await self._tracker.learn(link, cache)
 
-    async def prefill(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
-                      chosen: Option, *, whole: bool = True) -> None:
+    async def prefill(
+        self,
+        backend: Backend,
+        cache: ServerCache,
+        id: str,
+        path: Sequence[Node],
+        prefix: Tokens,
+        chosen: Option,
+        *,
+        whole: bool = True,
+    ) -> None:
         """The request of a warm-up; it runs in the lane. A cancel ends it; what was read stays in the cache. `whole`:
         `prefix` is all that `path` renders to. Raises BackendError."""
         await self._saver.spare(backend, cache, id)
@@ -266,8 +293,11 @@ class WarmUp(ConversationObserver):
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
         now = self._ground.timestamp()
         if read.end > read.start:
-            self._ground.in_background(self._ground.keeper.write(
-                lambda: self._ground.store.record_warmup(id, now, info.place, info.model, read)))
+            self._ground.in_background(
+                self._ground.keeper.write(
+                    lambda: self._ground.store.record_warmup(id, now, info.place, info.model, read)
+                )
+            )
 
     async def ended(self) -> None:
         """Return when no warm-up runs, or waits for its time."""
@@ -288,16 +318,18 @@ def on_battery(supplies: Path = SUPPLIES) -> bool:
     """Whether the battery is being used up. False where there is none, or nobody knows."""
     if sys.platform == "darwin":
         try:
-            found = subprocess.run(["/usr/bin/pmset", "-g", "batt"], capture_output=True, text=True, timeout=2,
-                                   check=False)
+            found = subprocess.run(
+                ["/usr/bin/pmset", "-g", "batt"], capture_output=True, text=True, timeout=2, check=False
+            )
         except (OSError, subprocess.SubprocessError):
             return False
         return "Battery Power" in found.stdout
     if sys.platform == "win32":
         return _windows()
     try:
-        kinds = [(_read(supply / "type"), supply) for supply in supplies.iterdir()
-                 if _read(supply / "scope") != "Device"]  # a mouse's battery is not this machine's
+        kinds = [
+            (_read(supply / "type"), supply) for supply in supplies.iterdir() if _read(supply / "scope") != "Device"
+        ]  # a mouse's battery is not this machine's
     except OSError:
         return False
     if any(kind != "Battery" and _read(supply / "online") == "1" for kind, supply in kinds):

@@ -46,10 +46,18 @@ class Branches:
         now = self._ground.timestamp()
         figures = [n.figures for n in path if n.figures]
         record = replace(
-            conversation.record, id=new_id(), head=at.id, created=now, updated=now, forked_from=conversation.id,
-            turns=sum(n.role is Role.USER for n in path), unread=False, trashed=None,
+            conversation.record,
+            id=new_id(),
+            head=at.id,
+            created=now,
+            updated=now,
+            forked_from=conversation.id,
+            turns=sum(n.role is Role.USER for n in path),
+            unread=False,
+            trashed=None,
             context_used=figures[-1].context_used if figures else None,
-            title=f"{FORK}{conversation.record.title.removeprefix(FORK)}", tags=own(conversation.record.tags),
+            title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
+            tags=own(conversation.record.tags),
         )
         fork = await self.conversations.insert(record, path[0])
         self._tracker.did(fork, "fork")
@@ -91,7 +99,8 @@ class Branches:
         self.conversations.remember_head(conversation)
         if branch.nodes:
             await self.conversations.shared.add(
-                conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True)
+                conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True
+            )
             self.conversations.list_changed()
             self._ground.events.tell(ConversationChanged(conversation.id))
         else:

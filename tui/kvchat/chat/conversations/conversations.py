@@ -195,8 +195,12 @@ class Conversations:
 
     def _may_go(self, conversation: OpenConversation) -> bool:
         """Whether a conversation that is not looked at can be loaded again as it is."""
-        return (conversation.id != self.looked_at and conversation.id not in self.streaming()
-                and conversation.elsewhere is None and self.shared.is_stored(conversation))
+        return (
+            conversation.id != self.looked_at
+            and conversation.id not in self.streaming()
+            and conversation.elsewhere is None
+            and self.shared.is_stored(conversation)
+        )
 
     def branch_turns(self, record: Conversation) -> int:
         """The questions on the branch in use."""

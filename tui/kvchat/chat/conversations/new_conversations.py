@@ -50,8 +50,14 @@ class NewConversations:
         self._conversations = conversations
         self._servers = servers
 
-    async def create(self, instructions: str | None = None, *, persona: Persona | None = None,
-                     trunk: Message | None = None, reuse: bool = True) -> OpenConversation:
+    async def create(
+        self,
+        instructions: str | None = None,
+        *,
+        persona: Persona | None = None,
+        trunk: Message | None = None,
+        reuse: bool = True,
+    ) -> OpenConversation:
         """A new conversation, looked at. `trunk`: the system message of a trunk, which it shares with others to the
         byte. `reuse`: an empty one that nobody has written in is used again. Raises ChatError."""
         if instructions is None:
@@ -70,8 +76,9 @@ class NewConversations:
             message = system_message(instructions, new_tag())
         now = self._ground.timestamp()
         root = node(None, message, now)
-        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=server, model=model,
-                              parameters=parameters)
+        record = Conversation(
+            id=new_id(), head=root.id, created=now, updated=now, server=server, model=model, parameters=parameters
+        )
         return await self._conversations.insert(record, root)
 
     def server_of(self, persona: Persona | None) -> str:
@@ -83,11 +90,16 @@ class NewConversations:
         if persona.profile in profiles:
             return persona.profile
         near = nearest(persona.profile, profiles)
-        raise ChatError(ChatProblem.NO_PROFILE_BUT if near else ChatProblem.NO_PROFILE, persona=persona.name,
-                        profile=one_line(persona.profile, 40), near=near)
+        raise ChatError(
+            ChatProblem.NO_PROFILE_BUT if near else ChatProblem.NO_PROFILE,
+            persona=persona.name,
+            profile=one_line(persona.profile, 40),
+            near=near,
+        )
 
-    async def _used_again(self, message: Message, server: str, model: str,
-                          parameters: Parameters) -> OpenConversation | None:
+    async def _used_again(
+        self, message: Message, server: str, model: str, parameters: Parameters
+    ) -> OpenConversation | None:
         """An empty conversation with this system message, whatever its tag, opened, with what a new one begins with."""
         instructions = instructions_of(message.text)
         conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
@@ -130,6 +142,10 @@ def _must_have(link: Link, persona: Persona) -> None:
     """Raises ChatError where the server is known not to have the model of a persona."""
     info = link.info
     if persona.model and info is not None and info.listing and not info.known(persona.model):
-        raise ChatError(ChatProblem.ENGINE_HAS_NO_MODEL if info.embedded else ChatProblem.NO_MODEL, url=info.base_url,
-                        persona=persona.name, model=one_line(persona.model, 60),
-                        models=", ".join(one_line(model, 60) for model in info.models[:6]))
+        raise ChatError(
+            ChatProblem.ENGINE_HAS_NO_MODEL if info.embedded else ChatProblem.NO_MODEL,
+            url=info.base_url,
+            persona=persona.name,
+            model=one_line(persona.model, 60),
+            models=", ".join(one_line(model, 60) for model in info.models[:6]),
+        )

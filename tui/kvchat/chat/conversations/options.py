@@ -43,8 +43,9 @@ class ThinkingChange:
         """What the model lacks for it, in a sentence; empty: nothing, or nobody knows."""
         if self.is_known is not False or self.word == "auto" or self.facts is None:
             return ""
-        return no_thinking(self.word, takes_effort=bool(self.facts.takes_effort),
-                           switches=bool(self.facts.switches_thinking))
+        return no_thinking(
+            self.word, takes_effort=bool(self.facts.takes_effort), switches=bool(self.facts.switches_thinking)
+        )
 
 
 class Options:

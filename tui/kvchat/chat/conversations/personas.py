@@ -46,14 +46,18 @@ class Personas:
         broken = next((problem for problem in self._files()[1] if problem.file and problem.file.stem == name), None)
         if broken is not None:
             raise ChatError(ChatProblem.BROKEN_PERSONA, name=shown, problem=broken)
-        raise ChatError(ChatProblem.NO_PERSONA_BUT if near else ChatProblem.NO_PERSONA, name=shown, near=near,
-                        folder=self.folder)
+        raise ChatError(
+            ChatProblem.NO_PERSONA_BUT if near else ChatProblem.NO_PERSONA, name=shown, near=near, folder=self.folder
+        )
 
     def problems(self, name: str) -> list[str]:
         """What in the file of this persona is not used, a sentence each."""
         wanted = name.strip().casefold()
-        return [f"{problem}." for problem in self._files()[1]
-                if problem.file is not None and problem.file.stem.casefold() == wanted]
+        return [
+            f"{problem}."
+            for problem in self._files()[1]
+            if problem.file is not None and problem.file.stem.casefold() == wanted
+        ]
 
     def _files(self) -> tuple[dict[str, Persona], list[Problem]]:
         from kvchat.config.personas import load_personas

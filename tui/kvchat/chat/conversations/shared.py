@@ -54,7 +54,6 @@ OWNER_S = 1.0
 """How often it is looked whether the kvchat that streams it still lives."""
 
 
-
 class Head(Enum):
     """What an act needs of the end of the branch that it goes on from."""
 
@@ -200,8 +199,9 @@ class SharedConversations:
                 raise ChatError.of(error) from None
             self._written(conversation, row, change)
 
-    async def add(self, conversation: OpenConversation, nodes: Sequence[Node], change: Change, *, whole: bool,
-                  queued: str = "") -> None:
+    async def add(
+        self, conversation: OpenConversation, nodes: Sequence[Node], change: Change, *, whole: bool, queued: str = ""
+    ) -> None:
         """Store new messages, and what `change` makes of the row. `whole`: they were made from all of the branch that
         is shown. `queued`: the message that leaves the queue by it; such a one is never stored later than it is sent.
         Raises ChatError when the conversation was deleted, or the queued message is gone (NotInQueue), and HeadMoved
@@ -347,8 +347,7 @@ Act = Callable[Concatenate[A, str, P], Coroutine[Any, Any, T]]
 
 
 def on_newest(head: Head) -> Callable[[Act[A, P, T]], Act[A, P, T]]:
-    """An act on a conversation, begun on what all kvchats have made of it, and begun anew when one of them was faster.
-    """
+    """An act on a conversation, begun on what all kvchats have made of it, and again when one of them was faster."""
 
     def decorated(act: Act[A, P, T]) -> Act[A, P, T]:
         @wraps(act)

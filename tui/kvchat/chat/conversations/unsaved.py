@@ -36,8 +36,9 @@ class Rescued:
 class Unsaved:
     """What the open conversations hold and the store does not."""
 
-    def __init__(self, store: Store, keeper: Keeper, conversations: Mapping[str, OpenConversation], *,
-                 incognito: bool) -> None:
+    def __init__(
+        self, store: Store, keeper: Keeper, conversations: Mapping[str, OpenConversation], *, incognito: bool
+    ) -> None:
         self._store = store
         self._keeper = keeper
         self._conversations = conversations

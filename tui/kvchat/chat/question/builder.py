@@ -106,8 +106,9 @@ class QuestionBuilder:
         """How often a question is stamped with the time; None: never."""
         return timedelta(minutes=self._ground.settings.time_stamp_minutes) if self._ground.settings.time_stamp else None
 
-    async def _in_front(self, conversation: OpenConversation, path: Sequence[Node],
-                        question: Question) -> list[ContextBlock]:
+    async def _in_front(
+        self, conversation: OpenConversation, path: Sequence[Node], question: Question
+    ) -> list[ContextBlock]:
         """The blocks of a question as they are sent, but for the time stamp."""
         found = [await source.context(conversation, path, question) for source in self._sources]
         first = [block for context in found for block in context.first]

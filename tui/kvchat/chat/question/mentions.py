@@ -70,16 +70,20 @@ class OutsideError(ChatError):
         super().__init__(ChatProblem.ALL_OUTSIDE if len(self.paths) > 1 else ChatProblem.OUTSIDE, paths=names)
 
 
-def outside(files: Sequence[ContextBlock], roots: Iterable[str], given: Iterable[ContextBlock]) -> tuple[
-        OutsideFile, ...]:
+def outside(
+    files: Sequence[ContextBlock], roots: Iterable[str], given: Iterable[ContextBlock]
+) -> tuple[OutsideFile, ...]:
     """Of mentioned files those that need a yes: what is below none of the folders `roots` (or is none of these files)
     nor below the working folder. What the conversation was `given` before needs none. It looks at the disk: not for
     the loop."""
     if not files:
         return ()
     folders = [folder for root in (os.curdir, *roots) if (folder := _real(root))]
-    found = [OutsideFile(block.ref, str(path)) for block in files if (path := _real(path_of(block)))
-             and not any(_is_within(path, folder) for folder in folders)]
+    found = [
+        OutsideFile(block.ref, str(path))
+        for block in files
+        if (path := _real(path_of(block))) and not any(_is_within(path, folder) for folder in folders)
+    ]
     known = {str(_real(path)) for path in {path_of(block) for block in given}} if found else set()
     return tuple(file for file in found if file.path not in known)
 

@@ -26,9 +26,13 @@ COUNT_S = 1.0
 class PromptSizes:
     """The sizes of prompts, for every conversation."""
 
-    def __init__(self, link: Callable[[str], Link], turn: Callable[[OpenConversation, Sequence[Node]], ChatTurn],
-                 cache_of: Callable[[Backend], Awaitable[ServerCache | None]],
-                 agreed: Callable[[ServerInfo, str], bool]) -> None:
+    def __init__(
+        self,
+        link: Callable[[str], Link],
+        turn: Callable[[OpenConversation, Sequence[Node]], ChatTurn],
+        cache_of: Callable[[Backend], Awaitable[ServerCache | None]],
+        agreed: Callable[[ServerInfo, str], bool],
+    ) -> None:
         """`link`: the server of a conversation. `turn`: the request that asks with a branch. `cache_of`: what knows a
         server's tokens, where one does. `agreed`: whether a conversation may go to a server."""
         self._link = link
@@ -46,7 +50,7 @@ class PromptSizes:
             if last.figures is not None and (used := last.figures.context_used):
                 known = self._learnt.get(conversation.id)
                 if known is None or known[0] != last.id:
-                    known = self._learnt[conversation.id] = last.id, learnt((n.wire for n in path[:at + 1]), used)
+                    known = self._learnt[conversation.id] = last.id, learnt((n.wire for n in path[: at + 1]), used)
                 return known[1]
         return TokenEstimate()
 

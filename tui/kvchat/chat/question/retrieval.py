@@ -65,15 +65,24 @@ class RetrievalResult:
 
     def picked(self, question: Question) -> tuple[ContextBlock, ...]:
         """The passages that go with a question, as the person decided about them."""
-        return tuple(one.block for one in self.passages
-                     if one.ref in question.taken or (self.taken and one.ref not in question.without))
+        return tuple(
+            one.block
+            for one in self.passages
+            if one.ref in question.taken or (self.taken and one.ref not in question.without)
+        )
 
 
 class Retrieval:
     """Passages and files for questions."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, documents: DocumentService,
-                 vectors: Vectors) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        documents: DocumentService,
+        vectors: Vectors,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -82,8 +91,11 @@ class Retrieval:
 
     async def set_retrieval(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self._conversations.update(self._conversations.load(id), retrieval=mode if collections else OFF,
-                           collections=tuple(dict.fromkeys(collections)))
+        await self._conversations.update(
+            self._conversations.load(id),
+            retrieval=mode if collections else OFF,
+            collections=tuple(dict.fromkeys(collections)),
+        )
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
         """What a mention that begins like this can become."""
@@ -95,14 +107,16 @@ class Retrieval:
             return []
         try:
             return await self._documents.look_up(
-                lambda library: library.completions(beginning, most) if library is not None else [])
+                lambda library: library.completions(beginning, most) if library is not None else []
+            )
         except (ChatError, StoreError):
             return []
 
     # -- for a question
 
-    async def retrieve(self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True,
-                       meant: Meant = ALL) -> RetrievalResult:
+    async def retrieve(
+        self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True, meant: Meant = ALL
+    ) -> RetrievalResult:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
         the files."""
@@ -146,12 +160,23 @@ class Retrieval:
 
         known, counted = {name.casefold() for name, _ in self._documents.roots()}, {one.start for one in mentions}
         left = [one for one in every if one.start not in counted]
-        names = (name for one in left for name in one.names[-1:]
-                 if is_of_disk(name) or name.partition("/")[0].casefold() in known)
+        names = (
+            name
+            for one in left
+            for name in one.names[-1:]
+            if is_of_disk(name) or name.partition("/")[0].casefold() in known
+        )
         return tuple(dict.fromkeys(names))
 
-    async def _follow_mentions(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
-                               chosen: Sequence[str], path: Sequence[Node], search: bool) -> RetrievalResult:
+    async def _follow_mentions(
+        self,
+        conversation: OpenConversation,
+        text: str,
+        mentions: Sequence[Written],
+        chosen: Sequence[str],
+        path: Sequence[Node],
+        search: bool,
+    ) -> RetrievalResult:
         """What goes with a text that mentions something."""
         from kvchat.documents.retrieval_plan import still_indexed
 
@@ -172,15 +197,24 @@ class Retrieval:
                 log.info("the documents were not searched: %s", error or "it took too long")
                 problems = (*problems, *((ChatProblem.NOT_SEARCHED,) if plan.named and plan.scopes else ()))
             else:
-                begun = [name for name in self._documents.indexing
-                         if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
+                begun = [
+                    name
+                    for name in self._documents.indexing
+                    if any(one.startswith(f"docs/{name}/") for one in plan.scopes)
+                ]
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
         taken = plan.named or conversation.record.retrieval == ALWAYS
         return RetrievalResult(passages, taken, plan.files, from_outside, problems)
 
-    async def _plan(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
-                    chosen: Sequence[str], path: Sequence[Node]) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
+    async def _plan(
+        self,
+        conversation: OpenConversation,
+        text: str,
+        mentions: Sequence[Written],
+        chosen: Sequence[str],
+        path: Sequence[Node],
+    ) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
         """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
         the collections to search in, where it mentions none. Raises ChatError and StoreError."""
         window = self._servers.window(conversation.id) or UNKNOWN_WINDOW
@@ -211,8 +245,16 @@ class Retrieval:
             if library is None:
                 return ()
             library.vector_model = model
-            passages = found(library, plan.query, plan.scopes, there, most=settings.passages,
-                             tokens=window * settings.budget_percent // 100, named=plan.named, vector=vector)
+            passages = found(
+                library,
+                plan.query,
+                plan.scopes,
+                there,
+                most=settings.passages,
+                tokens=window * settings.budget_percent // 100,
+                named=plan.named,
+                vector=vector,
+            )
             if not passages and not library.index.names("docs/", "", 1):
                 raise ChatError(ChatProblem.NOT_SEARCHED)
             return tuple(passages)
@@ -235,7 +277,7 @@ class Retrieval:
                 newer = attached(whole, whole.name, most, self._keep)
             except (DocumentError, OSError, RuntimeError, ValueError, StoreError) as error:
                 raise ChatError.of(error) from None
-            if (changed := unsaid(path_there, (newer,))):
+            if changed := unsaid(path_there, (newer,)):
                 return changed[0]
             raise ChatError(ChatProblem.UNCHANGED, file=newer.source)
 
@@ -267,8 +309,9 @@ class Retrieval:
             return await self._resolved_anew(conversation, path, question, question.again)
         passages, files, found = question.passages, question.files, RetrievalResult()
         if passages is None or files is None:
-            found = await self.retrieve(conversation.id, question.text, path, search=passages is None,
-                                        meant=question.meant)
+            found = await self.retrieve(
+                conversation.id, question.text, path, search=passages is None, meant=question.meant
+            )
         if found.problems:
             raise ChatError.of(found.problems[0])
         _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
@@ -277,36 +320,47 @@ class Retrieval:
         text, blocks = await self._with_bases(conversation, question.text, question.blocks)
         if files is not None:
             files = tuple((await self._with_bases(conversation, "", files))[1])
-        return replace(question, text=text, blocks=tuple(blocks), passages=passages,
-                       files=found.files if files is None else files)
+        return replace(
+            question, text=text, blocks=tuple(blocks), passages=passages, files=found.files if files is None else files
+        )
 
-    async def _resolved_anew(self, conversation: OpenConversation, path: Sequence[Node], question: Question,
-                             before: Node) -> Question:
+    async def _resolved_anew(
+        self, conversation: OpenConversation, path: Sequence[Node], question: Question, before: Node
+    ) -> Question:
         """A question that asks `before` differently, with what is found for it now, and of what went with that one
         what its text keeps."""
         found = await self.retrieve(conversation.id, question.text, path, meant=question.meant)
         if found.problems:
             raise ChatError.of(found.problems[0])
         _all_agreed(found.outside, question.meant)
-        kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
-                for block in _kept(before, question.text)]
+        kept = [
+            replace(block, source=name_of(block)) if block.kind != PASSAGE else block
+            for block in _kept(before, question.text)
+        ]
         passages = [one.block for one in found.passages] if found.taken else []
         if conversation.record.retrieval == ASK and not passages:  # those it has are the person's choice
             now = {one.ref: one.block for one in found.passages}
-            passages = [now.get(block.ref, replace(block, source=name_of(block)))
-                        for block in kept if block.kind == PASSAGE]
-        return replace(question, blocks=tuple(block for block in kept if block.kind != PASSAGE),
-                       passages=tuple(passages), files=found.files)
+            passages = [
+                now.get(block.ref, replace(block, source=name_of(block))) for block in kept if block.kind == PASSAGE
+            ]
+        return replace(
+            question,
+            blocks=tuple(block for block in kept if block.kind != PASSAGE),
+            passages=tuple(passages),
+            files=found.files,
+        )
 
-    async def _from_outside(self, conversation: OpenConversation, files: Sequence[ContextBlock]) -> tuple[
-            OutsideFile, ...]:
+    async def _from_outside(
+        self, conversation: OpenConversation, files: Sequence[ContextBlock]
+    ) -> tuple[OutsideFile, ...]:
         if not files:
             return ()
         roots, given = [root for _, root in self._documents.roots()], _given(conversation)
         return await asyncio.to_thread(lambda: outside(files, roots, given))
 
-    async def _with_bases(self, conversation: OpenConversation, text: str,
-                          blocks: Sequence[ContextBlock]) -> tuple[str, Sequence[ContextBlock]]:
+    async def _with_bases(
+        self, conversation: OpenConversation, text: str, blocks: Sequence[ContextBlock]
+    ) -> tuple[str, Sequence[ContextBlock]]:
         """The question with the whole file in place of a change whose file is no longer on the branch. Raises ChatError
         where the file says something else by now."""
         if not any(block.kind == FILE and ".." in block.ref.rpartition("#")[2] for block in blocks):
@@ -332,9 +386,13 @@ def _kept(question: Node, text: str) -> list[ContextBlock]:
     unless a mention is gone, which may have brought them."""
     labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
     passages = _mentions(question.text) <= _mentions(text)
-    return [block for block in question.message.blocks
-            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE, IMAGE) or block in labelled)
-            and (block.kind != PASSAGE or passages)]
+    return [
+        block
+        for block in question.message.blocks
+        if block.kind not in (TIME, MEMORY, NOTE)
+        and (block.kind not in (PASTE, FILE, IMAGE) or block in labelled)
+        and (block.kind != PASSAGE or passages)
+    ]
 
 
 def _mentions(text: str) -> set[str]:

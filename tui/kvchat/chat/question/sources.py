@@ -23,6 +23,7 @@ from kvchat.prompt.message import Node
 if TYPE_CHECKING:
     from kvchat.memory.recall import Recalled
 
+
 class AttachmentSource:
     """What the person attached, and the files that the question mentions and that are not among that."""
 
@@ -41,8 +42,11 @@ class MemorySource:
     """What is remembered: the profile stands first, because it is the same in every conversation; what only the whole
     question brings up stands behind all that is read ahead."""
 
-    def __init__(self, recall: Callable[[str, str, Sequence[Node]], Awaitable[Sequence[Recalled]]],
-                 profile: Callable[[OpenConversation], Awaitable[Recalled | None]]) -> None:
+    def __init__(
+        self,
+        recall: Callable[[str, str, Sequence[Node]], Awaitable[Sequence[Recalled]]],
+        profile: Callable[[OpenConversation], Awaitable[Recalled | None]],
+    ) -> None:
         """`recall`: what belongs to a conversation's question with this text after a branch. `profile`: what stands
         first in its next question, whatever that will be."""
         self._recall = recall
@@ -55,11 +59,14 @@ class MemorySource:
         from kvchat.memory.recall import PROFILE_SOURCE
 
         blocks = [block for recalled in found if (block := _without(recalled, question.without)).text]
-        return Context([block for block in blocks if block.source != PROFILE_SOURCE],
-                       first=[block for block in blocks if block.source == PROFILE_SOURCE])
+        return Context(
+            [block for block in blocks if block.source != PROFILE_SOURCE],
+            first=[block for block in blocks if block.source == PROFILE_SOURCE],
+        )
 
-    async def _found(self, conversation: OpenConversation, path: Sequence[Node],
-                     question: Question) -> Sequence[Recalled]:
+    async def _found(
+        self, conversation: OpenConversation, path: Sequence[Node], question: Question
+    ) -> Sequence[Recalled]:
         if not question.is_warm_up:
             return await self._recall(conversation.id, question.text, path)
         profile = await self._profile(conversation)

@@ -34,11 +34,21 @@ def folder_of(question: Question) -> str:
 def encoded(question: Question, folder: str = "") -> str:
     """All of a waiting question but its text, and the folder in which it was asked, as JSON."""
     meant = question.meant
-    return whole_characters(json.dumps({
-        "blocks": [[block.kind, block.source, block.text, block.ref] for block in question.blocks],
-        "typed": None if meant.typed is None else sorted(meant.typed), "agreed": sorted(meant.agreed),
-        "without": sorted(question.without), "taken": sorted(question.taken), "recalls": question.recalls,
-        "searches": question.passages is None, "folder": folder}, ensure_ascii=False))
+    return whole_characters(
+        json.dumps(
+            {
+                "blocks": [[block.kind, block.source, block.text, block.ref] for block in question.blocks],
+                "typed": None if meant.typed is None else sorted(meant.typed),
+                "agreed": sorted(meant.agreed),
+                "without": sorted(question.without),
+                "taken": sorted(question.taken),
+                "recalls": question.recalls,
+                "searches": question.passages is None,
+                "folder": folder,
+            },
+            ensure_ascii=False,
+        )
+    )
 
 
 def decoded(text: str, more: str) -> tuple[Question, str]:
@@ -47,10 +57,14 @@ def decoded(text: str, more: str) -> tuple[Question, str]:
         found = json.loads(more)
         typed = found["typed"]
         question = Question(
-            text, tuple(ContextBlock(*map(str, block)) for block in found["blocks"]),
+            text,
+            tuple(ContextBlock(*map(str, block)) for block in found["blocks"]),
             Meant(None if typed is None else frozenset(map(int, typed)), _texts(found["agreed"])),
-            None if found["searches"] else (), without=_texts(found["without"]), taken=_texts(found["taken"]),
-            recalls=bool(found["recalls"]))
+            None if found["searches"] else (),
+            without=_texts(found["without"]),
+            taken=_texts(found["taken"]),
+            recalls=bool(found["recalls"]),
+        )
         return question, str(found["folder"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return Question(text, meant=Meant(frozenset())), ""

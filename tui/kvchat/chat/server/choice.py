@@ -60,8 +60,9 @@ class ServerChoice:
 class ServerChooser:
     """Lists servers, has one used, examines the one in use."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 warm_up: WarmUp) -> None:
+    def __init__(
+        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, warm_up: WarmUp
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -113,9 +114,14 @@ class ServerChooser:
             known = chosen.setdefault(choice.base_url or choice.name, choice)
             if choice is not known and not known.listing:
                 chosen[choice.base_url or choice.name] = replace(
-                    known, title=known.title or choice.title, phase=known.phase if known.title else choice.phase,
-                    model=known.model or choice.model, listing=choice.listing, slots=known.slots or choice.slots,
-                    context_size=known.context_size or choice.context_size)
+                    known,
+                    title=known.title or choice.title,
+                    phase=known.phase if known.title else choice.phase,
+                    model=known.model or choice.model,
+                    listing=choice.listing,
+                    slots=known.slots or choice.slots,
+                    context_size=known.context_size or choice.context_size,
+                )
         return sorted(chosen.values(), key=lambda choice: not choice.current)
 
     def _choices(self) -> Iterator[ServerChoice]:
@@ -130,21 +136,46 @@ class ServerChooser:
         if self._ground.settings.server.base_url and DEFAULT not in named:
             yield ServerChoice(DEFAULT, self._ground.settings.server.base_url.rstrip("/"))
         for found in self._found:
-            yield ServerChoice(found.base_url, found.base_url.rstrip("/"), found.title, phase=found.phase,
-                               model=found.model, listing=found.listing, context_size=found.context_size,
-                               slots=found.slots)
+            yield ServerChoice(
+                found.base_url,
+                found.base_url.rstrip("/"),
+                found.title,
+                phase=found.phase,
+                model=found.model,
+                listing=found.listing,
+                context_size=found.context_size,
+                slots=found.slots,
+            )
 
     def _choice(self, link: Link, *, current: bool) -> ServerChoice:
         info, connection = link.info, link.connector.connection
         profile = link.name if link.name in self._ground.settings.profiles else ""
         if info is None:
-            return ServerChoice(link.name, link.connector.base_url.rstrip("/"), profile=profile, current=current,
-                                phase=connection.phase, sentence=connection.sentence)
+            return ServerChoice(
+                link.name,
+                link.connector.base_url.rstrip("/"),
+                profile=profile,
+                current=current,
+                phase=connection.phase,
+                sentence=connection.sentence,
+            )
         title = "built-in engine" if info.embedded else kinds.title_of(info.kind)
         return ServerChoice(
-            link.name, "" if info.embedded else info.base_url.rstrip("/"), title, profile, info.host_class,
-            connection.phase, connection.sentence, info.model, info.listing, info.context_size, info.slots,
-            self._warm_at(link), current, info.embedded)
+            link.name,
+            "" if info.embedded else info.base_url.rstrip("/"),
+            title,
+            profile,
+            info.host_class,
+            connection.phase,
+            connection.sentence,
+            info.model,
+            info.listing,
+            info.context_size,
+            info.slots,
+            self._warm_at(link),
+            current,
+            info.embedded,
+        )
 
     def _warm_at(self, link: Link) -> int:
         cache = link.cache
@@ -181,8 +212,13 @@ class ServerChooser:
         async def look() -> None:
             nonlocal found
             folder = self._servers.snapshot_folder if backend.info.embedded else None
-            found = await examine(backend, progress=progress, agreed=agreed, snapshot_folder=folder,
-                                  model=self._servers.asked_model(self._conversations.looked_at))
+            found = await examine(
+                backend,
+                progress=progress,
+                agreed=agreed,
+                snapshot_folder=folder,
+                model=self._servers.asked_model(self._conversations.looked_at),
+            )
 
         await link.lane.stop_spare()
         try:

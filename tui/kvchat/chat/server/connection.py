@@ -62,12 +62,21 @@ class Connection:
 class Connector:
     """Holds the one backend in use. `changed` is called whenever `connection` or `info` changed."""
 
-    def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None,
-                 server_snapshots: Path | None = None,
-                 snapshots: Snapshots | None = None, server: ServerSettings | None = None,
-                 model_path: Path | None = None, finds: bool = True,
-                 missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
-                 images: Callable[[str], bytes | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        changed: Callable[[], None],
+        *,
+        snapshot_folder: Path | None = None,
+        server_snapshots: Path | None = None,
+        snapshots: Snapshots | None = None,
+        server: ServerSettings | None = None,
+        model_path: Path | None = None,
+        finds: bool = True,
+        missing: str = "",
+        engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        images: Callable[[str], bytes | None] = lambda _: None,
+    ) -> None:
         """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
         profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
         which ends it elsewhere. `images`: gives the images that messages name."""
@@ -133,8 +142,9 @@ class Connector:
             else:
                 from kvchat.backends.engine.server_snapshots import shelf_of
 
-                self._server_snapshots = made = Snapshots(None, shelf=shelf_of(
-                    folder, info.place, self.server.snapshot_folder if self.base_url else ""))
+                self._server_snapshots = made = Snapshots(
+                    None, shelf=shelf_of(folder, info.place, self.server.snapshot_folder if self.base_url else "")
+                )
                 await made.use_server(backend)
         return self.snapshots
 
@@ -147,8 +157,10 @@ class Connector:
 
     def refilled(self) -> list[tuple[int, Held]]:
         """The slots that were restored when the engine was started."""
-        return [(done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
-                for done in self._engine_snapshots.refilled]
+        return [
+            (done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
+            for done in self._engine_snapshots.refilled
+        ]
 
     async def ready(self) -> Backend:
         """The connected backend; connects first where needed. Raises BackendError."""
@@ -284,15 +296,23 @@ class Connector:
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
-        raise failure(Trouble.UNREACHABLE, Fault.NO_SERVER, asked=kinds.usual_places() if self._finds else "",
-                           unusable=self._unusable if self._finds else "", embedded=find_spec("xllamacpp") is not None)
+        raise failure(
+            Trouble.UNREACHABLE,
+            Fault.NO_SERVER,
+            asked=kinds.usual_places() if self._finds else "",
+            unusable=self._unusable if self._finds else "",
+            embedded=find_spec("xllamacpp") is not None,
+        )
 
     async def _discovered(self) -> Backend | None:
         """The best of what answers on this machine; None where nothing does that can be talked to."""
         self._say(Connection("connecting", Reaching.LOOKING))
         found = await found_here()
-        self._unusable = "; ".join(unusable_words(server.title, server.base_url, locked=server.phase == "needs a key")
-                                   for server in found if server.phase in UNUSABLE)
+        self._unusable = "; ".join(
+            unusable_words(server.title, server.base_url, locked=server.phase == "needs a key")
+            for server in found
+            if server.phase in UNUSABLE
+        )
         usable = [server for server in found if server.phase not in UNUSABLE]
         for server in best_first(usable):
             try:
@@ -305,17 +325,25 @@ class Connector:
 
     async def _served(self, base_url: str) -> Backend:
         self._say(Connection("connecting", Reaching.CONNECTING.format(url=base_url)))
-        return await self._reached(base_url, lambda seconds: self._say(
-            Connection("connecting", Reaching.LOADING.format(url=base_url, seconds=seconds))))
+        return await self._reached(
+            base_url,
+            lambda seconds: self._say(Connection("connecting", Reaching.LOADING.format(url=base_url, seconds=seconds))),
+        )
 
     async def _reached(self, base_url: str, on_loading: Callable[[float], None] | None = None) -> Backend:
         from kvchat.backends.identify import connect
 
         server = self.server if self.base_url else ServerSettings()
         return await connect(
-            base_url, api_key=await asyncio.to_thread(self._api_key, server), ca_file=server.ca_file or None,
-            proxy=server.proxy or None, allow_plain_http_key=server.allow_plain_http_key,
-            options=server_options(server), on_loading=on_loading, images=self._images)
+            base_url,
+            api_key=await asyncio.to_thread(self._api_key, server),
+            ca_file=server.ca_file or None,
+            proxy=server.proxy or None,
+            allow_plain_http_key=server.allow_plain_http_key,
+            options=server_options(server),
+            on_loading=on_loading,
+            images=self._images,
+        )
 
     async def _started(self, model: Path) -> Backend:
         from kvchat.backends.engine.gguf import read_header
@@ -329,16 +357,19 @@ class Connector:
             options = self._settings.engine
             self._engine = self._engine or Engine(self._engine_ended)
             self._options = EngineOptions(
-                model=model, context_size=options.context_size, slots=options.slots, threads=options.threads,
-                batch_size=options.batch_size, snapshots=self._snapshot_folder,
+                model=model,
+                context_size=options.context_size,
+                slots=options.slots,
+                threads=options.threads,
+                batch_size=options.batch_size,
+                snapshots=self._snapshot_folder,
             )
             try:
                 endpoint = await self._engine.start(self._options)
             except EngineError as error:
                 self._log = "\n".join(error.log)
                 raise failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
-            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True,
-                                    images=self._images)
+            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True, images=self._images)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
             await self._engine_snapshots.use(backend, self._options, extends=self._shape.rewind is not Rewind.ANYWHERE)
             await self._engine_snapshots.refill(backend)
@@ -416,10 +447,16 @@ def server_options(server: ServerSettings) -> ServerOptions:
     from kvchat.backends.dialect import ServerOptions
 
     return ServerOptions(
-        kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,
-        locality=server.locality, session_headers=server.session_headers, session_fields=server.session_fields,
-        context_size=server.context_size or None, keep_alive=server.keep_alive,
-        vision=server.vision)
+        kind=server.kind,
+        headers=server.headers,
+        connect_seconds=server.timeout or None,
+        locality=server.locality,
+        session_headers=server.session_headers,
+        session_fields=server.session_fields,
+        context_size=server.context_size or None,
+        keep_alive=server.keep_alive,
+        vision=server.vision,
+    )
 
 
 def default_model_file() -> Path | None:

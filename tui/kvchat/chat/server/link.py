@@ -67,15 +67,17 @@ class Link:
         if self.cache is not None and self.cache.server is not self.info:
             self.cache = self.template = None
         if self.connector.connection.phase == "lost" or (
-                self.shared is not None and self.shared.server is not self.info):
+            self.shared is not None and self.shared.server is not self.info
+        ):
             self.shared = None  # what a server holds that was gone is not known
 
 
 class Links:
     """Every server in use. `changed` is called with the link that changed."""
 
-    def __init__(self, ground: Ground, changed: Callable[[Link], None], snapshots: Path | None = None,
-                 seats: Path | None = None) -> None:
+    def __init__(
+        self, ground: Ground, changed: Callable[[Link], None], snapshots: Path | None = None, seats: Path | None = None
+    ) -> None:
         """`snapshots`, `seats`: the folders of saved states and of what kvchats on one store share; None: nowhere."""
         self._ground = ground
         self._changed = changed
@@ -143,13 +145,21 @@ class Links:
     def _made(self, name: str) -> Link:
         server, file, missing = _server_of(name, self._ground.settings)
         links: list[Link] = []
-        connector = Connector(self._ground.settings, lambda: self._changed(links[0]) if links else None,
-                              snapshot_folder=self.folder, server_snapshots=self._server_snapshots,
-                              snapshots=self.snapshots, server=server, model_path=file, finds=name == DEFAULT,
-                              missing=missing, engine_turn=lambda: self._engine_turn(links[0]), images=self._image)
+        connector = Connector(
+            self._ground.settings,
+            lambda: self._changed(links[0]) if links else None,
+            snapshot_folder=self.folder,
+            server_snapshots=self._server_snapshots,
+            snapshots=self.snapshots,
+            server=server,
+            model_path=file,
+            finds=name == DEFAULT,
+            missing=missing,
+            engine_turn=lambda: self._engine_turn(links[0]),
+            images=self._image,
+        )
         may_run_engine = file is not None or name == DEFAULT
-        links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes,
-                          self._seats))
+        links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes, self._seats))
         return links[0]
 
     def _image(self, sha256: str) -> bytes | None:

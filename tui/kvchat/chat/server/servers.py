@@ -46,8 +46,15 @@ class ServerObserver(Protocol):
 class Servers(ConversationObserver):
     """The server of every conversation."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, *, snapshots: Path | None = None,
-                 lanes: Path | None = None, one_server: bool = False) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        *,
+        snapshots: Path | None = None,
+        lanes: Path | None = None,
+        one_server: bool = False,
+    ) -> None:
         """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
         conversation goes to the server of the settings, whatever it was begun on."""
         self._ground = ground
@@ -92,8 +99,13 @@ class Servers(ConversationObserver):
         llama.cpp would let another model answer without a word."""
         model = self.asked_model(conversation.id)
         if server.models and model not in server.models and kinds.kind_of(server.kind).takes_any_model:
-            raise failure(Trouble.REFUSED, Fault.NO_SUCH_MODEL, url=server.base_url, model=one_line(model, 80),
-                               models=one_line(", ".join(server.models), 200))
+            raise failure(
+                Trouble.REFUSED,
+                Fault.NO_SUCH_MODEL,
+                url=server.base_url,
+                model=one_line(model, 80),
+                models=one_line(", ".join(server.models), 200),
+            )
         return model
 
     def window(self, id: str) -> int | None:
@@ -119,8 +131,12 @@ class Servers(ConversationObserver):
         first, own = self.first_parameters(before), self.first_parameters(after)
         changed = (conversation.record.server, conversation.record.model) != (name, model)
         if changed:
-            await self._conversations.change(conversation, lambda row: replace(
-                row, server=name, model=model, parameters=own if row.parameters == first else row.parameters))
+            await self._conversations.change(
+                conversation,
+                lambda row: replace(
+                    row, server=name, model=model, parameters=own if row.parameters == first else row.parameters
+                ),
+            )
 
     # -- of the one that is looked at -----------------------------------------------------------------------------
 
@@ -195,8 +211,7 @@ class Servers(ConversationObserver):
 
     def takes(self, conversation: OpenConversation, info: ServerInfo, path: Sequence[Node]) -> bool:
         """Whether a server takes all that the messages of `path` hold."""
-        return not has_images(node.wire for node in path) or bool(
-            info.takes_images(self.model_of(conversation, info)))
+        return not has_images(node.wire for node in path) or bool(info.takes_images(self.model_of(conversation, info)))
 
     async def restart(self) -> None:
         """Connect anew; the embedded engine is started again."""

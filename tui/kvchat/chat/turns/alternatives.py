@@ -47,7 +47,7 @@ def wanted_in(text: str, server: ServerInfo | None) -> tuple[Wanted, str]:
     if number:
         if not 2 <= int(number[:4]) <= MOST:
             raise ChatError(ChatProblem.HOW_MANY, most=MOST, number=number[:12])
-        return Wanted(int(number)), text.strip()[len(number):].strip()
+        return Wanted(int(number)), text.strip()[len(number) :].strip()
     models = list(takewhile(lambda word: server is not None and server.known(word) is not None, words))
     if not models:
         most = server.most_answers if server is not None else 1
@@ -113,9 +113,16 @@ def with_figures(answers: Sequence[Node], first: TurnFigures | None) -> list[Nod
     for at, answer in enumerate(answers):
         figures = answer.figures if at else first
         if figures is not None and first is not None:
-            figures = replace(figures, alternative=at, new_tokens=first.new_tokens, cause=first.cause,
-                              predicted_cached=first.predicted_cached, evidence=first.evidence, remedy=first.remedy,
-                              block=first.block)
+            figures = replace(
+                figures,
+                alternative=at,
+                new_tokens=first.new_tokens,
+                cause=first.cause,
+                predicted_cached=first.predicted_cached,
+                evidence=first.evidence,
+                remedy=first.remedy,
+                block=first.block,
+            )
         found.append(replace(answer, figures=figures))
     return found
 

@@ -73,8 +73,15 @@ class Asking:
 class AnswerRequests:
     """The requests for answers, one after the other in each server's lane."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 routes: Routes, queue: MessageQueue) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        routes: Routes,
+        queue: MessageQueue,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -137,18 +144,26 @@ class AnswerRequests:
             self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
 
-    async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None, asking: Asking,
-                          emit: Emit) -> Ended:
+    async def _asked_once(
+        self, link: Link, backend: Backend, cache: ServerCache | None, asking: Asking, emit: Emit
+    ) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
         conversation, path = asking.conversation, asking.path
         record, info = conversation.record, backend.info
-        turn = ChatTurn(wires_of(path), record.id, asking.model or self._servers.model_of(conversation, info),
-                        asking.parameters or record.parameters, record.template_options,
-                        system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT,
-                        answers=len(asking.runs))
+        turn = ChatTurn(
+            wires_of(path),
+            record.id,
+            asking.model or self._servers.model_of(conversation, info),
+            asking.parameters or record.parameters,
+            record.template_options,
+            system_in_user=record.system_in_user,
+            continues=path[-1].role is Role.ASSISTANT,
+            answers=len(asking.runs),
+        )
         turn = self._tracker.by_ids(turn, path, info)
-        tracked = asking.tracked = await cache.before(turn, path, emit=emit) if cache else (
-            self._tracker.asked_of(backend, turn, path))
+        tracked = asking.tracked = (
+            await cache.before(turn, path, emit=emit) if cache else (self._tracker.asked_of(backend, turn, path))
+        )
         if cache:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
         for answer_run in asking.runs:
@@ -171,8 +186,13 @@ class AnswerRequests:
 
     def _record(self, answer: str, body_sha256: str, info: ServerInfo, model: str) -> None:
         """Keep what was sent for an answer, and where to."""
-        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.record_request(
-            answer, body_sha256=body_sha256, server=info.place, kind=info.kind, build=info.build, model=model)))
+        self._ground.in_background(
+            self._ground.keeper.write(
+                lambda: self._ground.store.record_request(
+                    answer, body_sha256=body_sha256, server=info.place, kind=info.kind, build=info.build, model=model
+                )
+            )
+        )
 
     async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
         """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
@@ -184,8 +204,9 @@ class AnswerRequests:
             await self._conversations.update(conversation, server=link.connector.home)
         if info.reasoning_option is not None and info.reasoning_option[0] not in options:
             kept = dict([info.reasoning_option])
-            await self._conversations.change(conversation, lambda row: replace(
-                row, template_options={**row.template_options, **kept}))
+            await self._conversations.change(
+                conversation, lambda row: replace(row, template_options={**row.template_options, **kept})
+            )
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
             await self._conversations.update(conversation, system_in_user=True)

@@ -61,8 +61,14 @@ class AnswerRun:
     """
 
     def __init__(
-        self, answer: Node, path: Sequence[Node], live: LiveAnswer, *, chat: Callable[[Emit], Awaitable[Ended]],
-        checkpoint: Callable[[str, str], Awaitable[None]], changed: Callable[[], None],
+        self,
+        answer: Node,
+        path: Sequence[Node],
+        live: LiveAnswer,
+        *,
+        chat: Callable[[Emit], Awaitable[Ended]],
+        checkpoint: Callable[[str, str], Awaitable[None]],
+        changed: Callable[[], None],
     ) -> None:
         self.answer = answer
         self._path = path
@@ -109,8 +115,9 @@ class AnswerRun:
         if isinstance(error, BackendError):
             return Ended(State.ERROR, error=error)
         if error is not None:
-            return Ended(State.ERROR, error=failure(Trouble.PROTOCOL, Fault.UNFORESEEN,
-                                                    error=f"{type(error).__name__}: {error}"))
+            return Ended(
+                State.ERROR, error=failure(Trouble.PROTOCOL, Fault.UNFORESEEN, error=f"{type(error).__name__}: {error}")
+            )
         return self._request.result()
 
     def _on_event(self, event: StreamEvent) -> None:
@@ -179,8 +186,16 @@ class AnswerRun:
             state, note = State.DONE, ""
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
-            self.answer, question, live.text, live.reasoning, state, reasoning_field=live.reasoning_field,
-            model=ended.model, figures=self._figures(context_size, state), note=note, ids=self._ids(),
+            self.answer,
+            question,
+            live.text,
+            live.reasoning,
+            state,
+            reasoning_field=live.reasoning_field,
+            model=ended.model,
+            figures=self._figures(context_size, state),
+            note=note,
+            ids=self._ids(),
         )
 
     def _ids(self) -> AnswerIds | None:
@@ -206,10 +221,17 @@ class AnswerRun:
         if self.live.begun and prompt is not None and previous is not None and previous.asked_tokens is not None:
             begun = max(0, prompt - previous.asked_tokens)
         return TurnFigures(
-            prompt_tokens=prompt, cached_tokens=cached, predicted_tokens=reported.predicted_tokens,
-            new_tokens=new_tokens(prompt, previous), ttft_ms=self.live.ttft_ms, prompt_ms=reported.prompt_ms,
-            predicted_ms=reported.predicted_ms, context_size=context_size, estimated=reported.estimated or None,
-            stopped=state in CUT_OFF or None, begun_tokens=begun,
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            predicted_tokens=reported.predicted_tokens,
+            new_tokens=new_tokens(prompt, previous),
+            ttft_ms=self.live.ttft_ms,
+            prompt_ms=reported.prompt_ms,
+            predicted_ms=reported.predicted_ms,
+            context_size=context_size,
+            estimated=reported.estimated or None,
+            stopped=state in CUT_OFF or None,
+            begun_tokens=begun,
         )
 
 

@@ -80,8 +80,9 @@ class MessageQueue:
             stored = self._store.conversations()
         except StoreError:
             stored = []
-        return frozenset(id for id in {*stored, *(id for id, items in self._items.items() if items)}
-                         if self.held(id) is not None)
+        return frozenset(
+            id for id in {*stored, *(id for id, items in self._items.items() if items)} if self.held(id) is not None
+        )
 
     def read(self, id: str) -> None:
         """Take over what other kvchats did, unless something of this one is on its way to the disk."""
@@ -137,8 +138,10 @@ class MessageQueue:
         items = self._of(id)
         at = next((at for at, one in enumerate(items) if one.id == item.id), -1)
         if at >= 0 and 0 <= at + step < len(items):
-            items[at], items[at + step] = (replace(items[at + step], place=items[at].place),
-                                           replace(items[at], place=items[at + step].place))
+            items[at], items[at + step] = (
+                replace(items[at + step], place=items[at].place),
+                replace(items[at], place=items[at + step].place),
+            )
             await self._written(id, lambda: self._store.move(item.id, step))
 
     async def _written(self, id: str, write: Callable[[], bool | None]) -> bool | None:

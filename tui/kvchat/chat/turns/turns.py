@@ -71,9 +71,19 @@ class TurnObserver(Protocol):
 class Turns:
     """Questions and running answers."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 saver: StateSaver, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes,
-                 queue: MessageQueue, requests: AnswerRequests) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        saver: StateSaver,
+        warm_up: WarmUp,
+        questions: QuestionBuilder,
+        sizes: PromptSizes,
+        queue: MessageQueue,
+        requests: AnswerRequests,
+    ) -> None:
         self.conversations = conversations
         self._ground = ground
         self._servers = servers
@@ -95,8 +105,9 @@ class Turns:
         conversations.occupations.append(self)
 
     @on_newest(Head.AWAITED)
-    async def send(self, id: str, question: Question, *, parameters: Parameters | None = None,
-                   anyway: bool = False) -> None:
+    async def send(
+        self, id: str, question: Question, *, parameters: Parameters | None = None, anyway: bool = False
+    ) -> None:
         """Store the question with what goes in front of it, then let the answer stream in its own task. A reply that
         another kvchat streams at the branch's end is waited for. `parameters` replace the conversation's for this turn.
         `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError
@@ -112,8 +123,16 @@ class Turns:
         if queued:
             self._queue.release(id)
 
-    async def _ask(self, conversation: OpenConversation, question: Question, *, parameters: Parameters | None = None,
-                   anyway: bool = False, queued: str = "", flows: bool = False) -> None:
+    async def _ask(
+        self,
+        conversation: OpenConversation,
+        question: Question,
+        *,
+        parameters: Parameters | None = None,
+        anyway: bool = False,
+        queued: str = "",
+        flows: bool = False,
+    ) -> None:
         """`flows`: it is sent only while the queue still goes on by itself. Raises HeldError."""
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         if flows and not self._queue.flows(conversation.id):
@@ -137,8 +156,9 @@ class Turns:
         mentions needs the person's yes."""
         conversation = self.conversations.free(id)
         question, _ = conversation.tree.turn_of(node_id)
-        branch = await self._fitting(conversation, question.parent or "", Question(text, meant=meant, again=question),
-                                     anyway)
+        branch = await self._fitting(
+            conversation, question.parent or "", Question(text, meant=meant, again=question), anyway
+        )
         self._tracker.did(conversation, "edit", question.id)
         self.conversations.remember_head(conversation)
         await self._grow(conversation, branch)
@@ -176,8 +196,9 @@ class Turns:
         await self._grow(conversation, Branch((answer,), answer.id), parameters, cut=cut)
         await self._make_room(conversation, cut)
 
-    async def _regenerate(self, conversation: OpenConversation, node_id: str,
-                          parameters: Parameters | None = None) -> None:
+    async def _regenerate(
+        self, conversation: OpenConversation, node_id: str, parameters: Parameters | None = None
+    ) -> None:
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
@@ -199,8 +220,9 @@ class Turns:
     # -- several answers to one question -----------------------------------------------------------------------------
 
     @on_newest(Head.AWAITED)
-    async def ask_for(self, id: str, wanted: Wanted, question: Question, *, parameters: Parameters | None = None,
-                      anyway: bool = False) -> None:
+    async def ask_for(
+        self, id: str, wanted: Wanted, question: Question, *, parameters: Parameters | None = None, anyway: bool = False
+    ) -> None:
         """As `send`, for several answers, of which `choose` takes one; nothing else is done here until then."""
         conversation = self.conversations.free(id)
         if self._servers.link(id).info is None:
@@ -244,8 +266,10 @@ class Turns:
         self._undecided.discard(id)
         conversation.alternatives = ()
         used = chosen.figures.context_used if chosen.figures else None
-        await self.conversations.change(conversation, lambda row: replace(
-            row, head=chosen.id, context_used=row.context_used if used is None else used))
+        await self.conversations.change(
+            conversation,
+            lambda row: replace(row, head=chosen.id, context_used=row.context_used if used is None else used),
+        )
         for node in choices:
             if node.id != chosen.id:
                 await self._make_room(conversation, node)
@@ -279,7 +303,8 @@ class Turns:
                     self._queue.forget(id, item.id)
                 except (ChatError, StoreError) as error:
                     if any(id in one.busy() for one in self.conversations.occupations if one is not self) or (
-                            id in self._running):
+                        id in self._running
+                    ):
                         break  # it goes on at the end of that
                     kind = _kind_of(error)
                     self._queue.hold(id, kind)
@@ -309,9 +334,17 @@ class Turns:
 
     # -- an answer -------------------------------------------------------------------------------------------------
 
-    async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
-                    whole: bool = False, cut: Node | None = None, queued: str = "",
-                    wanted: Wanted | None = None) -> None:
+    async def _grow(
+        self,
+        conversation: OpenConversation,
+        branch: Branch,
+        parameters: Parameters | None = None,
+        *,
+        whole: bool = False,
+        cut: Node | None = None,
+        queued: str = "",
+        wanted: Wanted | None = None,
+    ) -> None:
         """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
         from the end of the branch that is shown. `cut`: the answer begins with what came of this one. `queued`: the
         message that leaves the queue by it. `wanted`: several answers are asked for. Raises HeadMoved and NotInQueue.
@@ -351,28 +384,47 @@ class Turns:
         one that is cut off still says whose it was."""
         info = self._servers.link(conversation.id).info
         model = model or (conversation.record.model or info.model if info is not None else answer.model)
-        return [replace(answer, id=new_id() if at else answer.id, created=answer.created + at * BESIDE_S, model=model)
-                for at in range(count)]
+        return [
+            replace(answer, id=new_id() if at else answer.id, created=answer.created + at * BESIDE_S, model=model)
+            for at in range(count)
+        ]
 
     def _start(self, asking: Asking, answers: Sequence[Node], before: str | None, cut: Node | None = None) -> None:
         """The runs of the answers to one request."""
+
         async def chat(emit: Emit) -> Ended:
             return await self._requests.send(asking, emit)
 
         asking.tracked = None
         shared = SharedRequest(len(answers), chat)
-        asking.runs = [self._run(asking, answer, before, cut, partial(shared.answer, at) if len(answers) > 1 else chat)
-                       for at, answer in enumerate(answers)]
+        asking.runs = [
+            self._run(asking, answer, before, cut, partial(shared.answer, at) if len(answers) > 1 else chat)
+            for at, answer in enumerate(answers)
+        ]
 
-    def _run(self, asking: Asking, answer: Node, before: str | None, cut: Node | None,
-             chat: Callable[[Emit], Awaitable[Ended]]) -> AnswerRun:
+    def _run(
+        self,
+        asking: Asking,
+        answer: Node,
+        before: str | None,
+        cut: Node | None,
+        chat: Callable[[Emit], Awaitable[Ended]],
+    ) -> AnswerRun:
         begun = answer.message
-        live = LiveAnswer(answer.id, time.monotonic(), begun.text, begun.reasoning, begun.reasoning_field,
-                          before=before, begun=cut.id if cut is not None else None)
+        live = LiveAnswer(
+            answer.id,
+            time.monotonic(),
+            begun.text,
+            begun.reasoning,
+            begun.reasoning_field,
+            before=before,
+            begun=cut.id if cut is not None else None,
+        )
 
         async def checkpoint(text: str, reasoning: str) -> None:
             await self._ground.keeper.write(
-                lambda: self._ground.store.append(answer.id, text, reasoning, live.reasoning_field))
+                lambda: self._ground.store.append(answer.id, text, reasoning, live.reasoning_field)
+            )
 
         def changed() -> None:
             self._ground.events.tell(AnswerProgressed(asking.conversation.id, answer.id))
@@ -404,8 +456,9 @@ class Turns:
         self._settled(conversation, answer)
         self._warm_up_looked_at()
         if refusal is not None:
-            self._ground.events.tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
-                                       refusal.context_size))
+            self._ground.events.tell(
+                QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens, refusal.context_size)
+            )
             self._ground.events.tell(ConversationChanged(conversation.id))
 
     async def _begin_further(self, asking: Asking, first: Node) -> bool:
@@ -429,8 +482,9 @@ class Turns:
     async def _settle_all(self, asking: Asking) -> list[Node]:
         """The answers to one request, with what is to be told of it, when they have ended and are stored."""
         conversation = asking.conversation
-        answers = await asyncio.gather(*(
-            answer_run.run(partial(_window, answer_run.live)) for answer_run in asking.runs))
+        answers = await asyncio.gather(
+            *(answer_run.run(partial(_window, answer_run.live)) for answer_run in asking.runs)
+        )
         tracked = asking.tracked
         if tracked is not None and asking.live.progress is not None:
             tracked.processed = asking.live.progress.processed
@@ -478,8 +532,11 @@ class Turns:
         self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
         self._ground.events.tell(ConversationChanged(conversation.id))
 
-    async def _explained_if_possible(self, tracked: TrackedTurn | None, figures: TurnFigures | None,
-                                     ) -> TurnFigures | None:
+    async def _explained_if_possible(
+        self,
+        tracked: TrackedTurn | None,
+        figures: TurnFigures | None,
+    ) -> TurnFigures | None:
         """The answer is worth more than what can be told about it."""
         if tracked is None or figures is None:
             return figures
@@ -575,7 +632,11 @@ def _said_nothing(tree: Tree, answer: Node) -> bool:
     """Whether an answer failed without a word, or without one more than the cut answer that it went on with."""
     twin = any(other.digest == answer.digest and other.created < answer.created for other in tree.siblings(answer.id))
     return (answer.is_wordless or twin) and answer.state in (
-        State.ERROR, State.CANCELLED, State.INTERRUPTED, State.EMPTY)
+        State.ERROR,
+        State.CANCELLED,
+        State.INTERRUPTED,
+        State.EMPTY,
+    )
 
 
 def _no_continuing(answer: Node | None) -> ChatProblem:
@@ -585,4 +646,5 @@ def _no_continuing(answer: Node | None) -> ChatProblem:
     if isinstance(answer.note, Statement) and answer.note.kind == NoteKind.TOOL_CALLS:
         return ChatProblem.CALLED_TOOL
     return {State.STREAMING: ChatProblem.STILL_COMING, State.CONTEXT_FULL: ChatProblem.WINDOW_FULL}.get(
-        answer.state, ChatProblem.COMPLETE)
+        answer.state, ChatProblem.COMPLETE
+    )

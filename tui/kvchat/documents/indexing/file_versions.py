@@ -38,8 +38,9 @@ class Stamp:
 
     def is_of(self, found: Found) -> bool:
         """Whether the file can be taken to be as it was, without opening it."""
-        return (self.size == found.size and self.mtime_ns == found.mtime_ns and self.reader == READER
-                and not self.can_now)
+        return (
+            self.size == found.size and self.mtime_ns == found.mtime_ns and self.reader == READER and not self.can_now
+        )
 
     def holds(self, sha256: str) -> bool:
         """Whether this content would give what is in the index."""

@@ -62,8 +62,11 @@ class Batch:
         self._documents.append((doc, chunks, stamp, date))
         self._chunks += len(chunks)
         self._characters += sum(len(chunk.text) for chunk in chunks)
-        if (self._chunks >= MOST_CHUNKS or self._characters >= MOST_CHARACTERS
-                or time.monotonic() - self._begun >= MOST_SECONDS):
+        if (
+            self._chunks >= MOST_CHUNKS
+            or self._characters >= MOST_CHARACTERS
+            or time.monotonic() - self._begun >= MOST_SECONDS
+        ):
             self.flush()
 
     def flush(self) -> None:
@@ -110,9 +113,17 @@ log = logging.getLogger(__name__)
 class Visit:
     """Going through a collection once."""
 
-    def __init__(self, index: Index, collection: Collection, options: Options, readers: Readers,
-                 told: Callable[[Progress], None], stopped: Callable[[], bool], anew: bool,
-                 lasts: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        index: Index,
+        collection: Collection,
+        options: Options,
+        readers: Readers,
+        told: Callable[[Progress], None],
+        stopped: Callable[[], bool],
+        anew: bool,
+        lasts: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._index, self._collection, self._options = index, collection, options
         self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
         self._batch = Batch(index, lasts)
@@ -153,10 +164,19 @@ class Visit:
 
     def reported(self, trouble: object) -> Report:
         """What was done so far; `trouble`: an error or a sentence."""
-        return Report(self._collection.name, self._added, self._changed, self._unchanged, self._removed, self._chunks,
-                      self._indexed_bytes, time.monotonic() - self._begun,
-                      tuple(sorted(self._skipped, key=lambda one: one.path)), str(trouble),
-                      isinstance(trouble, IndexBusyError))
+        return Report(
+            self._collection.name,
+            self._added,
+            self._changed,
+            self._unchanged,
+            self._removed,
+            self._chunks,
+            self._indexed_bytes,
+            time.monotonic() - self._begun,
+            tuple(sorted(self._skipped, key=lambda one: one.path)),
+            str(trouble),
+            isinstance(trouble, IndexBusyError),
+        )
 
     def is_kept(self) -> bool:
         """Whether the index has all that was put into it: another kvchat may have made it anew."""
@@ -294,8 +314,20 @@ class Visit:
         now = time.monotonic()
         if force or now - self._told_at >= TOLD_EVERY:
             self._told_at = now
-            self._told(Progress(self._collection.name, self._files, self._all_files, self._bytes, self._all_bytes,
-                                self._chunks, now - self._begun, path, counting, self._bytes_skipped))
+            self._told(
+                Progress(
+                    self._collection.name,
+                    self._files,
+                    self._all_files,
+                    self._bytes,
+                    self._all_bytes,
+                    self._chunks,
+                    now - self._begun,
+                    path,
+                    counting,
+                    self._bytes_skipped,
+                )
+            )
 
 
 ELSEWHERE = "It is being indexed by another kvchat."
@@ -307,9 +339,15 @@ GONE = "Nothing of it is in the search index any more; make it anew with kvchat 
 _REPLACED = "The search index was replaced meanwhile; index it once more."
 
 
-def index_collection(index: Index, collection: Collection, options: Options, *,
-                     told: Callable[[Progress], None] = lambda progress: None,
-                     stopped: Callable[[], bool] = lambda: False, anew: bool = False) -> Report:
+def index_collection(
+    index: Index,
+    collection: Collection,
+    options: Options,
+    *,
+    told: Callable[[Progress], None] = lambda progress: None,
+    stopped: Callable[[], bool] = lambda: False,
+    anew: bool = False,
+) -> Report:
     """Bring what the index holds of a collection up to date. `anew`: read every file, also those that have not
     changed; searches find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong
     is in the report."""
@@ -321,8 +359,16 @@ def index_collection(index: Index, collection: Collection, options: Options, *,
             return Report(collection.name, trouble=ELSEWHERE, is_elsewhere=True)
         for _ in range(2):
             with Readers(READ_S) as readers:
-                visit = Visit(index, collection, options, readers, told, lambda: stopped() or not hold.lasts, anew,
-                              lambda: hold.lasts)
+                visit = Visit(
+                    index,
+                    collection,
+                    options,
+                    readers,
+                    told,
+                    lambda: stopped() or not hold.lasts,
+                    anew,
+                    lambda: hold.lasts,
+                )
                 report = visit.report()
             if not hold.lasts:
                 return visit.reported(FORGOTTEN)

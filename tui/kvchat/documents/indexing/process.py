@@ -27,13 +27,15 @@ _LONG = 1_000_000
 """A line of more bytes is taken apart beside the loop."""
 
 
-async def indexed(index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None],
-                  anew: bool = False) -> Report:
+async def indexed(
+    index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None], anew: bool = False
+) -> Report:
     """Bring the index of a collection up to date in a process of its own; see `index_run.index_collection`. `told` is
     called in the loop. Cancelled, it ends the process within `PATIENCE` seconds."""
     try:
-        process = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-                                                       cwd=index_path.parent, start_new_session=True)
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=index_path.parent, start_new_session=True
+        )
     except OSError as error:
         return Report(collection.name, trouble=f"The indexing process cannot be started: {paths.reason(error)}.")
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None

@@ -92,8 +92,13 @@ def _due(times: tuple[float, float]) -> float:
 class _Thread(threading.Thread):
     """Waits for what the system tells. No daemon: the library cannot bear to be cut off while the program ends."""
 
-    def __init__(self, folders: list[str], recursive: bool, names_of: Callable[[str], list[str]],
-                 told: Callable[[str | None], None]) -> None:
+    def __init__(
+        self,
+        folders: list[str],
+        recursive: bool,
+        names_of: Callable[[str], list[str]],
+        told: Callable[[str | None], None],
+    ) -> None:
         super().__init__(name="kvchat-watching")
         self.stop = threading.Event()
         self._folders, self._recursive, self._names_of, self._told = folders, recursive, names_of, told
@@ -101,9 +106,17 @@ class _Thread(threading.Thread):
     def run(self) -> None:
         try:
             watch = importlib.import_module("watchfiles").watch
-            for found in watch(*self._folders, watch_filter=None, debounce=2000, step=_STEP_MS, stop_event=self.stop,
-                               recursive=self._recursive, raise_interrupt=False, force_polling=False,
-                               ignore_permission_denied=True):
+            for found in watch(
+                *self._folders,
+                watch_filter=None,
+                debounce=2000,
+                step=_STEP_MS,
+                stop_event=self.stop,
+                recursive=self._recursive,
+                raise_interrupt=False,
+                force_polling=False,
+                ignore_permission_denied=True,
+            ):
                 for name in {name for _, path in found for name in self._names_of(path)}:
                     self._told(name)
         except BaseException as error:  # the library panics with exceptions of its own kind
@@ -145,4 +158,4 @@ def _watching(roots: Mapping[str, Path], told: Callable[[str | None], None]) -> 
 def _is_in(path: str, root: str) -> bool:
     """Whether a changed path matters to the collection at `root`."""
     start = root.rstrip(os.sep) + os.sep
-    return path.startswith(start) and not is_left_out(path[len(start):].replace(os.sep, "/"))
+    return path.startswith(start) and not is_left_out(path[len(start) :].replace(os.sep, "/"))

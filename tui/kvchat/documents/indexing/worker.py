@@ -30,8 +30,12 @@ _NICE = 10
 
 def job(index_path: Path, collection: Collection, options: Options, anew: bool) -> bytes:
     """The line that tells the process what to do."""
-    return json.dumps({"index": str(index_path), "collection": asdict(collection), "options": asdict(options),
-                       "anew": anew}).encode() + b"\n"
+    return (
+        json.dumps(
+            {"index": str(index_path), "collection": asdict(collection), "options": asdict(options), "anew": anew}
+        ).encode()
+        + b"\n"
+    )
 
 
 def understood(line: bytes) -> Progress | Report | None:
@@ -94,8 +98,13 @@ def _work(given: Mapping[str, Any], answer: TextIO, ending: _Ending) -> None:
             report = Report(collection.name, trouble=UNWRITABLE)
         else:
             report = index_collection(
-                index, collection, Options(**given["options"]), anew=given["anew"], stopped=ending.asked.is_set,
-                told=lambda progress: said("progress", asdict(progress)))
+                index,
+                collection,
+                Options(**given["options"]),
+                anew=given["anew"],
+                stopped=ending.asked.is_set,
+                told=lambda progress: said("progress", asdict(progress)),
+            )
     finally:
         index.close()
     said("report", asdict(report) | {"skipped": [(one.path, one.reason) for one in report.skipped]})

@@ -18,7 +18,8 @@ _MODIFIERS = (
     r"(?:(?:export|default|declare|public|private|protected|internal|fileprivate|static|abstract|final|sealed|partial|"
     r"async|unsafe|extern(?:[ \t]+\"\w*\")?|pub(?:\([^()\n]{0,40}\))?|override|open|virtual|inline|constexpr|readonly|"
     r"data|suspend|case|implicit|lazy|inner|companion|mutating|indirect|tailrec|operator|local|const|typedef|"
-    r"friend|native|synchronized|strictfp|ref|new|fixed|expect|actual|annotation|value|external|noinline)[ \t]+)*+")
+    r"friend|native|synchronized|strictfp|ref|new|fixed|expect|actual|annotation|value|external|noinline)[ \t]+)*+"
+)
 _NAME = r"(?P<name>(?!\d)[\w$.:?!-]++)"
 
 
@@ -27,15 +28,22 @@ def _led_by(words: str) -> re.Pattern[str]:
     return re.compile(rf"\s*+{_MODIFIERS}(?:{words})\b[*!]?[ \t]*+(?:<[^<>\n]{{0,80}}>[ \t]*+)?{_NAME}")
 
 
-_HOLDERS = _led_by("class|interface|struct|enum(?:[ \t]+class)?|trait|namespace|module|object|protocol|extension|"
-                   "record|union|mod|actor|contract|library|service|message|@interface|@implementation")
-_FUNCTIONS = _led_by("function|func|fun|fn|def|sub|proc|procedure|macro|macro_rules|type|method|rpc|task|"
-                     "subroutine|typealias|delegate|constructor")
-_CALL_WORDS = frozenset(re.findall(
-    r"\w+",
-    "if for foreach while switch return else catch do case new throw delete sizeof using typedef assert goto await "
-    "yield import from lock print try finally with elif elseif when unless until match loop select defer go super "
-    "this static_assert alignas decltype not and or in is as var let"))
+_HOLDERS = _led_by(
+    "class|interface|struct|enum(?:[ \t]+class)?|trait|namespace|module|object|protocol|extension|"
+    "record|union|mod|actor|contract|library|service|message|@interface|@implementation"
+)
+_FUNCTIONS = _led_by(
+    "function|func|fun|fn|def|sub|proc|procedure|macro|macro_rules|type|method|rpc|task|"
+    "subroutine|typealias|delegate|constructor"
+)
+_CALL_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "if for foreach while switch return else catch do case new throw delete sizeof using typedef assert goto await "
+        "yield import from lock print try finally with elif elseif when unless until match loop select defer go super "
+        "this static_assert alignas decltype not and or in is as var let",
+    )
+)
 """What stands in front of parentheses, or begins a line with some, and defines nothing."""
 _NO_HOLDER = re.compile(r"[;*]\s*$")
 """How a line ends that only names a class or is the type of a function."""
@@ -97,8 +105,6 @@ def _called(line: str, inside: bool) -> str:
     return words[-1] if _CALLED.fullmatch(words[-1]) and "." not in before else ""
 
 
-
-
 def _at(pattern: str, flags: int = 0) -> tuple[re.Pattern[str], ...]:
     return (re.compile(pattern, flags),)
 
@@ -108,15 +114,19 @@ def _flat(pattern: str, *comments: str, flags: int = 0) -> Language:
     return Language((), _at(pattern, flags), comments=comments, block=("", ""), attributes=(), flat=True)
 
 
-_ARROW = (r"\s*+(?:export[ \t]+)?(?:default[ \t]+)?(?:const|let|var)[ \t]+(?P<name>[\w$]++)[^=\n]{0,120}=[ \t]*+"
-          r"(?:async\b[ \t]*+)?(?:function\b|\([^()\n]{0,200}\)[^=\n]{0,80}=>|[\w$]++[ \t]*+=>|\($)")
+_ARROW = (
+    r"\s*+(?:export[ \t]+)?(?:default[ \t]+)?(?:const|let|var)[ \t]+(?P<name>[\w$]++)[^=\n]{0,120}=[ \t]*+"
+    r"(?:async\b[ \t]*+)?(?:function\b|\([^()\n]{0,200}\)[^=\n]{0,80}=>|[\w$]++[ \t]*+=>|\($)"
+)
 _ASSIGNED = r"(?P<name>(?:module\.)?exports?\.[\w$.]+|[\w$]+\.prototype\.[\w$]+)[ \t]*=[ \t]*(?:async )?function"
 _IMPLEMENTED = r"\s*+(?:unsafe[ \t]+)?(?P<name>impl\b[^{\n]{0,100})"
 _RECEIVED = r"func[ \t]+(?:\((?:\w+[ \t]+)?\*?(?P<of>\w+)[^()\n]{0,80}\)[ \t]*)?(?P<name>\w+)"
 _SHELL_NAME = r"\s*+(?:function[ \t]+(?P<short>[\w:.-]++)|(?P<name>[\w:.-]++)[ \t]*+\(\))"
-_CREATED = (r"\s*(?:create|alter)\s+(?:or\s+replace\s+)?(?:[a-z]+\s+){0,3}?"
-            r"(?:table|view|function|procedure|trigger|index|type|schema|sequence|package|database)\s+"
-            r"(?:if\s+not\s+exists\s+)?(?P<name>[\w.\"`\[\]$]+)")
+_CREATED = (
+    r"\s*(?:create|alter)\s+(?:or\s+replace\s+)?(?:[a-z]+\s+){0,3}?"
+    r"(?:table|view|function|procedure|trigger|index|type|schema|sequence|package|database)\s+"
+    r"(?:if\s+not\s+exists\s+)?(?P<name>[\w.\"`\[\]$]+)"
+)
 
 _BRACES = Language((_HOLDERS,), (_FUNCTIONS,), attributes=("@", "#[", "["))
 _C = Language((_HOLDERS,), (), "everywhere", attributes=("template", "[[", "__attribute__"))
@@ -127,23 +137,37 @@ _RUST = Language((*_at(_IMPLEMENTED), _HOLDERS), (_FUNCTIONS,), attributes=("#["
 PYTHON = Language((_led_by("class"),), (_led_by("def"),), comments=("#",), block=("", ""))
 _RUBY = Language((_led_by("class|module"),), (_led_by("def"),), comments=("#",), block=("=begin", "=end"))
 _HASH = Language((_HOLDERS,), (_FUNCTIONS,), comments=("#",), block=("", ""))
-_ELIXIR = Language((_led_by("defmodule|defprotocol|defimpl"),), (_led_by("defp?|defmacrop?"),), comments=("#",),
-                   block=("", ""))
+_ELIXIR = Language(
+    (_led_by("defmodule|defprotocol|defimpl"),), (_led_by("defp?|defmacrop?"),), comments=("#",), block=("", "")
+)
 _SHELL = Language((), _at(_SHELL_NAME), comments=("#",), block=("", ""), attributes=())
 _LUA = Language((), (_FUNCTIONS,), comments=("--",), block=("--[[", "]]"), attributes=())
-_LISP = Language((), _at(r"\(def[\w:*-]*[ \t]+\(?'?(?P<name>[^\s()]++)|\(ns[ \t]+(?P<short>[^\s()]++)"),
-                 comments=(";",), block=("", ""), attributes=())
+_LISP = Language(
+    (),
+    _at(r"\(def[\w:*-]*[ \t]+\(?'?(?P<name>[^\s()]++)|\(ns[ \t]+(?P<short>[^\s()]++)"),
+    comments=(";",),
+    block=("", ""),
+    attributes=(),
+)
 _SQL = _flat(_CREATED, "--", flags=re.IGNORECASE)
 _R = Language((), _at(r"(?P<name>[\w.]+)[ \t]*(?:<-|=)[ \t]*function\b"), comments=("#",), block=("", ""))
-_HASKELL = _flat(r"(?:data|class|instance|type|newtype|module)[ \t]+(?P<name>[^={\n]{1,80})|"
-                 r"(?P<short>[a-z_][\w']*+)[ \t]*+(?=::)", "--")
+_HASKELL = _flat(
+    r"(?:data|class|instance|type|newtype|module)[ \t]+(?P<name>[^={\n]{1,80})|"
+    r"(?P<short>[a-z_][\w']*+)[ \t]*+(?=::)",
+    "--",
+)
 _OCAML = _flat(r"(?:let(?:[ \t]+rec)?|and|module|type|val)[ \t]+(?P<name>[\w']++)")
-_PASCAL = _flat(r"\s{0,3}(?:[a-z]+[ \t]+){0,3}?(?:procedure|function|subroutine|program|module|package|constructor|sub)"
-                r"[ \t]+(?P<name>[\w.]++)", "--", "!", "//", flags=re.IGNORECASE)
+_PASCAL = _flat(
+    r"\s{0,3}(?:[a-z]+[ \t]+){0,3}?(?:procedure|function|subroutine|program|module|package|constructor|sub)"
+    r"[ \t]+(?P<name>[\w.]++)",
+    "--",
+    "!",
+    "//",
+    flags=re.IGNORECASE,
+)
 _MAKE = _flat(r"(?P<name>[\w./%$(){}-]++(?:[ \t]+[\w./%-]++)*+)[ \t]*+::?(?!=)", "#")
 _CMAKE = _flat(r"\s*+(?:function|macro)[ \t]*\([ \t]*(?P<name>\w++)", "#", flags=re.IGNORECASE)
-_HCL = Language((), _at(r"(?P<name>[a-z_]+[ \t]+[^{=\n]{0,100})\{|(?P<short>locals|terraform)\b"),
-                comments=("#", "//"))
+_HCL = Language((), _at(r"(?P<name>[a-z_]+[ \t]+[^{=\n]{0,100})\{|(?P<short>locals|terraform)\b"), comments=("#", "//"))
 _DOCKER = _flat(r"FROM[ \t]+(?P<name>[^\n]{1,100})", "#", flags=re.IGNORECASE)
 _TABLES = _flat(r"[ \t]*+\[++(?P<name>[^\]\n]{1,100})\]", "#", ";")
 _KEYS = _flat(r"(?P<name>[\w./$-]++|\"[^\"\n]{1,80}\"|'[^'\n]{1,80}')[ \t]*+:(?=\s|$)", "#")
@@ -178,8 +202,8 @@ _ENDINGS = {
     _DIFF: "diff patch",
     _ASSEMBLY: "s asm nasm",
     _LINES: "css scss sass less xml xsl xslt xsd svg csv tsv psv jsonl ndjson properties env plist po pot bib srt vtt "
-            "ics vcf tmpl j2 erb ejs hbs mustache lock bat cmd nix dhall y yy l ll gv dot puml plantuml mmd rc in ac "
-            "am m4 erl hrl sml lean agda coq thy pro prolog reg inf wat",
+    "ics vcf tmpl j2 erb ejs hbs mustache lock bat cmd nix dhall y yy l ll gv dot puml plantuml mmd rc in ac "
+    "am m4 erl hrl sml lean agda coq thy pro prolog reg inf wat",
 }
 _NAMES = {
     _MAKE: "makefile gnumakefile",
@@ -216,8 +240,10 @@ BY_PROGRAM = _turned(_PROGRAMS)
 """Languages by the programs that run them, without version numbers."""
 
 
-_GOES_ON = re.compile(r"[)\]}{]|(?:end|fi|done|esac|else|elif|elsif|elseif|except|finally|rescue|ensure|catch|begin|"
-                      r"then)\b[^=(]*$")
+_GOES_ON = re.compile(
+    r"[)\]}{]|(?:end|fi|done|esac|else|elif|elsif|elseif|except|finally|rescue|ensure|catch|begin|"
+    r"then)\b[^=(]*$"
+)
 """Lines that say nothing about what ended, however little they are indented."""
 _LABEL = re.compile(r"[\w \t]{1,40}:\s*$")
 _TYPE = re.compile(r"[\w \t*&:<>,]{1,80}")
@@ -225,7 +251,9 @@ _TYPE = re.compile(r"[\w \t*&:<>,]{1,80}")
 _STRINGS = re.compile(
     r"""\#[^\n]*+
     |\"\"\"(?:[^"\\]++|\\.|"(?!""))*+(?P<end>\"\"\"|\Z)|'''(?:[^'\\]++|\\.|'(?!''))*+(?P<end2>'''|\Z)
-    |"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?""", re.VERBOSE | re.DOTALL)
+    |"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?""",
+    re.VERBOSE | re.DOTALL,
+)
 _JSON_KEY = re.compile(r"([ \t]{1,8})\"([^\"\n]{1,80})\"[ \t]*:")
 _VERSION = re.compile(r"[\d.]+$")
 
@@ -293,7 +321,7 @@ def _in_strings(text: str, count: int) -> bytearray:
             break  # never closed: this is broken code, and what follows is taken as it looks
         line += text.count("\n", position, begin)
         inside = text.count("\n", begin, end)
-        hidden[line + 1:line + 1 + inside] = b"\1" * inside
+        hidden[line + 1 : line + 1 + inside] = b"\1" * inside
         line, position = line + inside, end
     return hidden[:count]
 
@@ -340,7 +368,7 @@ class _Reading:
                 self._comment_end = ""
             return True
         if begin and bare.startswith(begin):
-            if end not in bare[len(begin):]:
+            if end not in bare[len(begin) :]:
                 self._comment_end = end
         elif not self._language.comments or not bare.startswith(self._language.comments):
             return False

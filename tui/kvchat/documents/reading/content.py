@@ -97,8 +97,8 @@ def lines_of(text: str) -> list[str]:
 
 def as_title(text: str) -> str:
     """A heading as a title: on one line, and not too long."""
-    title = " ".join(text[:8 * LONGEST_TITLE].split())
-    return title if len(title) <= LONGEST_TITLE else title[:LONGEST_TITLE - 1].rstrip() + "…"
+    title = " ".join(text[: 8 * LONGEST_TITLE].split())
+    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1].rstrip() + "…"
 
 
 def sections(lines: Sequence[str], marks: Iterable[Mark], *, code: bool = False) -> tuple[Section, ...]:
@@ -109,8 +109,9 @@ def sections(lines: Sequence[str], marks: Iterable[Mark], *, code: bool = False)
         return ()
     titles = {0: ()} | {mark.at if mark.at > begin else 0: mark.titles for mark in marks}
     starts = [*titles, len(lines)]
-    return tuple(Section(titles[first], "".join(lines[first:last]), first + 1, last, code)
-                 for first, last in pairwise(starts))
+    return tuple(
+        Section(titles[first], "".join(lines[first:last]), first + 1, last, code) for first, last in pairwise(starts)
+    )
 
 
 ENOUGH = 1_000

@@ -28,7 +28,7 @@ def decoded(data: bytes) -> str:
     end is one newline character. Raises UnreadableError for what is no text or in an encoding that cannot be told."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
-            return _lines(_checked(data[len(mark):].decode(encoding, "replace")))
+            return _lines(_checked(data[len(mark) :].decode(encoding, "replace")))
     if _is_binary(data):
         raise UnreadableError(_BINARY)
     try:

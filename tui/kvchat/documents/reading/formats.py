@@ -16,11 +16,50 @@ from kvchat.documents.reading import magic_bytes
 from kvchat.documents.reading.content import Content
 
 _HTML_NAMES = frozenset((".html", ".htm", ".xhtml", ".xht", ".shtml"))
-_MARKUP_NAMES = frozenset((
-    ".md", ".markdown", ".mdx", ".rst", ".org", ".adoc", ".tex", ".php", ".phtml", ".jsp", ".erb", ".ejs", ".vue",
-    ".svelte", ".astro", ".j2", ".jinja", ".jinja2", ".tmpl", ".tpl", ".mustache", ".hbs", ".py", ".js", ".ts", ".tsx",
-    ".jsx", ".go", ".rs", ".c", ".h", ".java", ".rb", ".pl", ".sh", ".diff", ".patch", ".json", ".ipynb", ".xml",
-))
+_MARKUP_NAMES = frozenset(
+    (
+        ".md",
+        ".markdown",
+        ".mdx",
+        ".rst",
+        ".org",
+        ".adoc",
+        ".tex",
+        ".php",
+        ".phtml",
+        ".jsp",
+        ".erb",
+        ".ejs",
+        ".vue",
+        ".svelte",
+        ".astro",
+        ".j2",
+        ".jinja",
+        ".jinja2",
+        ".tmpl",
+        ".tpl",
+        ".mustache",
+        ".hbs",
+        ".py",
+        ".js",
+        ".ts",
+        ".tsx",
+        ".jsx",
+        ".go",
+        ".rs",
+        ".c",
+        ".h",
+        ".java",
+        ".rb",
+        ".pl",
+        ".sh",
+        ".diff",
+        ".patch",
+        ".json",
+        ".ipynb",
+        ".xml",
+    )
+)
 """Names that say better what a file is than its first tag does."""
 _PROLOGUE = rb"\s*+(?:<\?xml[^>]{0,200}>\s*+)?(?:<!--(?:(?!-->)[\s\S]){0,2000}-->\s*+)*+"
 _HTML = re.compile(_PROLOGUE + rb"<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
@@ -30,11 +69,31 @@ _HEAD = 4096
 _PDF_WITHIN = 1024
 """Bytes of anything else that readers allow before a PDF begins."""
 
-_LOCKS = frozenset((
-    "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "poetry.lock", "uv.lock",
-    "pdm.lock", "pipfile.lock", "cargo.lock", "gemfile.lock", "composer.lock", "go.sum", "flake.lock", "mix.lock",
-    "pubspec.lock", "podfile.lock", "packages.lock.json", "gradle.lockfile", "conda-lock.yml", "deno.lock",
-))
+_LOCKS = frozenset(
+    (
+        "package-lock.json",
+        "npm-shrinkwrap.json",
+        "yarn.lock",
+        "pnpm-lock.yaml",
+        "bun.lock",
+        "poetry.lock",
+        "uv.lock",
+        "pdm.lock",
+        "pipfile.lock",
+        "cargo.lock",
+        "gemfile.lock",
+        "composer.lock",
+        "go.sum",
+        "flake.lock",
+        "mix.lock",
+        "pubspec.lock",
+        "podfile.lock",
+        "packages.lock.json",
+        "gradle.lockfile",
+        "conda-lock.yml",
+        "deno.lock",
+    )
+)
 _MINIFIABLE = frozenset((".js", ".mjs", ".cjs", ".css"))
 _MINIFIED_FROM = 5_000
 _MINIFIED_LINE = 500

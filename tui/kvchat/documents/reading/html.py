@@ -126,23 +126,112 @@ def _closing(source: str, name: str, at: int) -> int:
 
 
 REACH = 64
-VOID = frozenset(("area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen",
-                  "link", "meta", "param", "source", "track", "wbr"))
+VOID = frozenset(
+    (
+        "area",
+        "base",
+        "basefont",
+        "bgsound",
+        "br",
+        "col",
+        "embed",
+        "frame",
+        "hr",
+        "img",
+        "input",
+        "keygen",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    )
+)
 HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-PARTS = frozenset(("div", "p", "article", "aside", "section", "header", "footer", "main", "nav", "hgroup", "figure",
-                   "figcaption", "address", "center", "blockquote", "details", "summary", "label", "legend", "dialog",
-                   "fieldset", "form", "search", "dt"))
+PARTS = frozenset(
+    (
+        "div",
+        "p",
+        "article",
+        "aside",
+        "section",
+        "header",
+        "footer",
+        "main",
+        "nav",
+        "hgroup",
+        "figure",
+        "figcaption",
+        "address",
+        "center",
+        "blockquote",
+        "details",
+        "summary",
+        "label",
+        "legend",
+        "dialog",
+        "fieldset",
+        "form",
+        "search",
+        "dt",
+    )
+)
 """Blocks that only part their words from others."""
 LISTS = frozenset(("ul", "ol", "menu", "dir"))
-BLOCKS = (PARTS - {"label", "dt"}) | LISTS | HEADINGS | frozenset(
-    ("body", "html", "head", "pre", "listing", "dl", "dt", "dd", "li", "table", "caption", "thead", "tbody", "tfoot",
-     "tr", "td", "th"))
+BLOCKS = (
+    (PARTS - {"label", "dt"})
+    | LISTS
+    | HEADINGS
+    | frozenset(
+        (
+            "body",
+            "html",
+            "head",
+            "pre",
+            "listing",
+            "dl",
+            "dt",
+            "dd",
+            "li",
+            "table",
+            "caption",
+            "thead",
+            "tbody",
+            "tfoot",
+            "tr",
+            "td",
+            "th",
+        )
+    )
+)
 
-_UNSEEN = frozenset(("script", "style", "template", "noscript", "noembed", "noframes", "iframe", "object", "applet",
-                     "audio", "video", "canvas", "svg", "datalist", "xmp", "plaintext", "rp"))
+_UNSEEN = frozenset(
+    (
+        "script",
+        "style",
+        "template",
+        "noscript",
+        "noembed",
+        "noframes",
+        "iframe",
+        "object",
+        "applet",
+        "audio",
+        "video",
+        "canvas",
+        "svg",
+        "datalist",
+        "xmp",
+        "plaintext",
+        "rp",
+    )
+)
 _HIDING = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
-    r"|(?<![\w-])(?:opacity|font-size)\s*:\s*[+-]?0*\.?0+(?:px|pt|r?em|%)?\s*(?:!|;|$)", re.IGNORECASE)
+    r"|(?<![\w-])(?:opacity|font-size)\s*:\s*[+-]?0*\.?0+(?:px|pt|r?em|%)?\s*(?:!|;|$)",
+    re.IGNORECASE,
+)
 _COMMENT = re.compile(r"/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/")
 _ALWAYS = frozenset(("html", "body"))
 
@@ -156,9 +245,12 @@ _CLOSED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "li": (frozenset(("li",)), LISTS | _SCOPES),
     "dt": (frozenset(("dt", "dd")), frozenset(("dl",)) | _SCOPES),
     "dd": (frozenset(("dt", "dd")), frozenset(("dl",)) | _SCOPES),
-    "td": (_CELLS, _TO_TABLE | {"tr"}), "th": (_CELLS, _TO_TABLE | {"tr"}),
+    "td": (_CELLS, _TO_TABLE | {"tr"}),
+    "th": (_CELLS, _TO_TABLE | {"tr"}),
     "tr": (_ROWS, _TO_TABLE),
-    "thead": (_GROUPS, _TO_TABLE), "tbody": (_GROUPS, _TO_TABLE), "tfoot": (_GROUPS, _TO_TABLE),
+    "thead": (_GROUPS, _TO_TABLE),
+    "tbody": (_GROUPS, _TO_TABLE),
+    "tfoot": (_GROUPS, _TO_TABLE),
     "option": (frozenset(("option",)), frozenset(("select", "datalist"))),
 }
 """What a start tag closes, and what ends the search for it."""
@@ -186,9 +278,12 @@ def hides(tag: Tag) -> bool:
     if tag.name in _ALWAYS:
         return False
     style = attributes.get("style", "")
-    return ("hidden" in attributes or attributes.get("aria-hidden", "").strip().lower() == "true"
-            or (tag.name == "dialog" and "open" not in attributes)
-            or bool(style and _HIDING.search(_COMMENT.sub("", style).strip())))
+    return (
+        "hidden" in attributes
+        or attributes.get("aria-hidden", "").strip().lower() == "true"
+        or (tag.name == "dialog" and "open" not in attributes)
+        or bool(style and _HIDING.search(_COMMENT.sub("", style).strip()))
+    )
 
 
 class Elements:
@@ -261,10 +356,13 @@ class Elements:
         return element.name
 
 
-_CHARSET = re.compile(rb"""<(?:meta[^>]{0,500}?charset|\?xml[^>]{0,100}?encoding)\s*=\s*["']?\s*([\w.:-]{2,40})""",
-                      re.IGNORECASE)
-_CODEC = re.compile(r"iso-?8859-?\d{1,2}|latin-?\d|windows-12\d\d|cp\d{3,4}|koi8-[ru]|mac-?\w+|us-ascii|iso-2022-jp"
-                    r"|shift[_-]jis|sjis|euc-?(?:jp|kr)|gb2312|gbk|gb18030|big5(?:-hkscs)?|tis-620")
+_CHARSET = re.compile(
+    rb"""<(?:meta[^>]{0,500}?charset|\?xml[^>]{0,100}?encoding)\s*=\s*["']?\s*([\w.:-]{2,40})""", re.IGNORECASE
+)
+_CODEC = re.compile(
+    r"iso-?8859-?\d{1,2}|latin-?\d|windows-12\d\d|cp\d{3,4}|koi8-[ru]|mac-?\w+|us-ascii|iso-2022-jp"
+    r"|shift[_-]jis|sjis|euc-?(?:jp|kr)|gb2312|gbk|gb18030|big5(?:-hkscs)?|tis-620"
+)
 _BREAK, _SOFT, _CELL = "\x1d", "\x1e", "\x1f"
 _MARKS = re.compile("[\x1d-\x1f]")
 _INNER = re.compile(r"\n(?=[^\n])")

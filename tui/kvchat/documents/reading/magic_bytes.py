@@ -14,22 +14,61 @@ _IMAGE, _AUDIO, _VIDEO = "is an image", "is an audio file", "is a video"
 _ARCHIVE, _FONT, _PROGRAM, _DATABASE = "is an archive", "is a font", "is a program", "is a database"
 
 _STARTS: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", _IMAGE), (b"\xff\xd8\xff", _IMAGE), (b"GIF87a", _IMAGE), (b"GIF89a", _IMAGE),
-    (b"II*\0", _IMAGE), (b"MM\0*", _IMAGE), (b"8BPS\0", _IMAGE), (b"\0\0\x01\0", _IMAGE), (b"qoif\0", _IMAGE),
-    (b"\xff\x0a", _IMAGE), (b"\0\0\0\x0cJXL ", _IMAGE), (b"\0\0\0\x0cjP  ", _IMAGE), (b"gimp xcf", _IMAGE),
-    (b"ID3\x02", _AUDIO), (b"ID3\x03", _AUDIO), (b"ID3\x04", _AUDIO), (b"\xff\xfb", _AUDIO), (b"\xff\xf1", _AUDIO),
-    (b"OggS\0", _AUDIO), (b"fLaC\0", _AUDIO), (b"MThd\0\0", _AUDIO),
-    (b"\x1aE\xdf\xa3", _VIDEO), (b"FLV\x01", _VIDEO), (b"\0\0\x01\xba", _VIDEO), (b"\0\0\x01\xb3", _VIDEO),
-    (b"\x1f\x8b\x08", _ARCHIVE), (b"BZh91AY&SY", _ARCHIVE), (b"\xfd7zXZ\0", _ARCHIVE), (b"7z\xbc\xaf'\x1c", _ARCHIVE),
-    (b"Rar!\x1a\x07", _ARCHIVE), (b"\x28\xb5\x2f\xfd", _ARCHIVE), (b"\x04\x22\x4d\x18", _ARCHIVE),
-    (b"!<arch>\n", _ARCHIVE), (b"MSCF\0\0\0\0", _ARCHIVE), (b"\xed\xab\xee\xdb", _ARCHIVE),
-    (b"wOFF\0", _FONT), (b"wOF2\0", _FONT), (b"OTTO\0", _FONT), (b"\0\x01\0\0\0", _FONT), (b"true\0", _FONT),
-    (b"\x7fELF", _PROGRAM), (b"\xfe\xed\xfa\xce", _PROGRAM), (b"\xfe\xed\xfa\xcf", _PROGRAM),
-    (b"\xce\xfa\xed\xfe", _PROGRAM), (b"\xcf\xfa\xed\xfe", _PROGRAM), (b"\xca\xfe\xba\xbe", _PROGRAM),
-    (b"\0asm\x01\0\0\0", _PROGRAM), (b"dex\n035\0", _PROGRAM),
-    (b"SQLite format 3\0", _DATABASE), (b"\x89HDF\r\n\x1a\n", _DATABASE), (b"PAR1", _DATABASE),
-    (b"{\\rtf", "is an RTF document; save it as .docx"), (b"%!PS-Adobe", "is a PostScript file"),
-    (b"GGUF", "is a model"), (b"\x93NUMPY", "is an array of numbers"),
+    (b"\x89PNG\r\n\x1a\n", _IMAGE),
+    (b"\xff\xd8\xff", _IMAGE),
+    (b"GIF87a", _IMAGE),
+    (b"GIF89a", _IMAGE),
+    (b"II*\0", _IMAGE),
+    (b"MM\0*", _IMAGE),
+    (b"8BPS\0", _IMAGE),
+    (b"\0\0\x01\0", _IMAGE),
+    (b"qoif\0", _IMAGE),
+    (b"\xff\x0a", _IMAGE),
+    (b"\0\0\0\x0cJXL ", _IMAGE),
+    (b"\0\0\0\x0cjP  ", _IMAGE),
+    (b"gimp xcf", _IMAGE),
+    (b"ID3\x02", _AUDIO),
+    (b"ID3\x03", _AUDIO),
+    (b"ID3\x04", _AUDIO),
+    (b"\xff\xfb", _AUDIO),
+    (b"\xff\xf1", _AUDIO),
+    (b"OggS\0", _AUDIO),
+    (b"fLaC\0", _AUDIO),
+    (b"MThd\0\0", _AUDIO),
+    (b"\x1aE\xdf\xa3", _VIDEO),
+    (b"FLV\x01", _VIDEO),
+    (b"\0\0\x01\xba", _VIDEO),
+    (b"\0\0\x01\xb3", _VIDEO),
+    (b"\x1f\x8b\x08", _ARCHIVE),
+    (b"BZh91AY&SY", _ARCHIVE),
+    (b"\xfd7zXZ\0", _ARCHIVE),
+    (b"7z\xbc\xaf'\x1c", _ARCHIVE),
+    (b"Rar!\x1a\x07", _ARCHIVE),
+    (b"\x28\xb5\x2f\xfd", _ARCHIVE),
+    (b"\x04\x22\x4d\x18", _ARCHIVE),
+    (b"!<arch>\n", _ARCHIVE),
+    (b"MSCF\0\0\0\0", _ARCHIVE),
+    (b"\xed\xab\xee\xdb", _ARCHIVE),
+    (b"wOFF\0", _FONT),
+    (b"wOF2\0", _FONT),
+    (b"OTTO\0", _FONT),
+    (b"\0\x01\0\0\0", _FONT),
+    (b"true\0", _FONT),
+    (b"\x7fELF", _PROGRAM),
+    (b"\xfe\xed\xfa\xce", _PROGRAM),
+    (b"\xfe\xed\xfa\xcf", _PROGRAM),
+    (b"\xce\xfa\xed\xfe", _PROGRAM),
+    (b"\xcf\xfa\xed\xfe", _PROGRAM),
+    (b"\xca\xfe\xba\xbe", _PROGRAM),
+    (b"\0asm\x01\0\0\0", _PROGRAM),
+    (b"dex\n035\0", _PROGRAM),
+    (b"SQLite format 3\0", _DATABASE),
+    (b"\x89HDF\r\n\x1a\n", _DATABASE),
+    (b"PAR1", _DATABASE),
+    (b"{\\rtf", "is an RTF document; save it as .docx"),
+    (b"%!PS-Adobe", "is a PostScript file"),
+    (b"GGUF", "is a model"),
+    (b"\x93NUMPY", "is an array of numbers"),
 )
 _WORDS = frozenset((b"PAR1", b"GGUF", b"GIF87a", b"GIF89a", b"gimp xcf", b"BZh91AY&SY"))
 """Signatures that a text could begin with: bytes that no text has need to stand near them."""
@@ -69,13 +108,17 @@ def is_zip(data: bytes) -> bool:
 
 def ole_reason(data: bytes) -> str:
     """What an OLE container is."""
+
     def holds(name: str) -> bool:
         return name.encode("utf-16-le") in data
 
     if holds("EncryptedPackage"):
         return "is encrypted"
-    kinds = (("WordDocument", "is a Word document of the old format; save it as .docx"),
-             ("Workbook", "is a spreadsheet"), ("PowerPoint Document", "is a presentation"))
+    kinds = (
+        ("WordDocument", "is a Word document of the old format; save it as .docx"),
+        ("Workbook", "is a spreadsheet"),
+        ("PowerPoint Document", "is a presentation"),
+    )
     return next((said for name, said in kinds if holds(name)), "is a binary file")
 
 
@@ -96,8 +139,11 @@ def zip_kind(data: bytes) -> str:
         return "docx"
     if kind.startswith(b"application/vnd.oasis.opendocument.text"):
         return "odt"
-    kinds = (("xl/workbook.xml", "is a spreadsheet"), ("ppt/presentation.xml", "is a presentation"),
-             ("META-INF/container.xml", "is an e-book"))
+    kinds = (
+        ("xl/workbook.xml", "is a spreadsheet"),
+        ("ppt/presentation.xml", "is a presentation"),
+        ("META-INF/container.xml", "is an e-book"),
+    )
     if kind.startswith(b"application/vnd.oasis.opendocument."):
         return "is an office file, but no text"
     return next((said for name, said in kinds if name in names), _ARCHIVE)

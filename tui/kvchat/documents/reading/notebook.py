@@ -14,6 +14,7 @@ from kvchat.documents.reading.markdown import read_markdown
 
 _HEADING = re.compile(r"\s*?(#{1,6})\s")
 
+
 def read_notebook(text: str) -> Content:
     """The cells of a notebook. Raises UnreadableError."""
     try:

@@ -420,8 +420,9 @@ class _OdtBody(Handler):
         self._depth += name == "list"
         if name in ("p", "h"):
             level = values.get("outline-level", "1")
-            self._texts.append((min(int(level), 9) if level.isascii() and level.isdigit() else 1, [])
-                               if name == "h" else (0, []))
+            self._texts.append(
+                (min(int(level), 9) if level.isascii() and level.isdigit() else 1, []) if name == "h" else (0, [])
+            )
         elif name == "s":
             count = values.get("c", "1")
             self.data(" " * (min(int(count[:3]), 100) if count.isascii() and count.isdigit() else 1))

@@ -32,8 +32,9 @@ _BROKEN_WORD = re.compile(r"(?<=[^\W\d_])(?:-|\u2010|\u00ad) *\n *([^\W\d_]\S*+)
 _SPACES = re.compile(r" {2,}")
 _EDGES = re.compile(r" *\n *")
 _GAPS = re.compile(r"\n{3,}")
-_NO_TITLE = re.compile(r"untitled.*|.*\.(?:docx?|dvi|indd|tex|pdf|qxd|pptx?|rtf|odt|ps)|microsoft \w+ - .*|\W*|title",
-                       re.IGNORECASE)
+_NO_TITLE = re.compile(
+    r"untitled.*|.*\.(?:docx?|dvi|indd|tex|pdf|qxd|pptx?|rtf|odt|ps)|microsoft \w+ - .*|\W*|title", re.IGNORECASE
+)
 _MOST_ENTRIES = 5_000
 _PAGE = itemgetter(0)
 
@@ -68,8 +69,9 @@ def _content(reader: PdfReader) -> Content:
         raise UnreadableError("is a broken PDF")
     starts = _starts(reader)
     read = [attempted(partial(_page_text, page)) for page in pages]
-    sections = tuple(Section(_titles(starts, number), text, number, number)
-                     for number, text in enumerate(read, 1) if text)
+    sections = tuple(
+        Section(_titles(starts, number), text, number, number) for number, text in enumerate(read, 1) if text
+    )
     if not sections:
         raise UnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
     return Content(_title(reader), Unit.PAGE, sections, exact=False)

@@ -43,10 +43,12 @@ def take(stream: BinaryIO) -> bytes | None:
 
 def answer_of(content: Content) -> bytes:
     """A file's content as a frame."""
-    sections = [[section.titles, section.text, section.first, section.last, section.code]
-                for section in content.sections]
-    return json.dumps({"title": content.title, "unit": content.unit, "exact": content.exact,
-                       "sections": sections}).encode()
+    sections = [
+        [section.titles, section.text, section.first, section.last, section.code] for section in content.sections
+    ]
+    return json.dumps(
+        {"title": content.title, "unit": content.unit, "exact": content.exact, "sections": sections}
+    ).encode()
 
 
 def answer_of_pixels(pixels: Pixels) -> bytes:
@@ -64,8 +66,10 @@ def content_of(frame: bytes) -> Content:
     """The content in a frame. Raises UnreadableError where it holds a reason, ValueError where it holds neither."""
     try:
         said = _said(frame)
-        sections = tuple(Section(tuple(map(str, titles)), str(text), int(first), int(last), bool(code))
-                         for titles, text, first, last, code in said["sections"])
+        sections = tuple(
+            Section(tuple(map(str, titles)), str(text), int(first), int(last), bool(code))
+            for titles, text, first, last, code in said["sections"]
+        )
         return Content(str(said["title"]), Unit(said["unit"]), sections, bool(said["exact"]))
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError("it is no content") from error

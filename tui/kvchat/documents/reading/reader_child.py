@@ -21,8 +21,17 @@ from kvchat.documents.reading.pixels import pixels_of, thumbnail_of
 GRACE = 5.0
 """Seconds after which it ends by itself, beyond those its parent gives a file."""
 _LARGE = 1 << 20
-_FORBIDDEN = ("socket.", "subprocess.", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.fork", "urllib.",
-              "webbrowser.")
+_FORBIDDEN = (
+    "socket.",
+    "subprocess.",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.system",
+    "os.fork",
+    "urllib.",
+    "webbrowser.",
+)
 
 
 def main() -> None:

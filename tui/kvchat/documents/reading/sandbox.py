@@ -43,8 +43,9 @@ class Readers:
     def __enter__(self) -> Readers:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     @property
@@ -124,8 +125,12 @@ class _Child:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._seconds = seconds
         self._process = subprocess.Popen(
-            (sys.executable, "-P", "-m", MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, env=environment)
+            (sys.executable, "-P", "-m", MODULE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to: BinaryIO = self._process.stdin  # type: ignore[assignment]
         self._from: BinaryIO = self._process.stdout  # type: ignore[assignment]

@@ -19,7 +19,8 @@ _DIRECTIVE = re.compile(
     r"(?P<indent> {0,40})\.\. (?:(?:py|c|cpp|js|rst|std):)?(?:function|class|method|classmethod|staticmethod|attribute|"
     r"data|exception|decorator|decoratormethod|property|coroutinefunction|coroutinemethod|awaitablefunction|module|"
     r"macro|type|struct|member|option|cmdoption|envvar|opcode|pdbcommand|autoclass|autofunction|automodule)::[ \t]+"
-    r"(?P<name>[^\n]+)")
+    r"(?P<name>[^\n]+)"
+)
 _LABEL = re.compile(r"\.\. (?:_[^:]|index::|_`)")
 _ARGUMENTS = re.compile(r"\s*[(\[{].*|\s*->.*|;$")
 _ROLE = re.compile(r":[\w:+.-]{1,40}:`|`{1,2}(?:__?(?!\w))?|\*\*")
@@ -61,8 +62,10 @@ def read_underlined(text: str) -> Content:
     """The sections of a plain text whose headings, if it has any, are clearly underlined."""
     lines = lines_of(text)
     outline, levels = Outline(), dict[tuple[str, bool], int]()
-    marks = [Mark(first, outline.opened(levels.setdefault(style, len(levels) + 1), title))
-             for first, title, style, _ in _underlined(lines, strict=True)]
+    marks = [
+        Mark(first, outline.opened(levels.setdefault(style, len(levels) + 1), title))
+        for first, title, style, _ in _underlined(lines, strict=True)
+    ]
     return Content(marks[0].titles[-1] if marks else "", Unit.LINE, sections(lines, marks))
 
 
@@ -112,8 +115,10 @@ def _undressed(title: str) -> str:
 
 _ASCIIDOC = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")
 _ORG = re.compile(r"(\*{1,20})[ \t]+(\S.*)")
-_TEX = re.compile(r"\s{0,8}\\(part|chapter|section|subsection|subsubsection|paragraph)\*?(?:\[[^\]\n]{0,200}\])?"
-                  r"\{([^\n]{1,200})\}")
+_TEX = re.compile(
+    r"\s{0,8}\\(part|chapter|section|subsection|subsubsection|paragraph)\*?(?:\[[^\]\n]{0,200}\])?"
+    r"\{([^\n]{1,200})\}"
+)
 _ROFF = re.compile(r"[.'][ \t]*(SH|SS|Sh|Ss)[ \t]+(\S.*)")
 _ROFF_NAME = re.compile(r"\.(?:TH|Dt)[ \t]+\"?([\w.:+-]+)")
 _KEYWORD = re.compile(r"(?:TODO|DONE) (?=\S)")
@@ -136,34 +141,42 @@ def _by_lines(text: str, heading: Callable[[str], tuple[int, str] | None], block
 
 def read_asciidoc(text: str) -> Content:
     """The sections of an AsciiDoc text."""
+
     def heading(line: str) -> tuple[int, str] | None:
         found = _ASCIIDOC.match(line) if line[0] in "=#" else None
         return (len(found[1]), found[2].rstrip("=# \t")) if found else None
+
     content = _by_lines(text, heading, re.compile(r"(?:-{4,}|\.{4,}|={4,}|/{4,}|```)(?=\s*$)"))
     return content if content.title else read_underlined(text)
 
 
 def read_org(text: str) -> Content:
     """The sections of an Org text."""
+
     def heading(line: str) -> tuple[int, str] | None:
         found = _ORG.match(line) if line[0] == "*" else None
         return (len(found[1]), _KEYWORD.sub("", found[2], count=1)) if found else None
+
     return _by_lines(text, heading, None)
 
 
 def read_tex(text: str) -> Content:
     """The sections of a LaTeX text."""
+
     def heading(line: str) -> tuple[int, str] | None:
         found = _TEX.match(line) if "\\" in line[:9] else None
         return (_TEX_LEVELS.index(found[1]), found[2].split("}")[0]) if found else None
+
     return _by_lines(text, heading, None)
 
 
 def read_roff(text: str) -> Content:
     """The sections of a manual page."""
+
     def heading(line: str) -> tuple[int, str] | None:
         found = _ROFF.match(line) if line[0] in ".'" else None
         return (2 if found[1].lower() == "ss" else 1, found[2].strip().strip('"')) if found else None
+
     content = _by_lines(text, heading, None)
     named = re.search(_ROFF_NAME.pattern, text[:20_000])
     return Content(named[1] if named else "", content.unit, content.sections)

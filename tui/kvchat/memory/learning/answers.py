@@ -75,7 +75,7 @@ def _literal(text: str) -> Any:
     if not 0 <= start < end or end - start > LONGEST // 4:
         return None
     try:
-        value = ast.literal_eval(text[start:end + 1])
+        value = ast.literal_eval(text[start : end + 1])
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
     return value if isinstance(value, dict) else None

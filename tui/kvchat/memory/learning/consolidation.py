@@ -54,6 +54,7 @@ def over_budget(entries: Sequence[Entry], tokens: int = PAGE_TOKENS) -> bool:
 
 # -- what is asked
 
+
 def request(entries: Sequence[Entry], tokens: int = PAGE_TOKENS) -> tuple[list[Message], dict[str, Any]] | None:
     """The messages of a request about the entries of one page, and the JSON schema of the answer. None when there is
     nothing to ask."""
@@ -62,26 +63,39 @@ def request(entries: Sequence[Entry], tokens: int = PAGE_TOKENS) -> tuple[list[M
         return None
     shorten = over_budget(entries, tokens)
     lines = "\n".join(f"{short}: {' '.join(entry.text.split())}" for short, entry in shown.items())
-    task = ('These are notes about a user, oldest first. Find pairs where the newer note says the same as the '
-            'older ("repeats") or shows that the older is no longer true ("contradicts"). Often there are none: '
-            '{"pairs":[]}. Notes about different people or things are no pair.')
+    task = (
+        "These are notes about a user, oldest first. Find pairs where the newer note says the same as the "
+        'older ("repeats") or shows that the older is no longer true ("contradicts"). Often there are none: '
+        '{"pairs":[]}. Notes about different people or things are no pair.'
+    )
     shape = '{"pairs":[{"older":"k1","newer":"k2","is":"repeats|contradicts"}]'
     if shorten:
-        task += (' Then, under "shorter", put notes on one subject into one line that keeps every name and number, in '
-                 "the notes' own words.")
+        task += (
+            ' Then, under "shorter", put notes on one subject into one line that keeps every name and number, in '
+            "the notes' own words."
+        )
         shape += ',"shorter":[{"of":["k1","k2"],"text":""}]'
     block = ContextBlock("passage", "notes", lines)
     return [system_message("You tidy notes."), Message(Role.USER, f"{task}\nOnly JSON: {shape}}}", (block,))], _schema(
-        list(shown), shorten)
+        list(shown), shorten
+    )
 
 
 def _schema(ids: list[str], shorten: bool) -> dict[str, Any]:
     id = {"type": "string", "enum": ids}
-    fields = {"pairs": listed({"older": id, "newer": id, "is": {"type": "string", "enum": ["repeats", "contradicts"]}},
-                              MOST_PAIRS)}
+    fields = {
+        "pairs": listed(
+            {"older": id, "newer": id, "is": {"type": "string", "enum": ["repeats", "contradicts"]}}, MOST_PAIRS
+        )
+    }
     if shorten:
-        fields["shorter"] = listed({"of": {"type": "array", "items": id, "minItems": 2, "maxItems": 6},
-                                    "text": {"type": "string", "minLength": 1, "maxLength": LONGEST}}, MOST_LINES)
+        fields["shorter"] = listed(
+            {
+                "of": {"type": "array", "items": id, "minItems": 2, "maxItems": 6},
+                "text": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+            },
+            MOST_LINES,
+        )
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
@@ -92,8 +106,8 @@ def _shown(entries: Sequence[Entry]) -> dict[str, Entry]:
     live.sort(key=lambda entry: (entry.created, entry.id))
     if len(live) > SHOWN:
         told = {entry.id: set(meanings(entry.text)) for entry in live}
-        chosen = {entry.id for entry in live[-SHOWN // 4:]}
-        for new in live[-SHOWN // 4:]:
+        chosen = {entry.id for entry in live[-SHOWN // 4 :]}
+        for new in live[-SHOWN // 4 :]:
             rest = (entry for entry in reversed(live) if entry.id not in chosen)
             chosen |= {entry.id for entry in nlargest(3, rest, key=lambda old: _share(told[old.id], told[new.id]))}
         live = [entry for entry in live if entry.id in chosen]
@@ -105,6 +119,7 @@ def _share(one: set[str], other: set[str]) -> float:
 
 
 # -- what is believed
+
 
 @dataclass(slots=True)
 class _Consolidator:
@@ -142,19 +157,32 @@ class _Consolidator:
             return
         newest = max(old, key=lambda entry: entry.created)
         kinds = {entry.kind for entry in old}
-        new = Entry(new_id(), newest.kind if len(kinds) == 1 else Kind.FACT, text, newest.page, newest.created,
-                    confidence=min((e.confidence for e in old if e.confidence is not None), default=None),
-                    conversation=newest.conversation, nodes=united_nodes([newest, *old]), by=newest.by)
-        self._take([Change(Act.NOTED, None, new, self.now, self.session, f"sums up {len(old)} memories"), *(
-            superseded(Act.SUMMARISED, entry, new, self.now, self.session, text) for entry in old)])
+        new = Entry(
+            new_id(),
+            newest.kind if len(kinds) == 1 else Kind.FACT,
+            text,
+            newest.page,
+            newest.created,
+            confidence=min((e.confidence for e in old if e.confidence is not None), default=None),
+            conversation=newest.conversation,
+            nodes=united_nodes([newest, *old]),
+            by=newest.by,
+        )
+        self._take(
+            [
+                Change(Act.NOTED, None, new, self.now, self.session, f"sums up {len(old)} memories"),
+                *(superseded(Act.SUMMARISED, entry, new, self.now, self.session, text) for entry in old),
+            ]
+        )
 
     def _take(self, changes: list[Change]) -> None:
         self.changes += changes
         self.used |= {change.after.id for change in changes} | {change.after.superseded_by for change in changes}
 
 
-def checked(answer: str, entries: Sequence[Entry], now: float, session: str = "",
-            tokens: int = PAGE_TOKENS) -> list[Change]:
+def checked(
+    answer: str, entries: Sequence[Entry], now: float, session: str = "", tokens: int = PAGE_TOKENS
+) -> list[Change]:
     """The changes of an answer that hold. `entries` are those that were asked about. Never raises, whatever the
     answer."""
     shown = _shown(entries)
@@ -222,7 +250,8 @@ def _sums_up(text: str, old: Sequence[Entry]) -> bool:
     if any(len(told & set(meanings(entry.text))) < KEPT * len(set(meanings(entry.text))) for entry in old):
         return False
     return all(_same_sign(part.meanings, part.denies, old) for part in clauses_of(text)) and (
-        any(denies(folded(entry.text)) for entry in old) == any(part.denies for part in clauses_of(text)))
+        any(denies(folded(entry.text)) for entry in old) == any(part.denies for part in clauses_of(text))
+    )
 
 
 def _same_sign(words: frozenset[str], denied: bool, old: Sequence[Entry]) -> bool:
@@ -248,7 +277,9 @@ def repeated(entries: Sequence[Entry], now: float, session: str) -> list[Change]
     staying: dict[str, list[Entry]] = {}
     for entry in live:
         order = meanings(entry.text)
-        less = [order[:i] + order[i + 1:] for i in range(len(order))] if len(order) - 1 >= LIKENESS * len(order) else []
+        less = (
+            [order[:i] + order[i + 1 :] for i in range(len(order))] if len(order) - 1 >= LIKENESS * len(order) else []
+        )
         near = [*by_words[order], *by_less[order], *(found for short in less for found in by_words[short])]
         keeper = next((found for found in near if says_the_same(found.text, entry.text)), None)
         if keeper is not None and not entry.is_the_persons:
@@ -300,7 +331,7 @@ def says_the_same(one: str, other: str) -> bool:
     more = max(a, b, key=len)
     if len(more) != min(len(a), len(b)) + 1 or len(more) - 1 < LIKENESS * len(more):
         return False
-    at = next((i for i in range(len(more)) if more[:i] + more[i + 1:] == min(a, b, key=len)), None)
+    at = next((i for i in range(len(more)) if more[:i] + more[i + 1 :] == min(a, b, key=len)), None)
     return at is not None and more[at] not in capitals(long) and not WEAKENING.search(_surplus(long, short))
 
 
@@ -313,9 +344,15 @@ def differ(one: str, other: str) -> bool:
     """Whether two texts differ in a number, a sign, an accent, a negation, a name, or a small word that turns what is
     said around."""
     a, b = folded(one), folded(other)
-    return (numbers(one) != numbers(other) or signs(one) != signs(other) or accented(one) != accented(other)
-            or denials(a) != denials(b) or TURNING.findall(a) != TURNING.findall(b)
-            or bool(WEAKENING.search(a)) != bool(WEAKENING.search(b)) or bool(capitals(one) ^ capitals(other)))
+    return (
+        numbers(one) != numbers(other)
+        or signs(one) != signs(other)
+        or accented(one) != accented(other)
+        or denials(a) != denials(b)
+        or TURNING.findall(a) != TURNING.findall(b)
+        or bool(WEAKENING.search(a)) != bool(WEAKENING.search(b))
+        or bool(capitals(one) ^ capitals(other))
+    )
 
 
 def capitals(text: str) -> frozenset[str]:

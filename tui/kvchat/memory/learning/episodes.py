@@ -68,18 +68,31 @@ def instruction(part: Part) -> str:
     """What is asked for at the end of the conversation. The same part always gives the same text."""
     first, last = min(part.turns), max(part.turns)
     where = f"turn {first}" if first == last else f"turns {first} to {last}"
-    return (f"Divide {where} of our conversation into episodes, one for each topic, at most {MOST}. For each: the turn "
-            "it begins with, a title of a few words, and what it was about and came to, in one to three sentences. "
-            f'Only JSON: {{"episodes":[{{"first":{first},"title":"","summary":""}}]}}')
+    return (
+        f"Divide {where} of our conversation into episodes, one for each topic, at most {MOST}. For each: the turn "
+        "it begins with, a title of a few words, and what it was about and came to, in one to three sentences. "
+        f'Only JSON: {{"episodes":[{{"first":{first},"title":"","summary":""}}]}}'
+    )
 
 
 def schema(part: Part) -> dict[str, Any]:
     """`response_format` for the answer."""
-    return response_format("episodes", {"episodes": {**listed({
-        "first": {"type": "integer", "enum": sorted(part.turns)},
-        "title": {"type": "string", "minLength": 1, "maxLength": TITLE},
-        "summary": {"type": "string", "minLength": 1, "maxLength": SUMMARY},
-    }, MOST), "minItems": 1}})
+    return response_format(
+        "episodes",
+        {
+            "episodes": {
+                **listed(
+                    {
+                        "first": {"type": "integer", "enum": sorted(part.turns)},
+                        "title": {"type": "string", "minLength": 1, "maxLength": TITLE},
+                        "summary": {"type": "string", "minLength": 1, "maxLength": SUMMARY},
+                    },
+                    MOST,
+                ),
+                "minItems": 1,
+            }
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +128,28 @@ def checked(answer: str, part: Part) -> list[Episode]:
     return found
 
 
-def stored(episode: Episode, conversation: str, model: str, session: str, now: float,
-           ) -> tuple[Cell, list[str], Change]:
+def stored(
+    episode: Episode,
+    conversation: str,
+    model: str,
+    session: str,
+    now: float,
+) -> tuple[Cell, list[str], Change]:
     """An episode as it is stored: its cell, its messages, and the entry on the page of its month."""
     nodes = [node.id for node in episode.nodes]
     begun = episode.nodes[0].created
     day = datetime.fromtimestamp(begun, UTC).astimezone()
     text = f"{day:%Y-%m-%d} {episode.title}: {episode.summary}"
-    entry = Entry(new_id(), Kind.FACT, text, f"episodes/{day:%Y-%m}.md", now, conversation=conversation,
-                  nodes=tuple(nodes), by=model)
+    entry = Entry(
+        new_id(),
+        Kind.FACT,
+        text,
+        f"episodes/{day:%Y-%m}.md",
+        now,
+        conversation=conversation,
+        nodes=tuple(nodes),
+        by=model,
+    )
     cell = Cell(new_cell_id(), conversation, now, EPISODE, model, session, noted=1)
     return cell, nodes, Change(Act.NOTED, None, entry, now, session)
 

@@ -77,8 +77,9 @@ class Findings:
     """Why it was no answer to what was asked; None: it was one, be it that there is nothing to note."""
 
 
-def passage(path: Sequence[Node], pending: Sequence[Node], already_known: Sequence[Entry] = (), *,
-            title: bool = False) -> Passage:
+def passage(
+    path: Sequence[Node], pending: Sequence[Node], already_known: Sequence[Entry] = (), *, title: bool = False
+) -> Passage:
     """The passage of the pending messages of a branch: turns are counted from 1, along the branch."""
     wanted = {node.id for node in pending}
     turns, number = [], 0
@@ -93,18 +94,24 @@ def passage(path: Sequence[Node], pending: Sequence[Node], already_known: Sequen
 
 # -- what is asked
 
+
 def instruction(passage: Passage) -> str:
     """What is asked for at the end of the conversation. The same passage always gives the same text."""
-    return _asked(passage, "List the lasting facts that I told you about myself, my work or my people in "
-                           f"{_named(passage, 'my')}, in my own words.")
+    return _asked(
+        passage,
+        "List the lasting facts that I told you about myself, my work or my people in "
+        f"{_named(passage, 'my')}, in my own words.",
+    )
 
 
 def _asked(passage: Passage, task: str) -> str:
     first = next(iter(passage.questions), 1)
     title, about = (',"title":"..."', f"\n{TITLE_FIELD}") if passage.title else ("", "")
-    text = (f"{task} No general knowledge, questions, requests or ideas of yours. Often there are none: "
-            f'{{"facts":[]{title}}}\nOnly JSON: {{"facts":[{{"turns":[{first}],"text":"",'
-            f'"kind":"{"|".join(Kind)}","topic":"","confidence":0.9')
+    text = (
+        f"{task} No general knowledge, questions, requests or ideas of yours. Often there are none: "
+        f'{{"facts":[]{title}}}\nOnly JSON: {{"facts":[{{"turns":[{first}],"text":"",'
+        f'"kind":"{"|".join(Kind)}","topic":"","confidence":0.9'
+    )
     if not passage.shown:
         return f"{text}}}]{title}}}{about}"
     lines = "".join(f"\n{short}: {_line(entry)}" for short, entry in passage.shown.items())
@@ -130,8 +137,12 @@ def _named(passage: Passage, whose: str) -> str:
 def schema(passage: Passage) -> dict[str, Any]:
     """`response_format` for the answer. Every value that can be listed is listed, so that a grammar holds it."""
     fields: dict[str, Any] = {
-        "turns": {"type": "array", "items": {"type": "integer", "enum": sorted(passage.questions)},
-                  "minItems": 1, "maxItems": max(1, min(3, len(passage.questions)))},
+        "turns": {
+            "type": "array",
+            "items": {"type": "integer", "enum": sorted(passage.questions)},
+            "minItems": 1,
+            "maxItems": max(1, min(3, len(passage.questions))),
+        },
         "text": {"type": "string", "minLength": 1, "maxLength": LONGEST},
         "kind": {"type": "string", "enum": [kind.value for kind in Kind]},
         "topic": {"type": "string", "maxLength": 24},
@@ -162,17 +173,20 @@ def own_prompt(passage: Passage) -> list[Message]:
     asked about them."""
     lines = [f"[turn {number}, {message.role}] {_shortened(message)}" for number, message in passage.turns]
     quoted = ContextBlock("passage", "a conversation", "\n\n".join(lines))
-    task = ("List the lasting facts that the user told about themselves, their work or their people in "
-            f"{_named(passage, 'the')}, in the user's own words.")
+    task = (
+        "List the lasting facts that the user told about themselves, their work or their people in "
+        f"{_named(passage, 'the')}, in the user's own words."
+    )
     return [system_message("You take notes."), Message(Role.USER, _asked(passage, task), (quoted,))]
 
 
 def _shortened(message: Node) -> str:
     text, most = message.text.strip(), SHOWN if message.role is Role.USER else SHOWN // 10
-    return text if len(text) <= most else f"{text[:most * 3 // 4]} […] {text[-most // 4:]}"
+    return text if len(text) <= most else f"{text[: most * 3 // 4]} […] {text[-most // 4 :]}"
 
 
 # -- what is believed
+
 
 def checked(answer: str, passage: Passage) -> Findings:
     """The facts of an answer that hold. Never raises, whatever the answer."""
@@ -182,7 +196,7 @@ def checked(answer: str, passage: Passage) -> Findings:
     heard = [(number, node, said(node.text)) for number, nodes in passage.questions.items() for node in nodes]
     facts: dict[str, Fact] = {}
     refused: list[tuple[str, Reason]] = []
-    for number, one in enumerate(found[:MOST * 4]):
+    for number, one in enumerate(found[: MOST * 4]):
         text = tidied(_text(one))
         fact = _fact(one, text, heard, passage) if number < MOST else Reason(Why.MANY, str(MOST))
         if isinstance(fact, Reason):
@@ -226,9 +240,14 @@ def _fact(one: Any, text: str, heard: Sequence[tuple[int, Node, Said]], passage:
     own = share(fields.get("confidence"))
     confidence = round(min(own, proofs[0][1].share), 2)
     said_there = " ".join(node.text for node, _ in proofs)
-    fact = Fact(kind, text, confidence, tuple(node.id for node, _ in proofs), _topic(fields.get("topic"), said_there),
-                review=caution(text, kind) or proofs[0][1].review or (
-                    None if confidence >= ENOUGH else Reason(Why.UNCERTAIN)))
+    fact = Fact(
+        kind,
+        text,
+        confidence,
+        tuple(node.id for node, _ in proofs),
+        _topic(fields.get("topic"), said_there),
+        review=caution(text, kind) or proofs[0][1].review or (None if confidence >= ENOUGH else Reason(Why.UNCERTAIN)),
+    )
     return _correcting(fact, fields.get("replaces"), passage, said_there)
 
 
@@ -238,8 +257,9 @@ def _cited(fields: Mapping[str, Any]) -> set[int]:
     return {number for number in map(whole_number, given[:20]) if number is not None}
 
 
-def _proofs(text: str, cited: set[int],
-            heard: Sequence[tuple[int, Node, Said]]) -> list[tuple[Node, Grounding]] | Reason:
+def _proofs(
+    text: str, cited: set[int], heard: Sequence[tuple[int, Node, Said]]
+) -> list[tuple[Node, Grounding]] | Reason:
     """The messages in which the person said it, best first: of the cited ones, or of the others where the model counted
     wrongly. Else why none is one."""
     tried = [(number, node, grounding(text, message)) for number, node, message in heard]
@@ -251,8 +271,11 @@ def _proofs(text: str, cited: set[int],
     in_cited = proofs[0][0] in cited
     # Where the person said the opposite somewhere else, nobody knows which of the two holds.
     turned = any(found.refusal is not None and found.refusal.why is Why.TURNED for _, _, found in tried)
-    kept = [(node, replace(found, review=found.review or Reason(Why.BOTH)) if turned else found)
-            for number, node, found in proofs if not in_cited or number in cited]
+    kept = [
+        (node, replace(found, review=found.review or Reason(Why.BOTH)) if turned else found)
+        for number, node, found in proofs
+        if not in_cited or number in cited
+    ]
     return kept[:3] if in_cited else kept[:1]
 
 
@@ -297,4 +320,4 @@ def _harmless(text: str) -> str:
     if secret(text):
         return "…"
     plain = "".join(char if char.isprintable() else " " for char in guarded(text))
-    return plain if len(plain) <= LONGEST else plain[:LONGEST - 1] + "…"
+    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1] + "…"

@@ -48,9 +48,11 @@ _QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
 _CLAUSE = re.compile(
     r"[,;:—–()|，；、：（）]\s*|\s-+\s|\b(?:and|but|because|so|while|although|though|however|or|whereas|which|who|und|aber"
-    r"|weil|oder|sondern|et|mais|ou|parce que|y|pero|porque|sino)\b")
+    r"|weil|oder|sondern|et|mais|ou|parce que|y|pero|porque|sino)\b"
+)
 _TURN = re.compile(
-    r"[;—–；]|\b(?:but|however|although|though|while|whereas|because|aber|sondern|weil|mais|pero|sino|porque)\b")
+    r"[;—–；]|\b(?:but|however|although|though|while|whereas|because|aber|sondern|weil|mais|pero|sino|porque)\b"
+)
 """Where a negation ends."""
 
 
@@ -94,7 +96,7 @@ def own_words(text: str) -> str:
     text = _QUOTED_LINE.sub("", _FENCED.sub("\n", text[:READ]))
     text = QUOTATION.sub(lambda found: " " if len(found[0].split()) > 3 or len(found[0]) > 30 else found[0], text)
     handed = HANDED_OVER.search(text)
-    return text[:handed.end()] if handed else text
+    return text[: handed.end()] if handed else text
 
 
 def said(text: str) -> Said:
@@ -136,8 +138,11 @@ def clauses_of(sentence: str, number: int = 0) -> list[Clause]:
         request = bool(REQUEST.search(part)) or (request and goes_on)
         of_assistant = bool(YOU_ARE.search(part)) and not FIRST_PERSON.search(part)
         if part.strip():
-            found.append(Clause(frozenset(meanings(part)), denied, number, asked, request, of_assistant,
-                                bool(RELATION.search(part))))
+            found.append(
+                Clause(
+                    frozenset(meanings(part)), denied, number, asked, request, of_assistant, bool(RELATION.search(part))
+                )
+            )
     return found
 
 
@@ -179,8 +184,15 @@ def grounding(text: str, message: Said) -> Grounding:
     clauses = [clause for clause in message.clauses if clause.sentence in window]
     best, refusal, review = _told(text, clauses, _marks(text, used))
     refusal = _otherwise(text, used) or refusal or _not_stated(best, used)
-    return Grounding(share if len(used) == 1 else share * 0.9, refusal, None if refusal else (
-        message.doubt or review or _caution(text, best, used) or (None if share >= ENOUGH else Reason(Why.LOOSE))))
+    return Grounding(
+        share if len(used) == 1 else share * 0.9,
+        refusal,
+        None
+        if refusal
+        else (
+            message.doubt or review or _caution(text, best, used) or (None if share >= ENOUGH else Reason(Why.LOOSE))
+        ),
+    )
 
 
 def alike(word: str, other: str) -> bool:
@@ -204,7 +216,7 @@ def _best_window(wanted: frozenset[str], message: Said) -> tuple[float, list[int
     best: tuple[int, int, int] = (0, 0, 0)
     for start in range(len(hits)):
         for length in range(1, min(WINDOW, len(hits) - start) + 1):
-            count = len(frozenset[str]().union(*hits[start:start + length]))
+            count = len(frozenset[str]().union(*hits[start : start + length]))
             best = max(best, (count, -length, start))
     count, length, start = best
     return count / len(wanted), [i for i in range(start, start - length) if hits[i]]
@@ -267,8 +279,10 @@ def _other_signs(text: str, used: list[Sentence]) -> bool:
     """Whether a fact has code, a path or a signed number otherwise than the sentences: `-x` for `+x`."""
     source = " ".join(sentence.text for sentence in used)
     known = signs(source)
-    return any(sign not in known and sign not in source and not (sign[0].isupper() and sign.lower() in source.lower())
-               for sign in signs(text))
+    return any(
+        sign not in known and sign not in source and not (sign[0].isupper() and sign.lower() in source.lower())
+        for sign in signs(text)
+    )
 
 
 def _counted(text: str) -> dict[str, set[str]]:

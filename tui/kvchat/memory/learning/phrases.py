@@ -16,20 +16,25 @@ _OPENING = rf"\A\W*(?:(?:{spaced('opening')})\b\W*)*"
 HANDED_OVER = re.compile(
     rf"(?:\b(?:{spaced('text_work')})\b|{unspaced('text_work')})[^.!?\n。]{{0,80}}?"
     r"(?:[:：]|\n|\b(?:this|these|following|below|folgenden?|suivante?|siguiente)\b[^.!?\n]{0,40}[.!?\n])",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 """What follows is a text to be worked on."""
 WORKED_ON, SUPPOSED, PASSING, UNSURE, WISH, CHANGED = map(
-    any_of, ("worked_on", "supposed", "passing", "unsure", "wish", "changed"))
+    any_of, ("worked_on", "supposed", "passing", "unsure", "wish", "changed")
+)
 
 WONDERING = re.compile(
     rf"{_OPENING}(?:(?:{spaced('asks_for')})(?:\s+\w+)?\s+(?:{spaced('auxiliary')})\b"
     rf"|(?:{spaced('asks_for')})(?:['’]s| (?:about|many|much|to)\b)"
-    rf"|(?:{spaced('wondering')})\b|{unspaced('wondering')})")
+    rf"|(?:{spaced('wondering')})\b|{unspaced('wondering')})"
+)
 """A question, though it may have no question mark."""
 ASKING = re.compile(rf"{WONDERING.pattern}|{_OPENING}(?:{spaced('asking')})\b")
 """A question, or the beginning of a sentence that is one if it has no other subject."""
-REQUEST = re.compile(rf"{_OPENING}(?:(?:{spaced('request')})\b|{unspaced('request')})"
-                     rf"|(?:{unspaced('request_ending')})\W*\Z")
+REQUEST = re.compile(
+    rf"{_OPENING}(?:(?:{spaced('request')})\b|{unspaced('request')})"
+    rf"|(?:{unspaced('request_ending')})\W*\Z"
+)
 STANDING = any_of("standing")
 """A request that is not for this moment alone."""
 FIRST_PERSON, YOU_ARE, SUBJECT, RELATION = map(any_of, ("first_person", "you_are", "subject", "relation"))

@@ -61,25 +61,43 @@ def instruction(found: Practice) -> str:
     """What is asked for at the end of the conversation. The same messages always give the same text."""
     first, last = min(found.turns), max(found.turns)
     where = f"turn {first}" if first == last else f"turns {first} to {last}"
-    return (f"Look at {where} of our conversation. List the procedures that worked: tasks that we carried out, where I "
-            "said or showed that the result was right, and that I may have again. For each: when it applies, the steps "
-            "in their order, and why they work, in the words that were used. No general advice, nothing that failed or "
-            'was only suggested. Often there are none: {"skills":[]}\nOnly JSON: {"skills":[{"turns":'
-            f'[{first}],"when":"","steps":["",""],"why":"","topic":""}}]}}')
+    return (
+        f"Look at {where} of our conversation. List the procedures that worked: tasks that we carried out, where I "
+        "said or showed that the result was right, and that I may have again. For each: when it applies, the steps "
+        "in their order, and why they work, in the words that were used. No general advice, nothing that failed or "
+        'was only suggested. Often there are none: {"skills":[]}\nOnly JSON: {"skills":[{"turns":'
+        f'[{first}],"when":"","steps":["",""],"why":"","topic":""}}]}}'
+    )
 
 
 def schema(found: Practice) -> dict[str, Any]:
     """`response_format` for the answer."""
     turns = sorted(found.turns)
-    return response_format("skills", {"skills": listed({
-        "turns": {"type": "array", "items": {"type": "integer", "enum": turns}, "minItems": 1,
-                  "maxItems": min(6, len(turns))},
-        "when": {"type": "string", "minLength": 1, "maxLength": WHEN},
-        "steps": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": STEP}, "minItems": 1,
-                  "maxItems": STEPS},
-        "why": {"type": "string", "maxLength": WHY},
-        "topic": {"type": "string", "maxLength": 24},
-    }, MOST)})
+    return response_format(
+        "skills",
+        {
+            "skills": listed(
+                {
+                    "turns": {
+                        "type": "array",
+                        "items": {"type": "integer", "enum": turns},
+                        "minItems": 1,
+                        "maxItems": min(6, len(turns)),
+                    },
+                    "when": {"type": "string", "minLength": 1, "maxLength": WHEN},
+                    "steps": {
+                        "type": "array",
+                        "items": {"type": "string", "minLength": 1, "maxLength": STEP},
+                        "minItems": 1,
+                        "maxItems": STEPS,
+                    },
+                    "why": {"type": "string", "maxLength": WHY},
+                    "topic": {"type": "string", "maxLength": 24},
+                },
+                MOST,
+            )
+        },
+    )
 
 
 def checked(answer: str, found: Practice, known: Sequence[Entry] = ()) -> list[Fact] | None:

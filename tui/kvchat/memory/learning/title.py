@@ -21,13 +21,16 @@ WORDS = 8
 """A line with more words is a sentence, and no title."""
 
 _INTRODUCTION = re.compile(
-    r"\A.{0,60}?\b(?:title|titel|titre|t[ií]tulo)\b[^:：]{0,40}[:：]|\A\W*(?:标题是?|タイトル)\s*[:：]", re.IGNORECASE)
+    r"\A.{0,60}?\b(?:title|titel|titre|t[ií]tulo)\b[^:：]{0,40}[:：]|\A\W*(?:标题是?|タイトル)\s*[:：]", re.IGNORECASE
+)
 _MARKS = re.compile(r"[*`\"“”„«»‹›「」『』]+|\A\s*(?:[#>•-]+\s+|\d+[.)]\s+)")
 _SPOKEN = re.compile(
-    r"\A(?:i|i['’]\w+|sorry|sure|certainly|of course|here|thanks|thank you)\b|[\[\]{}<>|]", re.IGNORECASE)
+    r"\A(?:i|i['’]\w+|sorry|sure|certainly|of course|here|thanks|thank you)\b|[\[\]{}<>|]", re.IGNORECASE
+)
 """How a model speaks that does something else, and what only machines write."""
-_NONE = frozenset({"title", "untitled", "conversation", "chat", "none", "ok", "okay", "yes", "no",
-                   NEW_TITLE.casefold()})
+_NONE = frozenset(
+    {"title", "untitled", "conversation", "chat", "none", "ok", "okay", "yes", "no", NEW_TITLE.casefold()}
+)
 
 
 def title_field(answer: str) -> str:

@@ -31,51 +31,68 @@ _LABEL = re.compile(
     r"\A(?:[-*•#]+\s+|(?:fact|memory|note)\s*:\s*"
     r"|(?:the |this )?(?:user|person|human)(?:['’]s\s+|\s*:\s*|\s+(?=[a-z]))"
     r"|(?:der|die) (?:nutzer(?:in)?|benutzer(?:in)?)\s+|l['’]utilisateur\s+|(?:el|la) usuari[oa]\s+"
-    r"|用户|使用者|ユーザーは?)", re.IGNORECASE)
+    r"|用户|使用者|ユーザーは?)",
+    re.IGNORECASE,
+)
 _MARKUP = re.compile(r"<[/!?a-zA-Z]|-->|```|~~~|!?\[[^\]]*\]\(|\{\{|\{%|&#?\w+;|\]\]")
 _TOKENS = re.compile(
-    r"<\s*\|\s*\w|\|\s*>|\[/?INST\]|<<\s*/?SYS|\A\s*#{2,}|\b(?:system|assistant|user)\s*:\s", re.IGNORECASE)
+    r"<\s*\|\s*\w|\|\s*>|\[/?INST\]|<<\s*/?SYS|\A\s*#{2,}|\b(?:system|assistant|user)\s*:\s", re.IGNORECASE
+)
 
 _NAMED_SECRET = (
     r"pass ?words?|passwd|passphrase|passcode|pwd|pins?|pin code|secret(?: key)?|api[ _-]?keys?|access[ _-]?key"
-    r"|access[ _-]?token|private key|auth token|token|seed phrase|cvv|cvc|passwort|kennwort|mot de passe|contrasena")
-_SECRETS = tuple(map(re.compile, (
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,}|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{12,}",
-    r"\bxox[a-z]-[\w-]{8,}|\bAKIA[0-9A-Z]{12,}|\bAIza[\w-]{20,}|\bhf_[A-Za-z0-9]{16,}|\beyJ[\w-]{8,}\.[\w-]{8,}",
-    r"-----BEGIN|\bAGE-SECRET-KEY-|\bssh-(?:rsa|ed25519)\b|\w+://[^\s/@]+:[^\s/@]+@",
-    rf"\b(?:{_NAMED_SECRET})\b\s*(?:\w+\s+){{0,4}}?(?:is|was|are|:|=|ist|lautet|est|es)\s*\S",
-    r"(?:密码|口令|密碼|パスワード|暗証番号|비밀번호)\s*(?:是|为|為|は|[:：=])\s*\S",
-    r"\b\d{3}-\d{2}-\d{4}\b|\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}(?: ?[a-z0-9]{1,3})?\b")))
+    r"|access[ _-]?token|private key|auth token|token|seed phrase|cvv|cvc|passwort|kennwort|mot de passe|contrasena"
+)
+_SECRETS = tuple(
+    map(
+        re.compile,
+        (
+            r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,}|\bgh[pousr]_[A-Za-z0-9]{16,}|\bgithub_pat_\w{16,}|\bglpat-[\w-]{12,}",
+            r"\bxox[a-z]-[\w-]{8,}|\bAKIA[0-9A-Z]{12,}|\bAIza[\w-]{20,}|\bhf_[A-Za-z0-9]{16,}|\beyJ[\w-]{8,}\.[\w-]{8,}",
+            r"-----BEGIN|\bAGE-SECRET-KEY-|\bssh-(?:rsa|ed25519)\b|\w+://[^\s/@]+:[^\s/@]+@",
+            rf"\b(?:{_NAMED_SECRET})\b\s*(?:\w+\s+){{0,4}}?(?:is|was|are|:|=|ist|lautet|est|es)\s*\S",
+            r"(?:密码|口令|密碼|パスワード|暗証番号|비밀번호)\s*(?:是|为|為|は|[:：=])\s*\S",
+            r"\b\d{3}-\d{2}-\d{4}\b|\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}(?: ?[a-z0-9]{1,3})?\b",
+        ),
+    )
+)
 _UNPRINTED = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
 _OPAQUE = re.compile(r"(?=[A-Za-z0-9+/_=-]*\d)(?=[A-Za-z0-9+/_=-]*[A-Za-z])[A-Za-z0-9+/_=-]{20,}")
 _DIGITS = re.compile(r"(?:\d[ -]?){12,18}\d")
 
 _ADDRESS = re.compile(
     r"\w+://|\bwww\.|\b[\w.+-]+@[\w-]+\.\w"
-    r"|\b[\w-]{2,}\.(?:com|org|net|io|dev|de|fr|es|cn|jp|uk|ai|app|ru|xyz|info|example)\b", re.IGNORECASE)
+    r"|\b[\w-]{2,}\.(?:com|org|net|io|dev|de|fr|es|cn|jp|uk|ai|app|ru|xyz|info|example)\b",
+    re.IGNORECASE,
+)
 _ORDER = re.compile(
     r"\b(?:you (?:must|should|have to|need to|will|shall|are to)|from now on|system prompt|instructions?|make sure"
     r"|(?:ignore|disregard|override|bypass) (?:all|any|the|previous|every|your)"
     r"|(?:must|should|shall) (?:always|never|be|not)|du (?:musst|sollst)|tu dois|vous devez|debes)\b"
     r"|\A\W*(?:always|never(?! \w+s\b)|immer|niemals|toujours|jamais|siempre|nunca|总是|永远|いつも|常に)"
-    "|必须|忽略|一定要|なければならない|無視")
+    "|必须|忽略|一定要|なければならない|無視"
+)
 _OF_ASSISTANT = re.compile(
     r"\A\W*(?:(?:the |an? |this |your |my )?(?:ai|ai model|ai assistant|assistant|chat ?bot|bot|language model|llm"
     r"|model)(?:['’]s)? (?:is|am|are|was|can|should|must|will|has|does|said|says|named?|likes|called|answers?|cannot"
     r")\b"
     r"|you (?:are|re|can|have|know)\b|you['’]re\b|i (?:can|am able to|will|would be|am an? (?:ai|assistant)) )"
-    r"|\bas an ai\b|\bai language model\b|\bi['’]m (?:an ai|here to help|happy to)")
+    r"|\bas an ai\b|\bai language model\b|\bi['’]m (?:an ai|here to help|happy to)"
+)
 _OF_TALK = re.compile(
     r"\b(?:asked|asks|asking|requested|requests|inquir\w+|wants to know|wondered|wonders|greeted|greets|thanked|thanks"
-    r"|seeks|seeking|said (?:hello|hi)|(?:this|the) (?:conversation|chat|message|turn|question))\b")
+    r"|seeks|seeking|said (?:hello|hi)|(?:this|the) (?:conversation|chat|message|turn|question))\b"
+)
 _DANGLING = re.compile(
     r"\b(?:an?|the|is|are|am|was|has|have|and|or|but|of|in|on|at|to|for|from|with|by|as|over|than|that|because|my|our"
     r"|their|his|her|its|very|called|named|der|die|das|und|ist|mein|eine?|le|la|les|un|une|et|est|de|du|el|los|una|y|es"
-    r"|mi)\W*\Z")
+    r"|mi)\W*\Z"
+)
 _UNNAMED = re.compile(r"\A\W*(?:he|she|it|they|this|that|these|those|there)\b")
 _NOTHING = re.compile(
     r"\A\W*(?:none|nothing|n/?a|null|nil|empty|unknown|text"
-    r"|no (?:new )?(?:lasting )?(?:facts?|information|memories)\b.*)?\W*\Z")
+    r"|no (?:new )?(?:lasting )?(?:facts?|information|memories)\b.*)?\W*\Z"
+)
 
 _OF_KIND = {"<likes>": Kind.PREFERENCE, "<learns>": Kind.SKILL, "<speaks>": Kind.SKILL, "<knows>": Kind.SKILL}
 _WHO = re.compile(
@@ -84,7 +101,8 @@ _WHO = re.compile(
     r"|born (?:in|on)|birthday|years? old|(?:comes?|is|am|['’]m) from|native|nationality|pronouns"
     r"|(?:home ?)?address|phone|married|divorced|heiss[et]+|wohn[et]+|geboren|jahre alt|appelle|habite|vis a"
     r"|nee? (?:en|a)|llam[oa]|viv[oe] en|nacid[oa]|anos)\b"
-    "|我叫|名字|住在|出生|岁|名前|住んで|生まれ|歳")
+    "|我叫|名字|住在|出生|岁|名前|住んで|生まれ|歳"
+)
 
 
 def tidied(text: str) -> str:
@@ -97,7 +115,7 @@ def tidied(text: str) -> str:
     text = " ".join(parts)
     for _ in range(2):
         text = _LABEL.sub("", text, count=1).strip()
-    text = text.strip("\"“”*_ ") if text[:1] in "\"“*_" else text
+    text = text.strip('"“”*_ ') if text[:1] in '"“*_' else text
     text = text.removesuffix("…").rstrip(". ") if text.endswith(("...", "…")) else text
     return text[:1].upper() + text[1:]
 
@@ -131,14 +149,19 @@ def template_tokens(text: str) -> bool:
 def secret(text: str) -> bool:
     """Whether a text holds a key, a password, or the number of a card or an account."""
     plain = folded(text)
-    return (any(pattern.search(text) or pattern.search(plain) for pattern in _SECRETS) or bool(_OPAQUE.search(text))
-            or any(_luhn(found[0]) for found in _DIGITS.finditer(text)))
+    return (
+        any(pattern.search(text) or pattern.search(plain) for pattern in _SECRETS)
+        or bool(_OPAQUE.search(text))
+        or any(_luhn(found[0]) for found in _DIGITS.finditer(text))
+    )
 
 
 def _luhn(number: str) -> bool:
     digits = [int(char) for char in reversed(number) if char in "0123456789"]
-    return len(digits) >= 13 and sum(
-        digit if i % 2 == 0 else sum(divmod(digit * 2, 10)) for i, digit in enumerate(digits)) % 10 == 0
+    return (
+        len(digits) >= 13
+        and sum(digit if i % 2 == 0 else sum(divmod(digit * 2, 10)) for i, digit in enumerate(digits)) % 10 == 0
+    )
 
 
 def caution(text: str, kind: Kind) -> Reason | None:
@@ -169,9 +192,10 @@ def kind_of(text: str, kind: Kind) -> Kind:
 
 
 QUOTATION = re.compile(
-    "\"[^\"\n]{1,2000}\"|“[^”\n]{1,2000}”|„[^“”\n]{1,2000}[“”]|«[^»\n]{1,2000}»|»[^«\n]{1,2000}«|‹[^›\n]{1,2000}›"
+    '"[^"\n]{1,2000}"|“[^”\n]{1,2000}”|„[^“”\n]{1,2000}[“”]|«[^»\n]{1,2000}»|»[^«\n]{1,2000}«|‹[^›\n]{1,2000}›'
     "|「[^」]{1,2000}」|『[^』]{1,2000}』|`[^`\n]{1,2000}`|‚[^‘’\n]{1,2000}[‘’]"
-    r"|‘(?:[^’\n]|(?<=\w)’(?=\w)){1,500}’(?!\w)|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,500}'(?!\w)")
+    r"|‘(?:[^’\n]|(?<=\w)’(?=\w)){1,500}’(?!\w)|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,500}'(?!\w)"
+)
 """Words between quotation marks of any kind; an apostrophe is none."""
 _OPENED = re.compile(r"(?<!\w)[\"“„«‹「『`‚‘]|(?<![\w,.!?])'(?=(?:i|we|my|ich|wir|mein)\b)")
 """A quotation that has no end in its line."""
@@ -184,20 +208,26 @@ _TEXT = (
     r"|interviews?|advert(?:isement)?s?|testimonials?|repl(?:y|ies)|sentences?|statements?"
     r"|\w*(?:nachricht|brief|beitrag|aufsatz|liedtext|text|gedicht|artikel|protokoll|bericht|rezension|bewerbung"
     r"|anschreiben|verlauf|absatz|zitat|kommentar|ausgabe|geschichte|rede|hausarbeit|tagebuch|satz|mail|entwurf)(?:e[ns]?|en|s)?"
-    r"|courriel|lettre|texte|paroles|poeme|lettera|correo|carta|texto|poema|letra|mensaje)")
+    r"|courriel|lettre|texte|paroles|poeme|lettera|correo|carta|texto|poema|letra|mensaje)"
+)
 _SHOWN = re.compile(
     r"(?:\b(?:this|these|following|below|above|attached|pasted|dies(?:e[rsmn]?)?|folgende[rsmn]?|ce|cet|cette|ces|este"
     rf"|esta|estos|siguiente|suivante?)\b|['’]s\b)(?:\s+[\w'’-]+){{0,3}}?\s+{_TEXT}\b"
     r"|\b(?:this|these|das hier|dies) (?:came |comes |is |was |stammt |kommt )?(?:from|von)\b"
     r"|^\W*(?:found|copied|pasted|forwarded|seen|gefunden|kopiert)\b"
-    "|这(?:封|篇|段|首)|この(?:メール|文|歌)", re.MULTILINE)
+    "|这(?:封|篇|段|首)|この(?:メール|文|歌)",
+    re.MULTILINE,
+)
 """`this email`, `this student's essay`, `Bob's post`, `this from a friend`, `Found on the web`."""
 _NAMED = re.compile(
     r"\b(?:the|an?|my|our|his|her|their|some|der|die|das|den|dem|ein(?:e[nmr]?)?|mein(?:e[nmr]?)?|le|la|un|une|mon|ma|el"
-    rf"|una|mi)(?:\s+[\w'’-]+){{0,2}}?\s+{_TEXT}\b")
+    rf"|una|mi)(?:\s+[\w'’-]+){{0,2}}?\s+{_TEXT}\b"
+)
 """`the README`, `my cover letter`."""
-_MARKED = re.compile(r"\A\W*(?:grade|rate|judge|mark|assess|critique|proofread|roast|evaluate|read|see|here|hier|lies"
-                     r"|bewerte|prufe?|beurteile|voici|aqui|korrigier\w*|verbesser\w*)\b")
+_MARKED = re.compile(
+    r"\A\W*(?:grade|rate|judge|mark|assess|critique|proofread|roast|evaluate|read|see|here|hier|lies"
+    r"|bewerte|prufe?|beurteile|voici|aqui|korrigier\w*|verbesser\w*)\b"
+)
 """The beginning of a sentence that hands something over."""
 _MAKING = re.compile(r"\b(?:write|draft|compose|create|generate|schreib\w*|verfass\w*|entwirf)\b")
 _ANY_TEXT = re.compile(r"(?:an?|some|ein|eine[nmr]?|une?|una)\s")
@@ -206,7 +236,8 @@ _SUBJECT = re.compile(r"\b(?:i|we|ich|wir|je|nous|yo)\b")
 _POINTING = re.compile(
     r"\b(?:this|that|these|those|it|he|she|they|who|author|writer|das|dies|es|er|sie|wer|ca|cela|eso|esto)\b"
     r"|\A\W*(?:any |your )?(?:thoughts?|opinions?|feedback|comments?|ok|okay|correct|true|real|meinung(?:en)?"
-    r"|gedanken)\W*\Z")
+    r"|gedanken)\W*\Z"
+)
 """What a question about the lines around it has: `Is it real?`, `Thoughts?`."""
 _HOLLOW = 6
 """Words that such a question has at most."""
@@ -217,17 +248,23 @@ _OWN_LABEL = re.compile(
     r"|(?:about|uber|zu) (?:me|myself|us|mich|mir)|facts?|fyi|info|infos|note|context|background|hint|btw|ps|p\.s"
     r"|also|so|remember|merk\w*|important|update|correction|question|situation|problem|goal|short|tl;dr|first|second|third|finally|fakt"
     r"|fakten|hinweis|hintergrund|kontext|ubrigens|nebenbei|kurz|wichtig|frage|korrektur|ausserdem|contexte|contexto"
-    r"|pregunta)\b")
-_TOLD = (r"said|says?|saying|wrote|writes?|written|told|tells|asked|asks|posted|posts|replied|replies|answered|texted"
-         r"|sent|sends|mailed|emailed|commented|claims?|claimed|goes|quotes?|quoted|sagte?|schrieb\w*|schreibt"
-         r"|geschrieben|meinte?|antwortete?|fragte?|erzahlte?|ecrit|dit|dijo|dice|escribio")
+    r"|pregunta)\b"
+)
+_TOLD = (
+    r"said|says?|saying|wrote|writes?|written|told|tells|asked|asks|posted|posts|replied|replies|answered|texted"
+    r"|sent|sends|mailed|emailed|commented|claims?|claimed|goes|quotes?|quoted|sagte?|schrieb\w*|schreibt"
+    r"|geschrieben|meinte?|antwortete?|fragte?|erzahlte?|ecrit|dit|dijo|dice|escribio"
+)
 _OTHER_LABEL = re.compile(
     rf"\b(?:{_TOLD}|from|by|von|got|received|found|read|saw|heard|bekam|bekommen|erhalten|fand|gefunden|las"
-    rf"|gelesen|{_TEXT})\b")
+    rf"|gelesen|{_TEXT})\b"
+)
 _TOLD_OF = re.compile(
     rf"(?<!\bi )(?<!\bich )\b(?:{_TOLD})(?: (?:to )?(?:me|us|mir|uns))?(?:\s*[,–—]|\s+-)?\s+"
     r"(?:i|we|my|ich|wir|mein\w*)\b"
-    rf"|[,.!?–—]\s*(?:(?!i |we |ich |wir )\w+ (?:{_TOLD})|(?:{_TOLD}) (?!i\b|ich\b)\w+)\W*$", re.MULTILINE)
+    rf"|[,.!?–—]\s*(?:(?!i |we |ich |wir )\w+ (?:{_TOLD})|(?:{_TOLD}) (?!i\b|ich\b)\w+)\W*$",
+    re.MULTILINE,
+)
 """`Bob said, I hate it`; `I hate it, said Bob`."""
 
 _MACHINE_LINE = re.compile(
@@ -238,14 +275,17 @@ _MACHINE_LINE = re.compile(
     r"|(?:def|class|function|fn|func|const|let|var|public|private|static)\s+\w+\s*[(={:<]|import\s+\w|from\s+\w+\s+import"
     r"|return\b.{0,60}$|traceback\b|diff --git|@@)"
     r"|^(?: {4}|\t)\S|[{}][ \t]*$|[)\]=\"'][^\n]{0,40};[ \t]*$|\)\s*(?:->.*)?:[ \t]*$|\S[ \t]+(?:#|//|/\*)[ \t]+\w",
-    re.MULTILINE)
+    re.MULTILINE,
+)
 """Code and its comments, a heading, a line of a log or of a chat."""
 _LETTER = re.compile(
     r"^[ \t]*(?:(?:dear|sehr geehrte\w*|liebe[rs]?|chere?|estimad[oa]s?|querid[oa]s?)\b[^.!?\n]{1,50}"
     r"|(?:hi|hello|hey|hallo|moin|bonjour|hola)\s+(?!there|again|zusammen)\w+(?:\s\w+)?\s*[,!]?"
     r"|(?:(?:all the |my )?best(?: regards| wishes)?|(?:(?:kind|best|warm)(?:est)? )?regards|(?:yours )?sincerely"
     r"|yours(?: truly| faithfully)?|cheers|mfg|lg|vg|(?:viele|liebe|beste|schone|herzliche) grusse"
-    r"|mit freundlichen grussen|cordialement|saludos)\b\s*,?(?:\s+[\w.]+){0,3}\s*)$", re.MULTILINE)
+    r"|mit freundlichen grussen|cordialement|saludos)\b\s*,?(?:\s+[\w.]+){0,3}\s*)$",
+    re.MULTILINE,
+)
 """How a letter begins, or ends."""
 _PART = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
 
@@ -253,14 +293,19 @@ _PART = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
 def carries(text: str) -> bool:
     """Whether a message shows a text, or has the form of one, that need not be the person's own."""
     lines = "\n".join(folded(line) for line in text.splitlines())
-    return bool(_MACHINE_LINE.search(lines) or _LETTER.search(lines) or _SHOWN.search(lines)
-                or _TOLD_OF.search(lines)) or _quotes(lines) or _introduces(lines) or _asks_about_it(lines)
+    return (
+        bool(_MACHINE_LINE.search(lines) or _LETTER.search(lines) or _SHOWN.search(lines) or _TOLD_OF.search(lines))
+        or _quotes(lines)
+        or _introduces(lines)
+        or _asks_about_it(lines)
+    )
 
 
 def _quotes(lines: str) -> bool:
     """Whether it quotes somebody who speaks of themselves, or the quotation has no end."""
-    return (any(FIRST_PERSON.search(found[0]) for found in QUOTATION.finditer(lines))
-            or bool(_OPENED.search(QUOTATION.sub(" ", lines))))
+    return any(FIRST_PERSON.search(found[0]) for found in QUOTATION.finditer(lines)) or bool(
+        _OPENED.search(QUOTATION.sub(" ", lines))
+    )
 
 
 def _introduces(lines: str) -> bool:

@@ -20,8 +20,10 @@ from kvchat.memory.entry import BY_HAND, Entry, Kind
 
 _ID = re.compile(r"[a-z][0-9a-z]{1,31}")
 _KEY = "(?:on|src|by|kind|c|h):"
-_START = re.compile(rf"(?<!\\)<!--\s*(?:([mh](?=[a-z]*[0-9])[0-9a-z]{{8}})(?![0-9A-Za-z])"
-                    rf"|({_ID.pattern})(?=\s+{_KEY}))")
+_START = re.compile(
+    rf"(?<!\\)<!--\s*(?:([mh](?=[a-z]*[0-9])[0-9a-z]{{8}})(?![0-9A-Za-z])"
+    rf"|({_ID.pattern})(?=\s+{_KEY}))"
+)
 """An id as kvchat makes them, or another before a known key: a note of the person's own is neither."""
 _REST = (
     re.compile(r"((?:(?!<!--)[^\n])*?)-->"),
@@ -81,10 +83,17 @@ def entry_of(comment: Comment, text: str, page: str, when: float) -> Entry:
     values = comment.values
     conversation, _, nodes = values.get("src", "").partition("#")
     return Entry(
-        comment.id, kind(values.get("kind", "")) or Kind.FACT, text, page, _read(values.get("on", ""), when),
-        confidence=_confidence(values.get("c", "")), conversation=unquote(conversation),
-        nodes=tuple(unquote(node) for node in nodes.split(",") if node), by=unquote(values.get("by", BY_HAND)),
-        edited=values.get("h") != mark(text))
+        comment.id,
+        kind(values.get("kind", "")) or Kind.FACT,
+        text,
+        page,
+        _read(values.get("on", ""), when),
+        confidence=_confidence(values.get("c", "")),
+        conversation=unquote(conversation),
+        nodes=tuple(unquote(node) for node in nodes.split(",") if node),
+        by=unquote(values.get("by", BY_HAND)),
+        edited=values.get("h") != mark(text),
+    )
 
 
 def mark(text: str) -> str:

@@ -40,8 +40,10 @@ _TEMPORARY = re.compile(r"\.kvchat-[a-z0-9_]{8}\.tmp")
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\x7f]|[. ]\Z')
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_COPY = re.compile(r"(.+?)(?:\.sync-conflict-[0-9]{8}-[0-9]{6}(?:-[0-9a-z]+)?| ?\([^()]*conflict[^()]*\)"
-                   r"| ?\([0-9]{1,3}\))\.md")
+_COPY = re.compile(
+    r"(.+?)(?:\.sync-conflict-[0-9]{8}-[0-9]{6}(?:-[0-9a-z]+)?| ?\([^()]*conflict[^()]*\)"
+    r"| ?\([0-9]{1,3}\))\.md"
+)
 """What programs that keep folders alike call a second version of a file."""
 _OPEN = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
@@ -127,7 +129,7 @@ def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
         try:
             left = memoryview(data)
             while left:
-                left = left[os.write(handle, left):]
+                left = left[os.write(handle, left) :]
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -154,8 +156,14 @@ def clean(folder: Path) -> None:
 
 def is_portable(name: str) -> bool:
     """Whether a relative path can be a file on every system."""
-    return all(part and len(part.encode("utf-8", "replace")) <= 200 and not part.startswith(".")
-               and not _FORBIDDEN.search(part) and not _RESERVED.fullmatch(part) for part in name.split("/"))
+    return all(
+        part
+        and len(part.encode("utf-8", "replace")) <= 200
+        and not part.startswith(".")
+        and not _FORBIDDEN.search(part)
+        and not _RESERVED.fullmatch(part)
+        for part in name.split("/")
+    )
 
 
 def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
@@ -171,9 +179,15 @@ def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
             continue
         name = f"{folder}/{entry.name}"
         if (original := _original(entry.name)) in names:
-            result.problems.append(Problem(_shown(name), 0, f"This is another version of {_shown(original)}, made by a "
-                                           "program that copies files. It is not read: take what you need into "
-                                           "that page and delete this file."))
+            result.problems.append(
+                Problem(
+                    _shown(name),
+                    0,
+                    f"This is another version of {_shown(original)}, made by a "
+                    "program that copies files. It is not read: take what you need into "
+                    "that page and delete this file.",
+                )
+            )
             continue
         try:
             info = entry.stat(follow_symlinks=False)
@@ -231,8 +245,11 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
     if depth > DEEPEST:
         return
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        below = [Path(entry.path) for entry in entries
-                 if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
+        below = [
+            Path(entry.path)
+            for entry in entries
+            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+        ]
         for place in below:
             yield from _folders(place, depth + 1)
 

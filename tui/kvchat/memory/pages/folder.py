@@ -119,8 +119,10 @@ class Folder:
             raise FolderError(f"{day} is not a day, as 2026-11-22 is one.")
         name = f"{LOG}/{day}.md"
         with self._changing(name):
-            self._rewrite(name, lambda data, when: data if _has_section(data, id)
-                          else _with_section(data, day, id, lines, heading))
+            self._rewrite(
+                name,
+                lambda data, when: data if _has_section(data, id) else _with_section(data, day, id, lines, heading),
+            )
 
     def close(self) -> None:
         """Let go of the lock's file."""
@@ -171,8 +173,11 @@ class Folder:
         """Whether some page, or which pages there are, changed a moment ago."""
         now = time.time()
         times = [stamp[2] / 1e9 for stamp, _ in self._cache.values()]
-        for name in {self._root, *((self._root / name).parent for name in self._cache),
-                     *(self._root / name for name in files.FOLDERS)}:
+        for name in {
+            self._root,
+            *((self._root / name).parent for name in self._cache),
+            *(self._root / name for name in files.FOLDERS),
+        }:
             with contextlib.suppress(OSError):
                 times.append(name.stat().st_mtime)
         return any(abs(now - then) < FRESH_SECONDS for then in times)
@@ -186,8 +191,10 @@ class Folder:
         with self._mutex:
             try:
                 if not self._root.is_dir() and self._known():
-                    raise FolderError(f"The memory folder {self._root} is not there any more. Put it back, or make it "
-                                      "anew to begin with an empty memory.")
+                    raise FolderError(
+                        f"The memory folder {self._root} is not there any more. Put it back, or make it "
+                        "anew to begin with an empty memory."
+                    )
                 with self._locked():
                     yield
             except (PageProblem, Unusable) as problem:
@@ -208,8 +215,10 @@ class Folder:
                 paths.folder(self._lock_path.parent)
                 self._lock = WriteLock(self._lock_path)
             except OSError as error:
-                raise FolderError(f"{self._lock_path}, by which kvchats take turns, cannot be opened: "
-                                  f"{paths.reason(error)}. Make it writable.") from error
+                raise FolderError(
+                    f"{self._lock_path}, by which kvchats take turns, cannot be opened: "
+                    f"{paths.reason(error)}. Make it writable."
+                ) from error
         with self._lock.held():
             if begins and self._root.is_dir():
                 files.clean(self._root)
@@ -229,8 +238,9 @@ class Folder:
             if after == before:
                 return
             if len(after) > files.LARGEST:
-                raise PageFull(f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another "
-                                  "page.")
+                raise PageFull(
+                    f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another page."
+                )
             paths.folder(path.parent)
             self._is_there()
             with turn(self._root):
@@ -251,8 +261,10 @@ class Folder:
         parts = name.split("/")
         is_page = parts[0] in files.FOLDERS and len(parts) > 1 and name.lower().endswith(files.ENDING)
         if not (name == PROFILE or is_page) or any(part.startswith(".") or not part for part in parts) or "\0" in name:
-            raise FolderError(f"{name!r} is not a page. Pages are {PROFILE} and "
-                              f"{', '.join(f'{folder}/….md' for folder in files.FOLDERS)}.")
+            raise FolderError(
+                f"{name!r} is not a page. Pages are {PROFILE} and "
+                f"{', '.join(f'{folder}/….md' for folder in files.FOLDERS)}."
+            )
         if not files.is_portable(name) and (sys.platform == "win32" or files.stamp(self._root / name) is None):
             raise FolderError(f"{name!r} cannot be a file on every system. Choose another name, of letters and digits.")
 
@@ -304,8 +316,11 @@ def _not_made(folder: Path, error: paths.PathError) -> str:
 
 
 def _not_written(path: Path, error: OSError) -> str:
-    advice = "Make room on that disk." if error.errno in (errno.ENOSPC, errno.EDQUOT) else (
-        "Make it writable, or choose another folder with memory.folder.")
+    advice = (
+        "Make room on that disk."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT)
+        else ("Make it writable, or choose another folder with memory.folder.")
+    )
     return f"{path} cannot be written: {paths.reason(error)}. {advice}"
 
 

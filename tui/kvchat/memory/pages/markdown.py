@@ -56,7 +56,7 @@ def split(text: str) -> list[str]:
 
 def ending(line: str) -> str:
     """The end of a line: empty where it has none."""
-    return line[len(line.rstrip("\r\n")):]
+    return line[len(line.rstrip("\r\n")) :]
 
 
 def blank(line: str) -> bool:
@@ -112,8 +112,11 @@ class _Reader:
         if blank(line):
             return
         if _CONFLICT.match(line):
-            raise PageProblem(at + 1, "Two versions of this page were merged here and not settled. Keep the lines you "
-                                      "want and take this one out.")
+            raise PageProblem(
+                at + 1,
+                "Two versions of this page were merged here and not settled. Keep the lines you "
+                "want and take this one out.",
+            )
         if going_on is not None and columns // 2 <= going_on.level and goes_on(line):
             self._own(going_on, at, line)
             self._paragraph = going_on
@@ -184,8 +187,10 @@ def _columns(line: str) -> int:
 
 
 _SPECIAL = r"<>\[\]&%$+*=_#|`~:-"
-_HIDDEN = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
-           "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f")
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+)
 """Control characters, and those that turn the reading direction or cannot be seen."""
 
 _TO_ENCODE = re.compile(rf"(?<!\\)(\\*+)([{_SPECIAL}]|[\n{_HIDDEN}]|\A[ \t]|[ \t]\Z)")
@@ -211,7 +216,7 @@ def decoded(line: str) -> str:
         return line
     match = _NUMBERED.match(line)
     if match and match[2]:
-        line = match[1] + "\\" * (len(match[2]) // 2) + line[match.start(3):]
+        line = match[1] + "\\" * (len(match[2]) // 2) + line[match.start(3) :]
     return _TO_DECODE.sub(_in, line)
 
 
@@ -228,7 +233,7 @@ def _line(text: str, alone: bool) -> str:
     if number is None:
         return line
     run = number[2] * 2 or ("\\" if number[4] is not None else "")
-    return number[1] + run + line[number.start(3):]
+    return number[1] + run + line[number.start(3) :]
 
 
 def _special(char: str, line: str, at: int) -> bool:
@@ -240,7 +245,7 @@ def _special(char: str, line: str, at: int) -> bool:
             return _TAG.match(line, at) is not None
         case "&":
             return _ENTITY.match(line, at) is not None
-        case "%" | "$" if char in (line[at + 1:at + 2], line[at - 1:at]):
+        case "%" | "$" if char in (line[at + 1 : at + 2], line[at - 1 : at]):
             return True
     return at == 0 and _BLOCK.match(line) is not None
 
@@ -249,7 +254,7 @@ def _in(match: re.Match[str]) -> str:
     run, number, char = match.groups()
     kept = "\\" * (len(run) // 2)
     if number is None or len(run) % 2:
-        return kept + (char if number is None else match[0][len(run):])
+        return kept + (char if number is None else match[0][len(run) :])
     code = int(number, 16)
     said = chr(code) if code <= 0x10FFFF else ""
-    return kept + (said if said and _AS_NUMBER.match(said) else match[0][len(run):])
+    return kept + (said if said and _AS_NUMBER.match(said) else match[0][len(run) :])

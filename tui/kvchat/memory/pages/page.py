@@ -132,7 +132,7 @@ class _Draft:
 def read(name: str, text: str, when: float) -> Reading:
     """Read a page. Raises PageProblem."""
     order = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
-    lines = split(text[len(order):])
+    lines = split(text[len(order) :])
     matter = front(lines)
     items = blocks(lines, matter.end)
     drafts = _drafts(name, items)
@@ -150,14 +150,15 @@ def _drafts(name: str, items: Sequence[Item]) -> list[_Draft]:
         owner = item if item.parent is None or noted[item] else owners[item.parent]
         owners[item] = owner
         members.setdefault(owner, []).append(item)
-    return [draft for item, parts in members.items()
-            if (draft := _draft(name, item, parts, tuple(noted[item]))) is not None]
+    return [
+        draft for item, parts in members.items() if (draft := _draft(name, item, parts, tuple(noted[item]))) is not None
+    ]
 
 
 def _draft(name: str, item: Item, parts: Sequence[Item], found: tuple[Comment, ...]) -> _Draft | None:
     """None when no text is left."""
     joined = "\n".join(item.contents)
-    wrapped = any("\n" in joined[one.start:one.end] for one in found)
+    wrapped = any("\n" in joined[one.start : one.end] for one in found)
     pieces = list(zip(item.lines, _without(joined, found).split("\n"), strict=True))
     for part in parts[1:]:
         pieces.append((part.lines[0], f"{part.marker} {part.box}{part.contents[0]}"))
@@ -175,7 +176,7 @@ def _draft(name: str, item: Item, parts: Sequence[Item], found: tuple[Comment, .
 def _without(text: str, found: Sequence[Comment]) -> str:
     """The text without its comments, in as many lines."""
     for comment in reversed(found):
-        before, after = text[:comment.start].rstrip(" \t"), text[comment.end:].lstrip(" \t")
+        before, after = text[: comment.start].rstrip(" \t"), text[comment.end :].lstrip(" \t")
         breaks = "\n" * text.count("\n", comment.start, comment.end)
         inside = before and after and not before.endswith("\n") and not after.startswith("\n")
         text = before + (breaks or (" " if inside else "")) + after
@@ -215,8 +216,9 @@ class _Naming:
         again = id in self._seen
         self._seen.add(id)
         comment = draft.comments[0] if len(draft.comments) == 1 and not draft.wrapped else None
-        return Block(self._entry(holder, id), draft.item, draft.lines, comment, bool(draft.comments), again,
-                     tuple(barred))
+        return Block(
+            self._entry(holder, id), draft.item, draft.lines, comment, bool(draft.comments), again, tuple(barred)
+        )
 
     def _entry(self, draft: _Draft, id: str) -> Entry:
         if not draft.comments:
@@ -268,7 +270,7 @@ class Writing:
         """Take out the lines of an entry, and the blank ones between them."""
         before = block.lines[0] - 1
         for at in block.lines:
-            own = range(before + 1 if all(map(blank, self._lines[before + 1:at])) else at, at + 1)
+            own = range(before + 1 if all(map(blank, self._lines[before + 1 : at])) else at, at + 1)
             for line in own:
                 self._lines[line] = ""
             self._made.update(own)
@@ -293,8 +295,11 @@ class Writing:
         done = [self._page.mark]
         last, made = "", False
         for at, line in enumerate(self._lines):
-            if made and at not in self._made and (goes_on(line) if not blank(last) else
-                                                  not last and line.rstrip() == "---"):
+            if (
+                made
+                and at not in self._made
+                and (goes_on(line) if not blank(last) else not last and line.rstrip() == "---")
+            ):
                 done.append(ending(last) or self._end)
             done.append(line)
             made = at in self._made
@@ -306,7 +311,7 @@ class Writing:
         for at in item.lines:
             line = self._lines[at]
             if found := comments(line.rstrip("\r\n")):
-                self._lines[at] = line[:found[0].start] + comment + line[found[0].end:]
+                self._lines[at] = line[: found[0].start] + comment + line[found[0].end :]
 
 
 def _item(entry: Entry, indent: str, marker: str, box: str) -> list[str]:
@@ -366,8 +371,9 @@ class Page:
     def parse(cls, name: str, text: str, when: float = 0.0) -> Page:
         """Read a page. Raises PageProblem where it is broken, so that nobody takes its entries for deleted."""
         reading = read(name, text, when)
-        lines = tuple(Line(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks
-                      if not block.copy)
+        lines = tuple(
+            Line(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks if not block.copy
+        )
         return cls(name, text, lines, when, _reading=reading)
 
     def edited(self, edits: Mapping[str, Entry | None]) -> Page:
@@ -408,8 +414,9 @@ class Page:
 
 def beginning(name: str) -> str:
     """The text of a page without entries."""
-    return _BEGINNING.format(title=title_of(name), sentence=_OF_PROFILE if name == PROFILE else _OF_TOPIC,
-                             freely=_FREELY)
+    return _BEGINNING.format(
+        title=title_of(name), sentence=_OF_PROFILE if name == PROFILE else _OF_TOPIC, freely=_FREELY
+    )
 
 
 def title_of(name: str) -> str:

@@ -52,8 +52,13 @@ def synonyms() -> dict[str, list[str]]:
 def counted() -> dict[str, str]:
     """Numbers written out, and their digits."""
     digits = [*map(str, range(2, 13)), "20"]
-    return {word: digit for name in _SPACED if "counted" in _language(name)
-            for word, digit in zip(listed("counted", name), digits, strict=True) if word != "-"}
+    return {
+        word: digit
+        for name in _SPACED
+        if "counted" in _language(name)
+        for word, digit in zip(listed("counted", name), digits, strict=True)
+        if word != "-"
+    }
 
 
 def _joined(name: str, languages: tuple[str, ...]) -> str:

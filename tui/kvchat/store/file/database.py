@@ -23,15 +23,41 @@ from kvchat.text.problems import StoreProblem
 BUSY_SECONDS = 5.0
 """How long SQLite waits for another program's lock."""
 
-_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "davfs",
-                      "fuse.sshfs", "fuse.davfs2", "fuse.rclone", "fuse.s3fs", "fuse.glusterfs", "vboxsf", "prl_fs"})
+_NETWORK = frozenset(
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "9p",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "davfs",
+        "fuse.sshfs",
+        "fuse.davfs2",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.glusterfs",
+        "vboxsf",
+        "prl_fs",
+    }
+)
 
 
 def connect(path: Path | str, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection without implicit transactions, for any thread."""
     target = f"{Path(path).absolute().as_uri()}?mode=ro" if read_only else str(path)
-    return sqlite3.connect(target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
-                           cached_statements=256, uri=read_only)
+    return sqlite3.connect(
+        target,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        uri=read_only,
+    )
 
 
 def on_network(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
@@ -76,8 +102,9 @@ def has_fts(connection: sqlite3.Connection) -> bool:
 class Database:
     """An open database. `path` is None when it is in memory."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None, lock: WriteLock | None,
-                 in_use: FolderInUse | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path | None, lock: WriteLock | None, in_use: FolderInUse | None
+    ) -> None:
         self.path = path
         self.owner = owner.claim()
         self._connection: sqlite3.Connection | None = connection

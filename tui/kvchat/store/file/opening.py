@@ -65,8 +65,9 @@ def on_disk(folder: Path, now: float) -> tuple[Database, list[str]]:
 
 def _require_sqlite() -> None:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise StoreError(StoreProblem.OLD_SQLITE, oldest=".".join(map(str, OLDEST_SQLITE[:2])),
-                         version=sqlite3.sqlite_version)
+        raise StoreError(
+            StoreProblem.OLD_SQLITE, oldest=".".join(map(str, OLDEST_SQLITE[:2])), version=sqlite3.sqlite_version
+        )
 
 
 def _bring_up_to_date(connection: sqlite3.Connection) -> None:

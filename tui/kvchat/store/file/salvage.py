@@ -163,8 +163,24 @@ def _record(data: bytes) -> Iterator[Value]:
         raise ValueError("a row that is longer than it says")
 
 
-_NODE = ("conversation", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest",
-         "created", "state", "model", "figures", "note", "owner", "ids")
+_NODE = (
+    "conversation",
+    "parent",
+    "role",
+    "text",
+    "blocks",
+    "reasoning",
+    "reasoning_field",
+    "wire",
+    "digest",
+    "created",
+    "state",
+    "model",
+    "figures",
+    "note",
+    "owner",
+    "ids",
+)
 _ID = re.compile("[0-9a-f]{32}")
 _LATER = ("", 0, 1, "", "off")
 """What rows of an older shape lack."""
@@ -221,7 +237,8 @@ def salvage(damaged: Path, fresh: Path) -> Saved:
         lost = pages.unreadable + _mend(connection)
         collect(connection, False)
         conversations, saved = connection.execute(
-            "SELECT (SELECT count(*) FROM conversation), (SELECT count(*) FROM node WHERE role != 'system')").fetchone()
+            "SELECT (SELECT count(*) FROM conversation), (SELECT count(*) FROM node WHERE role != 'system')"
+        ).fetchone()
         chosen = connection.execute("SELECT 1 FROM entry UNION ALL SELECT 1 FROM collection LIMIT 1").fetchone()
         if not conversations and not chosen:  # another program's file: what looked like ours was not
             for table in ("draft", "prompt", "setting", "queued", "cell", "side_request", "change", "job"):
@@ -299,16 +316,23 @@ def _texts(values: Sequence[Value]) -> bool:
 
 def _real(names: Sequence[str], values: Sequence[Value]) -> dict[str, Value]:
     """The values by name; SQLite stores a REAL without a fraction as an integer."""
-    return {name: float(value) if name in _REAL and isinstance(value, int) else value
-            for name, value in zip(names, values, strict=True)}
+    return {
+        name: float(value) if name in _REAL and isinstance(value, int) else value
+        for name, value in zip(names, values, strict=True)
+    }
 
 
 def _save_node(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
     found = _real(("id", *_NODE), values)
     node = node_of([found[name] for name in NODE_FIELDS])
     texts = [node.id, node.text, node.message.reasoning, node.model, found["note"]]
-    whole = (found["role"] in tuple(Role) and _texts(texts)
-             and isinstance(node.wire, bytes) and isinstance(node.digest, bytes) and isinstance(node.created, float))
+    whole = (
+        found["role"] in tuple(Role)
+        and _texts(texts)
+        and isinstance(node.wire, bytes)
+        and isinstance(node.digest, bytes)
+        and isinstance(node.created, float)
+    )
     if not whole or not _ID.fullmatch(node.id):
         raise ValueError("not a message")
     if not _is_message(node.wire, node.role):
@@ -316,8 +340,11 @@ def _save_node(connection: sqlite3.Connection, seq: int, values: Sequence[Value]
     # Of two copies the settled one counts.
     connection.execute(
         f"INSERT INTO node(seq, {columns(tuple(found))}) VALUES ({', '.join('?' * (len(found) + 1))})"
-        " ON CONFLICT(id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in found if name != "id")
-        + " WHERE state = 'streaming'", (seq, *found.values()))
+        " ON CONFLICT(id) DO UPDATE SET "
+        + ", ".join(f"{name} = excluded.{name}" for name in found if name != "id")
+        + " WHERE state = 'streaming'",
+        (seq, *found.values()),
+    )
 
 
 def _is_message(wire: bytes, role: str) -> bool:
@@ -329,18 +356,26 @@ def _is_message(wire: bytes, role: str) -> bool:
 
 
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
-    found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
-                  if len(values) < len(CONVERSATION_FIELDS) else values)
+    found = _real(
+        CONVERSATION_FIELDS,
+        [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS) :]]
+        if len(values) < len(CONVERSATION_FIELDS)
+        else values,
+    )
     conversation = conversations_of([list(found.values())], {})[0]
-    whole = (_texts([found[name] for name in ("id", "title", "model", "server", "collections", "retrieval")])
-             and isinstance(conversation.updated, float))
+    whole = _texts(
+        [found[name] for name in ("id", "title", "model", "server", "collections", "retrieval")]
+    ) and isinstance(conversation.updated, float)
     if not whole or not _ID.fullmatch(conversation.id):
         raise ValueError("not a conversation")
     connection.execute(
         f"INSERT INTO conversation(seq, {columns(CONVERSATION_FIELDS)})"
         f" VALUES ({', '.join('?' * (len(found) + 1))})"
-        " ON CONFLICT(id) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in found if name != "id")
-        + " WHERE excluded.updated > updated", (seq, *found.values()))
+        " ON CONFLICT(id) DO UPDATE SET "
+        + ", ".join(f"{name} = excluded.{name}" for name in found if name != "id")
+        + " WHERE excluded.updated > updated",
+        (seq, *found.values()),
+    )
 
 
 def _mend(connection: sqlite3.Connection) -> int:
@@ -381,7 +416,8 @@ def _mend_tree(connection: sqlite3.Connection) -> int:
     chain([id for id in below.get(None, ()) if id in system], b"")
     if above:
         connection.execute(
-            f"INSERT INTO node({columns(NODE_FIELDS)}) VALUES ({', '.join('?' * len(NODE_FIELDS))})", row_of(stand_in))
+            f"INSERT INTO node({columns(NODE_FIELDS)}) VALUES ({', '.join('?' * len(NODE_FIELDS))})", row_of(stand_in)
+        )
     while above:  # first those whose parent is lost, then any loop that a damaged row has made
         roots = [id for id in lost if id in above] or [next(iter(above))]
         connection.executemany("UPDATE node SET parent = ? WHERE id = ?", [(stand_in.id, id) for id in roots])
@@ -394,17 +430,22 @@ def _restore_conversations(connection: sqlite3.Connection) -> int:
     lost = connection.execute(
         """SELECT conversation, min(created), max(created), sum(role = 'user') FROM node
            WHERE conversation IS NOT NULL AND conversation NOT IN (SELECT id FROM conversation)
-           GROUP BY conversation""").fetchall()
+           GROUP BY conversation"""
+    ).fetchall()
     for id, created, updated, turns in lost:
         first = connection.execute(
-            "SELECT text FROM node WHERE conversation = ? AND role = 'user' ORDER BY seq LIMIT 1", (id,)).fetchone()
+            "SELECT text FROM node WHERE conversation = ? AND role = 'user' ORDER BY seq LIMIT 1", (id,)
+        ).fetchone()
         connection.execute(
             "INSERT INTO conversation(id, created, updated, title, turns, model, unread) VALUES (?, ?, ?, ?, ?, '', 0)",
-            (id, created, updated, title_of(first[0]) if first else NEW_TITLE, turns))
+            (id, created, updated, title_of(first[0]) if first else NEW_TITLE, turns),
+        )
     headless = connection.execute(
-        "SELECT id FROM conversation WHERE head IS NULL OR head NOT IN (SELECT id FROM node)").fetchall()
+        "SELECT id FROM conversation WHERE head IS NULL OR head NOT IN (SELECT id FROM node)"
+    ).fetchall()
     for (id,) in headless:
         newest = connection.execute(
-            "SELECT id FROM node WHERE conversation = ? ORDER BY created DESC, seq DESC LIMIT 1", (id,)).fetchone()
+            "SELECT id FROM node WHERE conversation = ? ORDER BY created DESC, seq DESC LIMIT 1", (id,)
+        ).fetchone()
         connection.execute("UPDATE conversation SET head = ? WHERE id = ?", (newest[0] if newest else None, id))
     return len(lost) + len(headless)

@@ -216,9 +216,14 @@ def _documents(db: sqlite3.Connection) -> None:
 def _kinds(db: sqlite3.Connection) -> None:
     """What was stored as a sentence is a kind from now on: why a job waits, the cause of wasted tokens, what was seen
     of it and what helps. The figures of old answers stay as they are, and are read as they are."""
-    for kind, sentence in (("most", "the most messages that may wait"), ("enough", "enough new messages"),
-                           ("left", "the conversation was left"), ("rests", "the conversation rests"),
-                           ("asked", "you asked for it"), ("new_memories", "new memories")):
+    for kind, sentence in (
+        ("most", "the most messages that may wait"),
+        ("enough", "enough new messages"),
+        ("left", "the conversation was left"),
+        ("rests", "the conversation rests"),
+        ("asked", "you asked for it"),
+        ("new_memories", "new memories"),
+    ):
         db.execute("UPDATE job SET why = ? WHERE why = ?", (kind, sentence))
 
 
@@ -291,8 +296,20 @@ def _token_ids(db: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue, _images,
-    _kept, _episodes, _token_ids]
+    _first,
+    _warmup,
+    _server_of_conversation,
+    _memory,
+    _documents,
+    _kinds,
+    _retrieval,
+    _tags,
+    _queue,
+    _images,
+    _kept,
+    _episodes,
+    _token_ids,
+]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -316,7 +333,7 @@ TABLES = frozenset[str]().union(*_NEW_TABLES)
 
 def tables_of(version: int) -> frozenset[str]:
     """The tables that a database of this version has."""
-    return frozenset[str]().union(*_NEW_TABLES[:max(1, version)])
+    return frozenset[str]().union(*_NEW_TABLES[: max(1, version)])
 
 
 def version_of(db: sqlite3.Connection) -> int:
@@ -325,7 +342,7 @@ def version_of(db: sqlite3.Connection) -> int:
 
 def migrate(db: sqlite3.Connection) -> None:
     """Bring the database to the newest version. The caller holds the transaction."""
-    for step in MIGRATIONS[version_of(db):]:
+    for step in MIGRATIONS[version_of(db) :]:
         step(db)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

@@ -99,8 +99,13 @@ def _walked(data: bytes, order: str, page_size: int, salts: bytes, first: Checks
             if pages_then:  # the last of a transaction
                 committed = max(committed, number)
                 taken = number if is_whole else taken
-    return Log(committed, taken, any(taken < number <= committed for number, _, _ in readable), written_back,
-               {page: content for number, page, content in readable if written_back < number <= committed})
+    return Log(
+        committed,
+        taken,
+        any(taken < number <= committed for number, _, _ in readable),
+        written_back,
+        {page: content for number, page, content in readable if written_back < number <= committed},
+    )
 
 
 def _index(path: Path) -> _Index | None:
@@ -118,8 +123,13 @@ def _index(path: Path) -> _Index | None:
         return None
     if _checksum(native, (0, 0), data[:40]) != struct.unpack("=II", data[40:48]):
         return None
-    return _Index(data[32:40], committed, ">" if is_big else "<", 65536 if size == 1 else size,
-                  min(committed, struct.unpack("=I", data[96:100])[0]))
+    return _Index(
+        data[32:40],
+        committed,
+        ">" if is_big else "<",
+        65536 if size == 1 else size,
+        min(committed, struct.unpack("=I", data[96:100])[0]),
+    )
 
 
 def _checksum(order: str, seed: Checksum, data: bytes) -> Checksum:

@@ -20,8 +20,7 @@ VERSION = "1"
 STATE = "store.index"
 """The key of the setting that holds the version of the index; empty while messages may be missing from it."""
 
-CJK = ("\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d"
-       "\U00020000-\U0003ffff")
+CJK = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 """Characters of Chinese, Japanese and Korean, as in a set of a pattern."""
 _CJK_RUN = compiled_later(f"[{CJK}]+")
 
@@ -43,8 +42,15 @@ def searchable(role: str, text: str, blocks: str | None) -> str | None:
     """What a search finds of a message: its text and what was pasted or quoted in front of it. None: nothing."""
     if role not in ("user", "assistant"):
         return None
-    quoted = [block.source if block.kind == IMAGE else block.text for block in blocks_of(blocks)
-              if block.kind not in (TIME, NOTE)] if blocks else []
+    quoted = (
+        [
+            block.source if block.kind == IMAGE else block.text
+            for block in blocks_of(blocks)
+            if block.kind not in (TIME, NOTE)
+        ]
+        if blocks
+        else []
+    )
     return "\n".join([text, *quoted])
 
 
@@ -75,11 +81,13 @@ def ensure(connection: sqlite3.Connection, fts: bool) -> None:
         return
     connection.execute("DROP TABLE IF EXISTS search")
     connection.execute(
-        "CREATE VIRTUAL TABLE search USING fts5(text, content = '', tokenize = 'unicode61 remove_diacritics 2')")
+        "CREATE VIRTUAL TABLE search USING fts5(text, content = '', tokenize = 'unicode61 remove_diacritics 2')"
+    )
     rows = connection.execute("SELECT seq, role, text, blocks FROM node WHERE state != 'streaming' ORDER BY seq")
     connection.executemany("INSERT INTO search(rowid, text) VALUES (?, ?)", filter(None, map(_document, rows)))
-    connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-                       (STATE, VERSION))
+    connection.execute(
+        "INSERT INTO setting VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value", (STATE, VERSION)
+    )
 
 
 def is_due(connection: sqlite3.Connection, fts: bool) -> bool:

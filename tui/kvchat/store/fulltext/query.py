@@ -86,7 +86,7 @@ def parsed(text: str) -> Query:
     found, tags = list[str](), list[str]()
     for match in _WORD.finditer(text):
         if match[2] and is_term(match[2]):
-            tags.append(match[2][len(TERM):])
+            tags.append(match[2][len(TERM) :])
         else:
             found.append((match[1] if match[1] is not None else match[2]).strip())
     typed = [word for word in found if word][:MOST_WORDS]

@@ -74,13 +74,22 @@ class Search:
         known = [name for (name,) in connection.execute("SELECT DISTINCT name FROM tag")]
         found: list[frozenset[str]] = []
         for term in query.tags:
-            rows = connection.execute("SELECT conversation FROM tag WHERE name IN (SELECT value FROM json_each(?))",
-                                      (to_json(meant(term, known)),))
+            rows = connection.execute(
+                "SELECT conversation FROM tag WHERE name IN (SELECT value FROM json_each(?))",
+                (to_json(meant(term, known)),),
+            )
             found.append(frozenset(id for (id,) in rows))
         return frozenset.intersection(*found)
 
-    def _messages(self, connection: sqlite3.Connection, query: Query, limit: int, ranked: bool,
-                  conversation: str | None, tagged: frozenset[str] | None) -> list[SearchHit]:
+    def _messages(
+        self,
+        connection: sqlite3.Connection,
+        query: Query,
+        limit: int,
+        ranked: bool,
+        conversation: str | None,
+        tagged: frozenset[str] | None,
+    ) -> list[SearchHit]:
         by_index = self._db.fts and bool(query.match)
         try:
             found = list(self._candidates(connection, query, limit, ranked, conversation, tagged, by_index))
@@ -92,8 +101,16 @@ class Search:
         found.sort(key=lambda one: one.rank)
         return [self._hit(query, one) for one in (found[:limit] if ranked else found)]
 
-    def _candidates(self, connection: sqlite3.Connection, query: Query, limit: int, ranked: bool,
-                    conversation: str | None, tagged: frozenset[str] | None, by_index: bool) -> Iterator[_Found]:
+    def _candidates(
+        self,
+        connection: sqlite3.Connection,
+        query: Query,
+        limit: int,
+        ranked: bool,
+        conversation: str | None,
+        tagged: frozenset[str] | None,
+        by_index: bool,
+    ) -> Iterator[_Found]:
         ranked = ranked and by_index
         values: dict[str, object] = {"match": query.match, "window": RANKED_WINDOW, "conversation": conversation}
         literal = [word for word in query.words if word.literal or not by_index]
@@ -119,29 +136,37 @@ class Search:
 
     def _hit(self, query: Query, found: _Found) -> SearchHit:
         role, text, blocks, created = self._db.row(
-            "SELECT role, text, blocks, created FROM node WHERE id = ?", (found.node,))
+            "SELECT role, text, blocks, created FROM node WHERE id = ?", (found.node,)
+        )
         snippet = query.snippet(text)
         if snippet is None and blocks:
             snippet = query.snippet(searchable(role, text, blocks) or "")
         return SearchHit(found.conversation, found.node, found.title, role, snippet or beginning(text), created)
 
-    def _titles(self, connection: sqlite3.Connection, query: Query, known: set[str],
-                tagged: frozenset[str] | None) -> Iterator[SearchHit]:
+    def _titles(
+        self, connection: sqlite3.Connection, query: Query, known: set[str], tagged: frozenset[str] | None
+    ) -> Iterator[SearchHit]:
         """Conversations found by their title alone, or by their tags."""
         values: dict[str, object] = {}
         # A quick sieve: LIKE knows neither accents nor the case of other letters than ASCII.
-        where = [f"({_like(word, f'like{i}', values, ('title',))} OR title GLOB '*[^ -~]*')"
-                 for i, word in enumerate(query.words) if word.text.isascii() and word.text.isalnum()]
+        where = [
+            f"({_like(word, f'like{i}', values, ('title',))} OR title GLOB '*[^ -~]*')"
+            for i, word in enumerate(query.words)
+            if word.text.isascii() and word.text.isalnum()
+        ]
         rows: list[Any] = connection.execute(
             "SELECT id, head, title, updated FROM conversation WHERE trashed IS NULL AND turns > 0 AND "
-            + (" AND ".join(where) or "1"), values).fetchall()
+            + (" AND ".join(where) or "1"),
+            values,
+        ).fetchall()
         for id, head, title, updated in rows:
             if id not in known and (tagged is None or id in tagged) and query.fits(title):
                 yield SearchHit(id, head or "", title, TITLE, query.snippet(title) or beginning(title), updated)
 
 
-def _like(word: Word, name: str, values: dict[str, object],
-          columns: tuple[str, ...] = ("node.text", "node.blocks")) -> str:
+def _like(
+    word: Word, name: str, values: dict[str, object], columns: tuple[str, ...] = ("node.text", "node.blocks")
+) -> str:
     """A condition that the word stands in one of the columns as it is typed."""
     text = word.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     values[name] = f"%{text}%"

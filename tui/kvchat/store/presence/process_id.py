@@ -64,8 +64,14 @@ def _started(pid: int) -> str | None:
         fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
         return None if fields[0] in ("Z", "X") else fields[19]
     try:
-        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True,
-                               timeout=5, check=False, env={**os.environ, "LC_ALL": "C"})
+        found = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return "-".join(found.stdout.split()).replace(":", ".") or None

@@ -30,13 +30,27 @@ _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM,
 _KEY = re.compile(r"([A-Za-z_][\w./ -]*):(?: +(.*))?\Z")
 _BLOCK = re.compile(r"\|(\d?)([-+]?)\Z")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v",
-            "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
+_ESCAPED = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "0": "\0",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "f": "\f",
+    "v": "\v",
+    "N": "\x85",
+    "_": "\xa0",
+    "L": "\u2028",
+    "P": "\u2029",
+}
 
 
 def _fits(text: str) -> bool:
     return bool(re.match(r"(?:---\n)?model: *\S", text)) and bool(
-        re.search(r"^(?:compressed_)?messages:", text, re.MULTILINE))
+        re.search(r"^(?:compressed_)?messages:", text, re.MULTILINE)
+    )
 
 
 def _read(text: str, name: str) -> Thread:
@@ -54,8 +68,17 @@ def _read(text: str, name: str) -> Thread:
             continue
         pictures = list[Picture]()
         said = joined(*_texts(message.get("content"), thread, pictures))
-        thread.messages.append(Said(str(number), before, role, said, None, model if role is Role.ASSISTANT else "",
-                                    pictures=tuple(pictures) if role is Role.USER else ()))
+        thread.messages.append(
+            Said(
+                str(number),
+                before,
+                role,
+                said,
+                None,
+                model if role is Role.ASSISTANT else "",
+                pictures=tuple(pictures) if role is Role.USER else (),
+            )
+        )
         before = str(number)
     thread.head = before
     # A session is its name; one that was begun anew under an old name is another.
@@ -116,8 +139,11 @@ class _Yaml:
 
     def _list(self, indent: int, depth: int) -> list[object]:
         items: list[object] = []
-        while (found := self._next()) is not None and found[0] == indent and (
-                found[1] == "-" or found[1].startswith("- ")):
+        while (
+            (found := self._next()) is not None
+            and found[0] == indent
+            and (found[1] == "-" or found[1].startswith("- "))
+        ):
             rest = found[1][1:].lstrip(" ")
             if _KEY.match(rest) or rest.startswith("- "):  # a map or list that begins on this line
                 inner = indent + len(found[1]) - len(rest)

@@ -31,16 +31,22 @@ def _fits(value: dict[str, object]) -> bool:
 def _read(value: dict[str, object]) -> Thread:
     mapping = dict_of(value.get("mapping"))
     id = id_of(value.get("conversation_id")) or id_of(value.get("id")) or next(iter(mapping), "")
-    thread = Thread("chatgpt", id, text_of(value.get("title")), head=id_of(value.get("current_node")) or None,
-                    created=seconds_of(value.get("create_time")))
+    thread = Thread(
+        "chatgpt",
+        id,
+        text_of(value.get("title")),
+        head=id_of(value.get("current_node")) or None,
+        created=seconds_of(value.get("create_time")),
+    )
     for id, entry in mapping.items():
         if not isinstance(entry, dict):
             thread.lost(Loss.BROKEN)
             continue
         parent = id_of(entry.get("parent")) or None
         message = entry.get("message")
-        thread.messages.append(_said(id, parent, message, thread) if isinstance(message, dict)
-                               else Said(id, parent, Role.SYSTEM, ""))
+        thread.messages.append(
+            _said(id, parent, message, thread) if isinstance(message, dict) else Said(id, parent, Role.SYSTEM, "")
+        )
     return thread
 
 
@@ -62,12 +68,22 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
     elif kind in ("text", "multimodal_text", "code"):
         if role is Role.USER:
             pictures = [picture for part in list_of(content.get("parts")) if (picture := _picture(part, metadata))]
-        text = joined(*(_part(part, thread, taken=bool(pictures)) for part in list_of(content.get("parts"))),
-                      text_of(content.get("text")), *_attached(metadata, thread))
+        text = joined(
+            *(_part(part, thread, taken=bool(pictures)) for part in list_of(content.get("parts"))),
+            text_of(content.get("text")),
+            *_attached(metadata, thread),
+        )
     elif kind:
         thread.lost(Loss.OTHER)
-    return Said(id, parent, role, text, seconds_of(message.get("create_time")),
-                text_of(metadata.get("model_slug")) if role is Role.ASSISTANT else "", pictures=tuple(pictures))
+    return Said(
+        id,
+        parent,
+        role,
+        text,
+        seconds_of(message.get("create_time")),
+        text_of(metadata.get("model_slug")) if role is Role.ASSISTANT else "",
+        pictures=tuple(pictures),
+    )
 
 
 def _is_image(part: object) -> bool:
@@ -81,8 +97,11 @@ def _picture(part: object, metadata: dict[str, object]) -> Picture | None:
         return None
     found = _ASSET.fullmatch(text_of(dict_of(part).get("asset_pointer")))
     asset = found[1] if found else ""
-    names = [text_of(one.get("name")) for one in map(dict_of, list_of(metadata.get("attachments")))
-             if id_of(one.get("id")) == asset]
+    names = [
+        text_of(one.get("name"))
+        for one in map(dict_of, list_of(metadata.get("attachments")))
+        if id_of(one.get("id")) == asset
+    ]
     return Picture(next(iter(names), "") or asset, asset=asset)
 
 

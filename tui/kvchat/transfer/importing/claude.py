@@ -31,9 +31,13 @@ def _read(value: dict[str, object]) -> Thread:
     id = id_of(value.get("uuid")) or next((id_of(dict_of(one).get("uuid")) for one in messages), "")
     if not id:
         raise NotTaken(Reason.NOT_ONE)
-    thread = Thread("claude", id, text_of(value.get("name")),
-                    head=id_of(value.get("current_leaf_message_uuid")) or None,
-                    created=seconds_of(value.get("created_at")))
+    thread = Thread(
+        "claude",
+        id,
+        text_of(value.get("name")),
+        head=id_of(value.get("current_leaf_message_uuid")) or None,
+        created=seconds_of(value.get("created_at")),
+    )
     ids = {id_of(dict_of(one).get("uuid")) for one in messages}
     before: str | None = None
     for number, one in enumerate(messages):
@@ -75,8 +79,15 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         else:
             thread.lost(Loss.FILES)
             texts.append(placeholder("file not imported", name))
-    return Said(id, parent, role, joined(*texts), seconds_of(message.get("created_at")), reasoning=joined(*thoughts),
-                files=tuple(files) if role is Role.USER else ())
+    return Said(
+        id,
+        parent,
+        role,
+        joined(*texts),
+        seconds_of(message.get("created_at")),
+        reasoning=joined(*thoughts),
+        files=tuple(files) if role is Role.USER else (),
+    )
 
 
 FORMAT = JsonFormat("Claude", _fits, _read)

@@ -125,8 +125,7 @@ class Files:
                     items = self._database(path, at, head)
                 else:
                     base = self.progress.done
-                    items = self._text(file, head, str(path), at, lambda octets: base + octets,
-                                       partial(_beside, path))
+                    items = self._text(file, head, str(path), at, lambda octets: base + octets, partial(_beside, path))
                 for item in items:
                     found = found or isinstance(item, Found)
                     yield item
@@ -163,8 +162,9 @@ class Files:
             self.passed_over = passed_over
             raise NotTaken(Reason.FOREIGN)
 
-    def _member(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str,
-                so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+    def _member(
+        self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, so_far: Callable[[int], int]
+    ) -> Iterator[Found | Missed]:
         where = f"{name}, {member.filename}"
         if member.flag_bits & 1:
             yield Missed(where, said(Reason.ENCRYPTED), whole=True)
@@ -190,8 +190,15 @@ class Files:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def _text(self, file: IO[bytes], head: bytes, where: str, at: float, so_far: Callable[[int], int],
-              asset: Callable[[str], bytes]) -> Iterator[Found | Missed]:
+    def _text(
+        self,
+        file: IO[bytes],
+        head: bytes,
+        where: str,
+        at: float,
+        so_far: Callable[[int], int],
+        asset: Callable[[str], bytes],
+    ) -> Iterator[Found | Missed]:
         """`so_far`: how far it has come in all, from the octets that were read of this file. Raises NotTaken."""
         begins = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\x1e")
         if begins[:1] in ("[", "{"):
@@ -207,8 +214,9 @@ class Files:
                 return
         raise NotTaken(Reason.FOREIGN)
 
-    def _json(self, file: IO[bytes], where: str, at: float, so_far: Callable[[int], int],
-              asset: Callable[[str], bytes]) -> Iterator[Found | Missed]:
+    def _json(
+        self, file: IO[bytes], where: str, at: float, so_far: Callable[[int], int], asset: Callable[[str], bytes]
+    ) -> Iterator[Found | Missed]:
         values = JsonValues(file)
         missed: list[Statement] = []  # until it is known that there are conversations in the file at all
         is_known = False
@@ -238,16 +246,18 @@ class Files:
 
     def _database(self, path: Path, at: float, head: bytes) -> Iterator[Found | Missed]:
         """Raises NotTaken."""
-        if head[OWN_AT:OWN_AT + len(OWN)] == OWN:
+        if head[OWN_AT : OWN_AT + len(OWN)] == OWN:
             raise NotTaken(Reason.OWN_DATABASE)
         base, size = self.progress.done, _size(path)
         try:
-            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True,
-                                         check_same_thread=False)) as db:
+            with closing(
+                sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+            ) as db:
                 db.text_factory = lambda octets: octets.decode("utf-8", "replace")
                 tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-                format = next((one for one in formats() if isinstance(one, DatabaseFormat) and one.tables <= tables),
-                              None)
+                format = next(
+                    (one for one in formats() if isinstance(one, DatabaseFormat) and one.tables <= tables), None
+                )
                 if format is None:
                     raise NotTaken(Reason.FOREIGN)
                 whole = db.execute(format.count).fetchone()[0] or 1
@@ -312,8 +322,11 @@ def _beside(path: Path, beginning: str) -> bytes:
     """The file in the folder of another one, or one level below, whose name begins so."""
     name = f"{glob.escape(beginning)}*"
     try:
-        found = next((one for pattern in (name, f"*/{name}") for one in path.parent.glob(pattern) if one.is_file()),
-                     None) if beginning else None
+        found = (
+            next((one for pattern in (name, f"*/{name}") for one in path.parent.glob(pattern) if one.is_file()), None)
+            if beginning
+            else None
+        )
         if found is None or found.stat().st_size > LARGEST_ASSET:
             return b""
         return found.read_bytes()

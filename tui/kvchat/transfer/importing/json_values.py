@@ -79,7 +79,7 @@ class JsonValues:
             return NotTaken(Reason.TOO_DEEP, limit=DEEPEST)
         self.length = self._at - self._begin
         try:
-            return loads(self._text[self._begin:self._at])
+            return loads(self._text[self._begin : self._at])
         except ValueError:
             return NotTaken(Reason.NOT_JSON)
 
@@ -93,7 +93,7 @@ class JsonValues:
         if self._begin is None or not _WRAPPER.search(self._text, max(self._begin, before - 100), before):
             return False
         try:
-            header = loads(f"{self._text[self._begin:before]}[]}}")
+            header = loads(f"{self._text[self._begin : before]}[]}}")
         except ValueError:
             return False
         self.header = header if isinstance(header, dict) else {}
@@ -124,7 +124,7 @@ class JsonValues:
 
     def _pass_string(self) -> None:
         """Go behind the string that begins here; nothing of it is kept."""
-        self._text, self._at = self._text[self._at + 1:], 0
+        self._text, self._at = self._text[self._at + 1 :], 0
         while not (found := _STRING_END.match(self._text)):
             if self._ended:
                 self._at = len(self._text)

@@ -40,8 +40,9 @@ def _read(value: dict[str, object]) -> Thread:
     id = id_of(about.get("id"))
     if not id:
         raise NotTaken(Reason.NOT_ONE)
-    thread = Thread("llama_ui", id, text_of(about.get("name")), head=id_of(about.get("currNode")) or None,
-                    own_ids=own_ids)
+    thread = Thread(
+        "llama_ui", id, text_of(about.get("name")), head=id_of(about.get("currNode")) or None, own_ids=own_ids
+    )
     ids = {id_of(one.get("id")) for one in messages}
     before: str | None = None
     for number, message in enumerate(messages):
@@ -82,9 +83,17 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
             texts.append(placeholder("image not imported" if is_image else "file not imported", name))
     assistant = role is Role.ASSISTANT
     reasoning = text_of(message.get("reasoningContent")) or text_of(message.get("thinking"))
-    return Said(id, parent, role, joined(*texts), seconds_of(message.get("timestamp"), 0.001),
-                text_of(message.get("model")) if assistant else "", reasoning if assistant else "",
-                tuple(files) if role is Role.USER else (), tuple(pictures) if role is Role.USER else ())
+    return Said(
+        id,
+        parent,
+        role,
+        joined(*texts),
+        seconds_of(message.get("timestamp"), 0.001),
+        text_of(message.get("model")) if assistant else "",
+        reasoning if assistant else "",
+        tuple(files) if role is Role.USER else (),
+        tuple(pictures) if role is Role.USER else (),
+    )
 
 
 def _content(content: object, thread: Thread, pictures: list[Picture]) -> str:

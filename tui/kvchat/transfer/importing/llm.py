@@ -43,16 +43,20 @@ def _read(db: sqlite3.Connection) -> Iterator[Thread]:
     for id, name in db.execute(f"SELECT id, name FROM conversations{older} ORDER BY id").fetchall():
         yield _conversation(db, str(id), text_of(name), tables, names)
     if has_threads:
-        for id, name, created in db.execute("SELECT id, name, datetime_utc FROM threads"
-                                            " WHERE tip_message_hash IS NOT NULL ORDER BY id").fetchall():
+        for id, name, created in db.execute(
+            "SELECT id, name, datetime_utc FROM threads WHERE tip_message_hash IS NOT NULL ORDER BY id"
+        ).fetchall():
             yield _thread(db, str(id), text_of(name), seconds_of(created), "part_fragments" in tables)
 
 
 def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], names: set[str]) -> Thread:
     thread = Thread("llm", id, name, own_ids=False)
     reasoning = "reasoning" if "reasoning" in names else "''"
-    rows = db.execute(f"SELECT id, prompt, system, response, model, datetime_utc, {reasoning} FROM responses"
-                      " WHERE conversation_id = ? ORDER BY datetime_utc, id", (id,)).fetchall()
+    rows = db.execute(
+        f"SELECT id, prompt, system, response, model, datetime_utc, {reasoning} FROM responses"
+        " WHERE conversation_id = ? ORDER BY datetime_utc, id",
+        (id,),
+    ).fetchall()
     before: str | None = None
     for row, prompt, system, response, model, time, thoughts in rows:
         at = seconds_of(time)
@@ -60,8 +64,15 @@ def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], 
             thread.system = text_of(system)
         files = _fragments(db, row) if "prompt_fragments" in tables else []
         lost, pictures = _attachments(db, row, thread) if "prompt_attachments" in tables else ([], [])
-        question = Said(f"{row}.q", before, Role.USER, joined(text_of(prompt), *lost), at, files=tuple(files),
-                        pictures=tuple(pictures))
+        question = Said(
+            f"{row}.q",
+            before,
+            Role.USER,
+            joined(text_of(prompt), *lost),
+            at,
+            files=tuple(files),
+            pictures=tuple(pictures),
+        )
         answer = Said(f"{row}.a", question.id, Role.ASSISTANT, text_of(response), at, text_of(model), text_of(thoughts))
         thread.messages += [question, answer]
         before = answer.id
@@ -70,17 +81,25 @@ def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], 
 
 
 def _fragments(db: sqlite3.Connection, row: object) -> list[tuple[str, str]]:
-    return [(text_of(source), text_of(content)) for source, content in db.execute(
-        'SELECT source, content FROM prompt_fragments JOIN fragments ON fragments.id = fragment_id'
-        ' WHERE response_id = ? ORDER BY "order"', (row,)) if content]
+    return [
+        (text_of(source), text_of(content))
+        for source, content in db.execute(
+            "SELECT source, content FROM prompt_fragments JOIN fragments ON fragments.id = fragment_id"
+            ' WHERE response_id = ? ORDER BY "order"',
+            (row,),
+        )
+        if content
+    ]
 
 
 def _attachments(db: sqlite3.Connection, row: object, thread: Thread) -> tuple[list[str], list[Picture]]:
     """What stands for the attachments that are left out, and the images: those whose octets the database has."""
     lost, pictures = list[str](), list[Picture]()
     for kind, path, octets in db.execute(
-            "SELECT type, path, content FROM prompt_attachments JOIN attachments ON attachments.id = attachment_id"
-            ' WHERE response_id = ? ORDER BY "order"', (row,)).fetchall():
+        "SELECT type, path, content FROM prompt_attachments JOIN attachments ON attachments.id = attachment_id"
+        ' WHERE response_id = ? ORDER BY "order"',
+        (row,),
+    ).fetchall():
         if text_of(kind).startswith("image/") and isinstance(octets, bytes) and octets:
             pictures.append(Picture(text_of(path).rpartition("/")[2], octets))
         else:
@@ -97,8 +116,12 @@ def _left_out(kind: str, path: str, thread: Thread) -> str:
 def _thread(db: sqlite3.Connection, id: str, name: str, created: float | None, fragments: bool) -> Thread:
     head = db.execute("SELECT tip_message_hash FROM threads WHERE id = ?", (id,)).fetchone()[0]
     thread = Thread("llm", id, name, head=head, created=created, own_ids=False)
-    turns = {tip: (seconds_of(time), text_of(model)) for tip, time, model in db.execute(
-        "SELECT tip_message_hash, datetime_utc, model FROM turns WHERE thread_id = ?", (id,))}
+    turns = {
+        tip: (seconds_of(time), text_of(model))
+        for tip, time, model in db.execute(
+            "SELECT tip_message_hash, datetime_utc, model FROM turns WHERE thread_id = ?", (id,)
+        )
+    }
     for hash, parent, role in db.execute(_BRANCH, {"thread": id}).fetchall():
         found = _ROLES.get(text_of(role))
         if found is None:
@@ -107,20 +130,26 @@ def _thread(db: sqlite3.Connection, id: str, name: str, created: float | None, f
         texts, thoughts = _parts(db, hash, thread, fragments)
         at, model = turns.get(hash, (None, ""))
         texts = [] if role == "tool" else texts
-        thread.messages.append(Said(hash, parent, found, joined(*texts), at, model,
-                                    joined(*thoughts) if found is Role.ASSISTANT else ""))
+        thread.messages.append(
+            Said(hash, parent, found, joined(*texts), at, model, joined(*thoughts) if found is Role.ASSISTANT else "")
+        )
     return thread
 
 
 def _parts(db: sqlite3.Connection, hash: str, thread: Thread, fragments: bool) -> tuple[list[str], list[str]]:
     texts, thoughts = list[str](), list[str]()
     for id, kind, tool, text, payload in db.execute(
-            "SELECT id, type, tool_name, text, payload FROM parts WHERE message_hash = ? ORDER BY position",
-            (hash,)).fetchall():
+        "SELECT id, type, tool_name, text, payload FROM parts WHERE message_hash = ? ORDER BY position", (hash,)
+    ).fetchall():
         if not text and fragments and kind in ("text", "reasoning"):
-            text = "".join(text_of(row[0]) for row in db.execute(
-                "SELECT content FROM part_fragments JOIN fragments ON fragments.id = fragment_id"
-                ' WHERE part_id = ? ORDER BY "order"', (id,)))
+            text = "".join(
+                text_of(row[0])
+                for row in db.execute(
+                    "SELECT content FROM part_fragments JOIN fragments ON fragments.id = fragment_id"
+                    ' WHERE part_id = ? ORDER BY "order"',
+                    (id,),
+                )
+            )
         match kind:
             case "text":
                 texts.append(text_of(text))
@@ -146,5 +175,4 @@ def _type_of(payload: object) -> str:
     return text_of(found.get("type")) or text_of(dict_of(found.get("attachment")).get("type"))
 
 
-FORMAT = DatabaseFormat("llm", frozenset({"conversations", "responses"}), _read,
-                        "SELECT count(*) FROM conversations")
+FORMAT = DatabaseFormat("llm", frozenset({"conversations", "responses"}), _read, "SELECT count(*) FROM conversations")

@@ -35,9 +35,14 @@ def _read(value: dict[str, object]) -> Thread:
     fields = map(dict_of, list_of(dict_of(value.get("perChatPredictionConfig")).get("fields")))
     system = next((text_of(one.get("value")) for one in fields if one.get("key") == _SYSTEM), "")
     created = value.get("createdAt")
-    thread = Thread("lm_studio", "", text_of(value.get("name")), own_ids=False,
-                    created=seconds_of(created, 1.0 if isinstance(created, str) else 0.001),
-                    system=text_of(value.get("systemPrompt")) or system)
+    thread = Thread(
+        "lm_studio",
+        "",
+        text_of(value.get("name")),
+        own_ids=False,
+        created=seconds_of(created, 1.0 if isinstance(created, str) else 0.001),
+        system=text_of(value.get("systemPrompt")) or system,
+    )
     before: str | None = None
     for number, one in enumerate(list_of(value.get("messages"))):
         message = dict_of(one)
@@ -75,8 +80,9 @@ def _said(id: str, parent: str | None, version: dict[str, object], thread: Threa
         if created is None and (time := _MILLISECONDS.match(text_of(step.get("stepIdentifier")))):
             created = seconds_of(int(time[0]), 0.001)
     assistant = role is Role.ASSISTANT
-    return Said(id, parent, role, joined(*texts), created, model if assistant else "",
-                joined(*thoughts) if assistant else "")
+    return Said(
+        id, parent, role, joined(*texts), created, model if assistant else "", joined(*thoughts) if assistant else ""
+    )
 
 
 def _parts(content: object, thread: Thread) -> list[str]:
@@ -90,8 +96,12 @@ def _parts(content: object, thread: Thread) -> list[str]:
             case "file":
                 is_image = part.get("fileType") == "image"
                 thread.lost(Loss.IMAGES if is_image else Loss.FILES)
-                texts.append(placeholder("image not imported" if is_image else "file not imported",
-                                         text_of(part.get("name")) or text_of(part.get("fileIdentifier"))))
+                texts.append(
+                    placeholder(
+                        "image not imported" if is_image else "file not imported",
+                        text_of(part.get("name")) or text_of(part.get("fileIdentifier")),
+                    )
+                )
             case "toolCallRequest":
                 thread.lost(Loss.TOOL_CALLS)
                 texts.append(placeholder("tool call", text_of(part.get("name"))))

@@ -30,8 +30,9 @@ _QUOTE = re.compile("^> ?", re.MULTILINE)
 
 def _fits(value: dict[str, object]) -> bool:
     chat = _chat(value)
-    return (isinstance(dict_of(chat.get("history")).get("messages"), dict)
-            or ("chat" in value and isinstance(chat.get("messages"), list)))
+    return isinstance(dict_of(chat.get("history")).get("messages"), dict) or (
+        "chat" in value and isinstance(chat.get("messages"), list)
+    )
 
 
 def _chat(value: dict[str, object]) -> dict[str, object]:
@@ -42,11 +43,14 @@ def _read(value: dict[str, object]) -> Thread:
     chat = _chat(value)
     history = dict_of(chat.get("history"))
     messages = dict_of(history.get("messages"))
-    thread = Thread("open_webui", id_of(value.get("id")) or id_of(chat.get("id")) or next(iter(messages), ""),
-                    text_of(value.get("title")) or text_of(chat.get("title")),
-                    head=id_of(history.get("currentId")) or None,
-                    created=seconds_of(value.get("created_at")) or seconds_of(chat.get("timestamp"), 0.001),
-                    system=text_of(chat.get("system")) or text_of(dict_of(chat.get("params")).get("system")))
+    thread = Thread(
+        "open_webui",
+        id_of(value.get("id")) or id_of(chat.get("id")) or next(iter(messages), ""),
+        text_of(value.get("title")) or text_of(chat.get("title")),
+        head=id_of(history.get("currentId")) or None,
+        created=seconds_of(value.get("created_at")) or seconds_of(chat.get("timestamp"), 0.001),
+        system=text_of(chat.get("system")) or text_of(dict_of(chat.get("params")).get("system")),
+    )
     listed = messages.values() if messages else list_of(chat.get("messages"))
     before: str | None = None
     for number, one in enumerate(listed):
@@ -90,9 +94,17 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         else:
             thread.lost(Loss.FILES)
             texts.append(placeholder("file not imported", name))
-    return Said(id, parent, role, joined(*texts), seconds_of(message.get("timestamp")),
-                text_of(message.get("model")) if role is Role.ASSISTANT else "", joined(*thoughts),
-                tuple(files) if role is Role.USER else (), tuple(pictures) if role is Role.USER else ())
+    return Said(
+        id,
+        parent,
+        role,
+        joined(*texts),
+        seconds_of(message.get("timestamp")),
+        text_of(message.get("model")) if role is Role.ASSISTANT else "",
+        joined(*thoughts),
+        tuple(files) if role is Role.USER else (),
+        tuple(pictures) if role is Role.USER else (),
+    )
 
 
 def _part(part: object, thread: Thread, pictures: list[Picture]) -> str:

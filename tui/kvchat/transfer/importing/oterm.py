@@ -20,11 +20,21 @@ def _read(db: sqlite3.Connection) -> Iterator[Thread]:
         thread = Thread("oterm", "", text_of(name), system=text_of(system), own_ids=False)
         before: str | None = None
         for id, author, text, pictures in db.execute(
-                f"SELECT id, {who}, text, {images} FROM message WHERE chat_id = ? ORDER BY id", (chat,)):
+            f"SELECT id, {who}, text, {images} FROM message WHERE chat_id = ? ORDER BY id", (chat,)
+        ):
             role = _ROLES.get(text_of(author), Role.ASSISTANT)
             taken = tuple(_pictures(pictures)) if role is Role.USER else ()
-            thread.messages.append(Said(str(id), before, role, text_of(text), None,
-                                        text_of(model) if role is Role.ASSISTANT else "", pictures=taken))
+            thread.messages.append(
+                Said(
+                    str(id),
+                    before,
+                    role,
+                    text_of(text),
+                    None,
+                    text_of(model) if role is Role.ASSISTANT else "",
+                    pictures=taken,
+                )
+            )
             before = str(id)
         thread.head = before
         # Chats are numbered in each database anew.

@@ -60,8 +60,16 @@ class Report:
     def lines(self) -> list[str]:
         """What to say of it, the sum first."""
         said = [
-            words.headline(made=self.made, grown=self.grown, restored=self.restored, unchanged=self.unchanged,
-                           messages=self.messages, dry_run=self.dry_run) if not self.failed or not self.skipped else "",
+            words.headline(
+                made=self.made,
+                grown=self.grown,
+                restored=self.restored,
+                unchanged=self.unchanged,
+                messages=self.messages,
+                dry_run=self.dry_run,
+            )
+            if not self.failed or not self.skipped
+            else "",
             words.sources(self.programs) if self.taken else "",
             *(words.loss(kind.value, number) for kind, number in sorted(self.losses.items())),
             *(words.skipped(one.file, one.why, one.whole, number) for one, number in self.skipped.items()),
@@ -72,11 +80,25 @@ class Report:
     def json(self) -> dict[str, object]:
         """As plain values."""
         return {
-            "import": self.batch or None, "dry_run": self.dry_run, "stopped": self.stopped, "new": self.made,
-            "grown": self.grown, "restored": self.restored, "unchanged": self.unchanged, "messages": self.messages,
-            "programs": dict(self.programs), "left_out": {kind.value: number for kind, number in self.losses.items()},
+            "import": self.batch or None,
+            "dry_run": self.dry_run,
+            "stopped": self.stopped,
+            "new": self.made,
+            "grown": self.grown,
+            "restored": self.restored,
+            "unchanged": self.unchanged,
+            "messages": self.messages,
+            "programs": dict(self.programs),
+            "left_out": {kind.value: number for kind, number in self.losses.items()},
             "other_files": self.passed_over,
-            "skipped": [{"file": one.file, "whole_file": one.whole, "conversations": 0 if one.whole else number,
-                         "kind": one.why.kind, "arguments": dict(one.why.arguments)}
-                        for one, number in self.skipped.items()],
+            "skipped": [
+                {
+                    "file": one.file,
+                    "whole_file": one.whole,
+                    "conversations": 0 if one.whole else number,
+                    "kind": one.why.kind,
+                    "arguments": dict(one.why.arguments),
+                }
+                for one, number in self.skipped.items()
+            ],
         }

@@ -75,8 +75,9 @@ ImageOf = Callable[[Picture], ContextBlock | None]
 """Gives the block of an image that is taken; None: it cannot be."""
 
 
-def grown(thread: Thread, known: Tree | None, instructions: str, now: float,
-          image_of: ImageOf = lambda picture: None) -> Grown:
+def grown(
+    thread: Thread, known: Tree | None, instructions: str, now: float, image_of: ImageOf = lambda picture: None
+) -> Grown:
     """What a thread becomes. `known`: the messages that are stored of it already. `instructions`: of the system message
     where the thread has none. `now`: its time where it has none. Raises NotTaken."""
     return _Growth(thread, known, instructions, now, image_of).grown()
@@ -121,9 +122,13 @@ class _Growth:
         said = [one for one in self._tree if one.role is not Role.SYSTEM]
         head = self._made.get(self._head or "") or max(self._made.values(), key=lambda one: (one.created, one.id))
         record = Conversation(
-            id=self._ids.hex, head=self._tree.tip(head.id) if head.role is Role.USER else head.id,
+            id=self._ids.hex,
+            head=self._tree.tip(head.id) if head.role is Role.USER else head.id,
             created=min(self._began, *(one.created for one in said)),
-            updated=max(one.created for one in said if one.id in made), title=self._title(), turns=questions)
+            updated=max(one.created for one in said if one.id in made),
+            title=self._title(),
+            turns=questions,
+        )
         return Grown(Source(record, self._tree), tuple(self._new), +self._losses)
 
     def _title(self) -> str:
@@ -162,10 +167,15 @@ class _Growth:
     def _said(self, one: Said, place: _Place) -> _Place:
         above = place.above
         if above is not None and above.role is one.role:
-            one = replace(one, text=joined(above.text, one.text), reasoning=joined(above.reasoning, one.reasoning),
-                          files=(*above.files, *one.files), pictures=(*above.pictures, *one.pictures),
-                          created=above.created or one.created,
-                          model=one.model or above.model)
+            one = replace(
+                one,
+                text=joined(above.text, one.text),
+                reasoning=joined(above.reasoning, one.reasoning),
+                files=(*above.files, *one.files),
+                pictures=(*above.pictures, *one.pictures),
+                created=above.created or one.created,
+                model=one.model or above.model,
+            )
         elif above is not None:
             place = _Place(self._made[above.id], place.system)
         next_ones = self._followers(one.id)
@@ -202,8 +212,9 @@ class _Growth:
             self._losses[Loss.NO_QUESTION] += 1
             asked = Message(Role.USER, placeholder("the conversation begins with a reply"))
             parent = self._put(parent, f"{one.id}\nquestion", asked, one.created)
-        blocks = tuple(ContextBlock(FILE, whole_characters(name) or "file", whole_characters(text))
-                       for name, text in one.files)
+        blocks = tuple(
+            ContextBlock(FILE, whole_characters(name) or "file", whole_characters(text)) for name, text in one.files
+        )
         images, text = self._images(one)
         message = Message(one.role, whole_characters(text), (*images, *blocks), whole_characters(one.reasoning))
         self._made[one.id] = self._put(parent, one.id, message, one.created, whole_characters(one.model))
@@ -222,8 +233,9 @@ class _Growth:
         text = joined(one.text, *(placeholder("image not imported", name) for name in missed))
         return tuple(block for _, block in found if block is not None), text
 
-    def _put(self, parent: Node, id: str, message: Message, created: float | None, model: str = "",
-             state: State = State.DONE) -> Node:
+    def _put(
+        self, parent: Node, id: str, message: Message, created: float | None, model: str = "", state: State = State.DONE
+    ) -> Node:
         if not self._thread.own_ids:
             id = f"{parent.digest.hex()}\n{message.role}\n{message.text}\n{message.blocks}"
         id = uuid.uuid5(self._ids, whole_characters(id)).hex
@@ -248,7 +260,8 @@ class _Growth:
         system = joined(self._thread.system, system)
         if system not in self._roots:
             self._roots[system] = self._stored_root(system) or node(
-                None, system_message(system or self._instructions), self._began)
+                None, system_message(system or self._instructions), self._began
+            )
         return self._roots[system]
 
     def _stored_root(self, system: str) -> Node | None:

@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 class AlternativesController:
     """Asks for several answers, and has one chosen."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, server: ServerController,
-                 sending: SendingController, composer: Composer, transcript: Transcript) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        costs: CostQuestions,
+        server: ServerController,
+        sending: SendingController,
+        composer: Composer,
+        transcript: Transcript,
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._turns = service.turns
@@ -78,10 +86,11 @@ class AlternativesController:
             workspace.say("Write a question first")
             return False
         id, prices = workspace.conversation.id, self._service.prices
-        return (await self._costs.agreed_to(prices.of_several(id, wanted, None, node), "alternatives",
-                                            self._words(wanted))
-                and await self._server.may_leave_this_machine()
-                and await workspace.attempt(self._turns.ask_again_for(id, wanted, node)))
+        return (
+            await self._costs.agreed_to(prices.of_several(id, wanted, None, node), "alternatives", self._words(wanted))
+            and await self._server.may_leave_this_machine()
+            and await workspace.attempt(self._turns.ask_again_for(id, wanted, node))
+        )
 
     def _words(self, wanted: Wanted) -> list[str]:
         """How the answers come, and what stays cached of them."""
@@ -95,9 +104,16 @@ class AlternativesController:
 
         workspace, prices = self.workspace, self._service.prices
         conversation = self._service.conversations.load(id)
-        chosen = await workspace.ask(AlternativesScreen(
-            self._service, conversation, wanted.count, model=workspace.model(), clock=workspace.now,
-            cost=lambda node: prices.exact(id, "alternatives", node)))
+        chosen = await workspace.ask(
+            AlternativesScreen(
+                self._service,
+                conversation,
+                wanted.count,
+                model=workspace.model(),
+                clock=workspace.now,
+                cost=lambda node: prices.exact(id, "alternatives", node),
+            )
+        )
         await workspace.attempt(self._turns.choose(id, chosen))
         if workspace.shows(id):
             self._transcript.follow()

@@ -61,5 +61,6 @@ class CachePanelController:
 
         live = live_of(conversation.live, time.monotonic()) if conversation.live is not None else None
         held = self._service.cache_reports.holdings(conversation.id)
-        panel.show(panel_lines(held, conversation.id, live, panel.content_size.width or 37,
-                               self._service.clock().timestamp()))
+        panel.show(
+            panel_lines(held, conversation.id, live, panel.content_size.width or 37, self._service.clock().timestamp())
+        )

@@ -33,8 +33,14 @@ STOPS = "Esc stops · nothing changes"
 class CompactionController:
     """Offers to compact the open conversation, and shows a summary while it is written."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, server: ServerController, transcript: Transcript,
-                 status: StatusLine) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        server: ServerController,
+        transcript: Transcript,
+        status: StatusLine,
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._servers = service.servers
@@ -60,10 +66,21 @@ class CompactionController:
             return
         agreed = price.ready is not None  # that price stands in the status line
         if not agreed:
-            agreed = bool(await workspace.ask(ConfirmScreen(
-                "Compact this conversation?", compaction_lines(
-                    price.plan, price.window, price.summary_seconds, price.read_seconds, workspace.key_of("undo")),
-                [("y", "Compact", True), ("n", "Cancel", False)])))
+            agreed = bool(
+                await workspace.ask(
+                    ConfirmScreen(
+                        "Compact this conversation?",
+                        compaction_lines(
+                            price.plan,
+                            price.window,
+                            price.summary_seconds,
+                            price.read_seconds,
+                            workspace.key_of("undo"),
+                        ),
+                        [("y", "Compact", True), ("n", "Cancel", False)],
+                    )
+                )
+            )
         if agreed and await self._server.may_leave_this_machine():
             self._transcript.follow()
             if await workspace.attempt(self._service.compactor.compact(id)) and workspace.shows(id):
@@ -127,16 +144,22 @@ class CompactionController:
             from kvchat.chat.turns.answer_run import previous_figures
 
             speed = self._tracker.prefill_speed(running.conversation)
-            self._transcript.set_live(
-                live_row(live, now, speed, previous_figures(self.workspace.conversation.path())))
+            self._transcript.set_live(live_row(live, now, speed, previous_figures(self.workspace.conversation.path())))
 
 
 def summary_item(running: RunningCompaction) -> TranscriptItem:
     """The summary as a message below the conversation."""
     live, turns = running.live, running.replaced
     return TranscriptItem(
-        live.node, Role.ASSISTANT, f"Summary of {counted(turns, 'older turn')}", text=live.text,
-        reasoning=live.reasoning, state=State.STREAMING, time=STOPS, streaming=True)
+        live.node,
+        Role.ASSISTANT,
+        f"Summary of {counted(turns, 'older turn')}",
+        text=live.text,
+        reasoning=live.reasoning,
+        state=State.STREAMING,
+        time=STOPS,
+        streaming=True,
+    )
 
 
 def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:

@@ -83,9 +83,16 @@ class ContextController:
         # An edit asks anew with what is found; nothing is offered for it.
         offers_none = editing is not None and not found.taken
         self._composer.set_passages(
-            () if offers_none else found.passages, text, typed, taken=found.taken or offers_none, files=found.files,
-            outside={file.ref: file.path for file in found.outside}, problems=found.problems, pasted=found.pasted,
-            fixed=editing is not None)
+            () if offers_none else found.passages,
+            text,
+            typed,
+            taken=found.taken or offers_none,
+            files=found.files,
+            outside={file.ref: file.path for file in found.outside},
+            problems=found.problems,
+            pasted=found.pasted,
+            fixed=editing is not None,
+        )
 
     async def retrieve(self, id: str, text: str, meant: Meant, editing: str | None) -> RetrievalResult:
         if editing is None:
@@ -110,8 +117,9 @@ class ContextController:
         sent = rendered(blocks, "") if blocks else ""
         attached = len(images_in(blocks))
         tokens = (self._count(sent) if sent else 0) + attached * MOST_TOKENS + sum(item.tokens for item in found)
-        words = self._price(sent + "".join(item.sent for item in found), tokens,
-                            attached + sum(item.is_image for item in found))
+        words = self._price(
+            sent + "".join(item.sent for item in found), tokens, attached + sum(item.is_image for item in found)
+        )
         only_pasted = not found and not any(block.kind != PASTE for block in blocks)
         composer.set_cost(f"pasted: {words}" if words and only_pasted else words, quietly=not blocks)
 
@@ -138,9 +146,11 @@ class ContextController:
         if at is None:
             return
         out = {item.id for item in every if context.is_out(item)}
-        left_out = await self.workspace.ask(ContextScreen(
-            every, at, out, lambda item: self._price(item.sent, item.tokens, item.is_image),
-            self._composer.agree))
+        left_out = await self.workspace.ask(
+            ContextScreen(
+                every, at, out, lambda item: self._price(item.sent, item.tokens, item.is_image), self._composer.agree
+            )
+        )
         if left_out is not None:
             self._composer.leave_out(left_out, {item.id for item in every} - left_out)
 
@@ -191,9 +201,12 @@ class ContextController:
         from kvchat.ui.screens.context import AttachScreen
 
         id = self.workspace.conversation.id
-        block = await self.workspace.ask(AttachScreen(
-            lambda beginning: self._retrieval.completions(beginning, LISTED),
-            lambda path: self._retrieval.attach(id, path)))
+        block = await self.workspace.ask(
+            AttachScreen(
+                lambda beginning: self._retrieval.completions(beginning, LISTED),
+                lambda path: self._retrieval.attach(id, path),
+            )
+        )
         if block is not None:
             self._put_attached(id, block)
 

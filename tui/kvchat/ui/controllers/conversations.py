@@ -31,9 +31,19 @@ if TYPE_CHECKING:
 class ConversationController:
     """Opens conversations, and does what concerns all of one."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, view: ConversationView, sending: SendingController,
-                 context: ContextController, sidebar: Sidebar, transcript: Transcript, composer: Composer,
-                 findbar: FindBar, personas: Personas) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        view: ConversationView,
+        sending: SendingController,
+        context: ContextController,
+        sidebar: Sidebar,
+        transcript: Transcript,
+        composer: Composer,
+        findbar: FindBar,
+        personas: Personas,
+    ) -> None:
         self.workspace = workspace
         self._personas = personas
         self._service = service
@@ -128,8 +138,10 @@ class ConversationController:
         trunk, found = await trunks.add(name, paths)
         await trunks.prefill_soon(name)
         left_out = f", {count(len(found.skipped))} left out" if found.skipped else ""
-        self.workspace.say(f"{name}: {counted(len(trunk.files), 'file')}{left_out}. It is prefilled while nothing "
-                           "else uses the server.")
+        self.workspace.say(
+            f"{name}: {counted(len(trunk.files), 'file')}{left_out}. It is prefilled while nothing "
+            "else uses the server."
+        )
         await self.begin_with_trunk(name)
 
     async def begin_with_trunk(self, name: str) -> None:
@@ -156,8 +168,11 @@ class ConversationController:
         if 0 <= at < len(ids):
             await self.open(ids[at])
         else:
-            self.workspace.say("This is the last conversation of the list" if step > 0 else
-                               "This is the first conversation of the list")
+            self.workspace.say(
+                "This is the last conversation of the list"
+                if step > 0
+                else "This is the first conversation of the list"
+            )
 
     @in_worker("dialog")
     async def pick(self) -> None:
@@ -171,9 +186,18 @@ class ConversationController:
                 return None
             kept = {state.kept.conversation: kept_short(state) for state in states}
             picker = ConversationPicker(
-                self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, state=self._view.state,
-                queued={id: queued_words(number) for id, number in self._view.held().items()}, query=query, at=at,
-                row=row, now=self.workspace.now(), kept=kept, turns=self._conversations.branch_turns)
+                self._conversations.all(),
+                current=self.workspace.open_id,
+                mark=self._view.mark,
+                state=self._view.state,
+                queued={id: queued_words(number) for id, number in self._view.held().items()},
+                query=query,
+                at=at,
+                row=row,
+                now=self.workspace.now(),
+                kept=kept,
+                turns=self._conversations.branch_turns,
+            )
             match await self.workspace.ask(picker):
                 case ("open", str(id)):
                     return await self.open(id)
@@ -194,8 +218,7 @@ class ConversationController:
     async def search(self, query: str = "") -> None:
         from kvchat.ui.screens.conversations import SearchScreen
 
-        found = await self.workspace.ask(
-            SearchScreen(self._conversations, query=query, now=self.workspace.now()))
+        found = await self.workspace.ask(SearchScreen(self._conversations, query=query, now=self.workspace.now()))
         if found is not None:
             await self.open(found.conversation, found.node)
 
@@ -243,8 +266,9 @@ class ConversationController:
             written = [(word.startswith("-"), tag_name(word.removeprefix("-"))) for word in names.split()]
         except TagError as error:
             return self.workspace.say(str(error), "warning")
-        return await self._tag(id, [tag for minus, tag in written if not minus],
-                               [tag for minus, tag in written if minus])
+        return await self._tag(
+            id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus]
+        )
 
     def known_tags(self) -> list[str]:
         """The tags that conversations have, by name."""
@@ -342,15 +366,20 @@ class ConversationController:
             target = Path(path)
             request = ExportRequest(target.suffix.removeprefix(".") or "md", target)
         else:
-            request = await self.workspace.ask(ExportScreen(
-                conversation.record if conversation.record.turns else None, conversations=len(written),
-                branches=len(conversation.tree.leaves())))
+            request = await self.workspace.ask(
+                ExportScreen(
+                    conversation.record if conversation.record.turns else None,
+                    conversations=len(written),
+                    branches=len(conversation.tree.leaves()),
+                )
+            )
         if request is None:
             return
         ids = [c.id for c in written] if request.all_conversations else [conversation.id]
         try:
             done = await self._service.exports.write(
-                ids, request.format, request.path, all_branches=request.all_branches, overwrite=request.overwrite)
+                ids, request.format, request.path, all_branches=request.all_branches, overwrite=request.overwrite
+            )
         except TransferError as error:
             self.workspace.say(str(error), "error")
         else:
@@ -361,8 +390,11 @@ class ConversationController:
         """Import conversations."""
         from kvchat.ui.screens.imports import ImportScreen
 
-        report = await self.workspace.ask(ImportScreen(
-            lambda path, told, stopped: self._service.imports.run([path], told=told, stopped=stopped), path))
+        report = await self.workspace.ask(
+            ImportScreen(
+                lambda path, told, stopped: self._service.imports.run([path], told=told, stopped=stopped), path
+            )
+        )
         if report is not None and report.batch:
             self.workspace.imported, self.workspace.deleted, self.workspace.tagged = report.batch, None, None
             self.workspace.say(f"{report.lines()[0]} {self.workspace.key_of('undo')} undoes it.")
@@ -387,11 +419,16 @@ class ConversationController:
 
         record = self._conversations.find(id)
         favourite, archived = FAVOURITE in record.tags, ARCHIVE in record.tags
-        choices = [("o", "Open", "open"), ("r", "Rename", "rename"),
-                   ("f", "No longer a favourite" if favourite else "Favourite", "favourite"),
-                   ("k", "No longer kept" if id in self._service.claims.all() else "Keep", "keep"),
-                   ("a", "Back into the list" if archived else "Archive", "archive"), ("t", "Tags", "tags"),
-                   ("e", "Export", "export"), ("d", "Delete", "delete")]
+        choices = [
+            ("o", "Open", "open"),
+            ("r", "Rename", "rename"),
+            ("f", "No longer a favourite" if favourite else "Favourite", "favourite"),
+            ("k", "No longer kept" if id in self._service.claims.all() else "Keep", "keep"),
+            ("a", "Back into the list" if archived else "Archive", "archive"),
+            ("t", "Tags", "tags"),
+            ("e", "Export", "export"),
+            ("d", "Delete", "delete"),
+        ]
         match await self.workspace.ask(ConfirmScreen(record.title, [], choices)):
             case "open":
                 await self.open(id)

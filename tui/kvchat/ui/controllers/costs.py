@@ -22,14 +22,22 @@ Decision = Literal["go", "instead", "fork"]
 FORK = "Fork: edit in a new conversation, keep this one"
 
 NAMES: dict[Act, str] = {
-    "edit": "Edit", "regenerate": "Regenerate", "delete": "Delete turn", "system": "Change prompt",
-    "template": "Change", "model": "Switch", "continue": "Continue",
+    "edit": "Edit",
+    "regenerate": "Regenerate",
+    "delete": "Delete turn",
+    "system": "Change prompt",
+    "template": "Change",
+    "model": "Switch",
+    "continue": "Continue",
     "alternatives": "Ask",
 }
 """What the key does that agrees."""
 ACTS: Mapping[str, Act] = {
-    "transcript.edit": "edit", "transcript.regenerate": "regenerate", "transcript.delete": "delete",
-    "system": "system", "thinking": "template",
+    "transcript.edit": "edit",
+    "transcript.regenerate": "regenerate",
+    "transcript.delete": "delete",
+    "system": "system",
+    "thinking": "template",
 }
 """The actions that cost something."""
 
@@ -57,14 +65,23 @@ class CostQuestions:
             costs["compact"] = compaction_in_brief(self._workspace.service.compactor.price(id).summary_seconds)
         return {action: words for action, words in costs.items() if words}
 
-    async def agreed(self, act: Act, node: str | None = None, title: str = "",
-                     options: Mapping[str, object] | None = None) -> bool:
+    async def agreed(
+        self, act: Act, node: str | None = None, title: str = "", options: Mapping[str, object] | None = None
+    ) -> bool:
         """Whether the person agrees to the price of an act. `options`: the new options of the template."""
         return await self.decided(act, node, title=title, options=options) == "go"
 
-    async def decided(self, act: Act, node: str | None = None, *, title: str = "", text: str = "",
-                      instead: bool = False, fork: bool = False,
-                      options: Mapping[str, object] | None = None) -> Decision | None:
+    async def decided(
+        self,
+        act: Act,
+        node: str | None = None,
+        *,
+        title: str = "",
+        text: str = "",
+        instead: bool = False,
+        fork: bool = False,
+        options: Mapping[str, object] | None = None,
+    ) -> Decision | None:
         """What the person decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
         there is one; `fork`: whether a fork can."""
         prices, id = self._workspace.service.prices, self._workspace.conversation.id
@@ -74,8 +91,15 @@ class CostQuestions:
         """Whether the person agrees to this price of an act; `words` are said with it."""
         return await self._decided(price, act, "", words) == "go"
 
-    async def _decided(self, asked: Awaitable[Price], act: Act, title: str, words: Sequence[str],
-                       instead: bool = False, fork: bool = False) -> Decision | None:
+    async def _decided(
+        self,
+        asked: Awaitable[Price],
+        act: Act,
+        title: str,
+        words: Sequence[str],
+        instead: bool = False,
+        fork: bool = False,
+    ) -> Decision | None:
         with self._workspace.app.key_queue.coming() as dialog:
             price = await asked
         if dialog.is_given_up:
@@ -93,5 +117,6 @@ class CostQuestions:
         if fork:
             choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
         choices.append(("n", "Cancel", None))
-        return await self._workspace.ask(ConfirmScreen(
-            title or TITLES[act], [*price_lines(price, act), *words], choices))
+        return await self._workspace.ask(
+            ConfirmScreen(title or TITLES[act], [*price_lines(price, act), *words], choices)
+        )

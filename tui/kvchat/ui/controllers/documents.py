@@ -71,9 +71,20 @@ class DocumentController:
             self.workspace.say("No documents in an incognito run")
             return
         service = self._service
-        await self.workspace.ask(ManagerScreen(DocumentsSource(
-            self._documents, self._retrieval, service.conversations, service.clock, self.workspace.open_id, add=add,
-            editor=service.settings.editor), service.events))
+        await self.workspace.ask(
+            ManagerScreen(
+                DocumentsSource(
+                    self._documents,
+                    self._retrieval,
+                    service.conversations,
+                    service.clock,
+                    self.workspace.open_id,
+                    add=add,
+                    editor=service.settings.editor,
+                ),
+                service.events,
+            )
+        )
         self.show_retrieval()
 
     @in_worker("dialog")
@@ -86,8 +97,9 @@ class DocumentController:
         elif not self._documents.has_collections:
             self.workspace.say("No documents yet · /documents add FOLDER", "warning")
         else:
-            await self.workspace.ask(DocumentSearchScreen(self._documents, query=query,
-                                                          editor=self._service.settings.editor))
+            await self.workspace.ask(
+                DocumentSearchScreen(self._documents, query=query, editor=self._service.settings.editor)
+            )
 
     @in_worker("dialog")
     async def _remove(self, name: str) -> None:
@@ -96,8 +108,12 @@ class DocumentController:
             with self.workspace.app.key_queue.coming() as dialog:
                 known = [one.name for one in await self._documents.collections()]
                 if not name:
-                    self.workspace.say(f"Which collection? /documents remove {one_line(known[0], 24)}" if known else
-                             "No documents yet", "warning")
+                    self.workspace.say(
+                        f"Which collection? /documents remove {one_line(known[0], 24)}"
+                        if known
+                        else "No documents yet",
+                        "warning",
+                    )
                     return
                 one = await self._documents.named(name)
                 status = (await self._documents.statuses([one.name])).get(one.name)
@@ -109,7 +125,8 @@ class DocumentController:
         from kvchat.ui.screens.documents.source import remove_question
 
         if await self.workspace.ask(remove_question(one, status)) and await self.workspace.attempt(
-                self._documents.remove(one.name)):
+            self._documents.remove(one.name)
+        ):
             self.show_retrieval()
             self.workspace.say(f"{one_line(one.name, 24)} removed · its files stay")
 
@@ -143,8 +160,12 @@ class DocumentController:
             chosen = chosen or [name for name in record.collections if name in known]
             chosen = chosen or (known if len(known) == 1 else [])
             if not chosen:
-                self.workspace.say(f"Which collection? /documents {mode} {one_line(known[0], 24)}" if known else
-                         "No documents yet · /documents add FOLDER", "warning")
+                self.workspace.say(
+                    f"Which collection? /documents {mode} {one_line(known[0], 24)}"
+                    if known
+                    else "No documents yet · /documents add FOLDER",
+                    "warning",
+                )
                 return
         else:
             chosen = []
@@ -228,13 +249,15 @@ class DocumentController:
         elif len(found) == 1:
             from kvchat.ui.screens.sources import SourceScreen
 
-            await self.workspace.ask(SourceScreen(self._documents, found[0][1], number=found[0][0],
-                                                  editor=self._service.settings.editor))
+            await self.workspace.ask(
+                SourceScreen(self._documents, found[0][1], number=found[0][0], editor=self._service.settings.editor)
+            )
         else:
             from kvchat.ui.screens.sources import SourcesScreen
 
-            await self.workspace.ask(SourcesScreen(self._documents, found, words=words,
-                                                   editor=self._service.settings.editor))
+            await self.workspace.ask(
+                SourcesScreen(self._documents, found, words=words, editor=self._service.settings.editor)
+            )
 
 
 def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sources, str]:
@@ -253,8 +276,7 @@ def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sourc
         return cited, ""
     question = next((one for one in reversed(path) if one.role is Role.USER), None)
     found = given(question.message.blocks) if question is not None else []
-    return found, ("The answer cites nothing. Sent with its question:" if found else
-                   "This answer cites no source")
+    return found, ("The answer cites nothing. Sent with its question:" if found else "This answer cites no source")
 
 
 def retrieval_words(mode: str, names: Sequence[str]) -> str:

@@ -32,8 +32,15 @@ RECENT = 5
 class EmptyConversation:
     """Shows it in place of the transcript. `around`: the widget that holds all of the conversation."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, around: Vertical, hello: Static,
-                 transcript: Transcript, composer: Composer) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        around: Vertical,
+        hello: Static,
+        transcript: Transcript,
+        composer: Composer,
+    ) -> None:
         self.workspace = workspace
         self._servers = service.servers
         self._service = service
@@ -67,18 +74,33 @@ class EmptyConversation:
         key, server, now = app.key_of, self._servers.info, service.clock().timestamp()
         others = [record for record in service.conversations.all() if record.turns and ARCHIVE not in record.tags]
         warmth = {record.id: service.tracker.warmth(record.id) for record in others[:RECENT]}
-        recent = [Recent(HEAT_GLYPHS[shown_heat(warmth[record.id])], record.title, opening_words(warmth[record.id]) or
-                         f"{age(now - record.updated)} ago") for record in others[:RECENT]]
+        recent = [
+            Recent(
+                HEAT_GLYPHS[shown_heat(warmth[record.id])],
+                record.title,
+                opening_words(warmth[record.id]) or f"{age(now - record.updated)} ago",
+            )
+            for record in others[:RECENT]
+        ]
         notes = self._beginning()
         if server is not None and server.embedded and "SmolLM2-135M" in server.model:
             notes.append(f"Bundled demo model: fast, not smart · {key('model')} for a real one")
         if service.settings.memory.enabled and not service.incognito:
             notes.append(f"Memory keeps facts from chats · {key('memory')}, {key('memory.switch')} turns it off")
-        facts = "no server yet" if server is None else server_facts(
-            server.model, server.context_size, server.slots, service.tracker.speed_fit())
+        facts = (
+            "no server yet"
+            if server is None
+            else server_facts(server.model, server.context_size, server.slots, service.tracker.speed_fit())
+        )
         area = self._around.size
-        return empty_screen(area.width - 6, area.height - self._composer.size.height - 2, facts=facts, notes=notes,
-                            recent=recent, tips=tips(key, len(others)))
+        return empty_screen(
+            area.width - 6,
+            area.height - self._composer.size.height - 2,
+            facts=facts,
+            notes=notes,
+            recent=recent,
+            tips=tips(key, len(others)),
+        )
 
     def _beginning(self) -> list[str]:
         """The files that stand in front of the conversation, where a trunk is its beginning, and what of that is left
@@ -90,8 +112,10 @@ class EmptyConversation:
         warmth = self._service.tracker.warmth(conversation.id)
         named = ", ".join(one_line(file, 40) for file in files[:FILES]) + (", …" if len(files) > FILES else "")
         cost = opening_words(warmth)
-        return [f"{HEAT_GLYPHS[shown_heat(warmth)]} Begins with {counted(len(files), 'file')}: {named}"
-                f"{f' · {cost}' if cost else ''}"]
+        return [
+            f"{HEAT_GLYPHS[shown_heat(warmth)]} Begins with {counted(len(files), 'file')}: {named}"
+            f"{f' · {cost}' if cost else ''}"
+        ]
 
     @in_worker("welcome", exclusive=True)
     async def _mount_panel(self) -> None:
@@ -101,8 +125,12 @@ class EmptyConversation:
         if self._servers.connection.phase == "none":
             self._transcript.display = False
             engine = find_spec("xllamacpp") is not None
-            panel = WelcomePanel(self._servers.usual_places().split(", "), models=models, engine=engine,
-                                 folders=self._service.chooser.model_folders())
+            panel = WelcomePanel(
+                self._servers.usual_places().split(", "),
+                models=models,
+                engine=engine,
+                folders=self._service.chooser.model_folders(),
+            )
             with self.workspace.app.key_queue.hold():  # what was typed so far decides who has the next key
                 await self._around.mount(panel, before=0)
                 await self._composer.written()

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class MemoryController:
     """Opens the memory, and tells at the edge of the screen what was noted."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, conversations: ConversationController,
-                 status: StatusLine) -> None:
+    def __init__(
+        self, workspace: Workspace, service: ChatService, conversations: ConversationController, status: StatusLine
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._memory = service.memory
@@ -62,10 +63,23 @@ class MemoryController:
         fresh, self._noted, self._pending = (*self._noted, *self._pending), (), ()
         self._status.set_memory("")
         service = self._service
-        chosen = await self.workspace.ask(ManagerScreen(MemorySource(
-            self._memory, service.extraction, service.jobs, service.conversations, service.clock,
-            self.workspace.conversation.id, query=query, fresh=fresh, add=add, editor=service.settings.editor),
-            service.events))
+        chosen = await self.workspace.ask(
+            ManagerScreen(
+                MemorySource(
+                    self._memory,
+                    service.extraction,
+                    service.jobs,
+                    service.conversations,
+                    service.clock,
+                    self.workspace.conversation.id,
+                    query=query,
+                    fresh=fresh,
+                    add=add,
+                    editor=service.settings.editor,
+                ),
+                service.events,
+            )
+        )
         await self._count_proposals()
         if chosen is not None:
             await self._conversations.open(chosen.conversation, chosen.node)

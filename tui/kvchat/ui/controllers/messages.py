@@ -23,9 +23,17 @@ if TYPE_CHECKING:
 class MessageController:
     """Acts on messages and branches, by a key on a message, from the palette, or by a slash command."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, server: ServerController,
-                 sending: SendingController, conversations: ConversationController, transcript: Transcript,
-                 composer: Composer) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        costs: CostQuestions,
+        server: ServerController,
+        sending: SendingController,
+        conversations: ConversationController,
+        transcript: Transcript,
+        composer: Composer,
+    ) -> None:
         self.workspace = workspace
         self._branches = service.branches
         self._turns = service.turns
@@ -54,7 +62,8 @@ class MessageController:
         conversation = self.workspace.conversation
         number = self._number_of(question)
         decision = await self._costs.decided(
-            "edit", question.id, title=f"Edit message {number}?", instead=True, fork=True)
+            "edit", question.id, title=f"Edit message {number}?", instead=True, fork=True
+        )
         if self.workspace.current is not conversation:
             return
         match decision:
@@ -74,9 +83,11 @@ class MessageController:
         node = self.workspace.target(node)
         if node is None:
             self.workspace.say("No answer to regenerate yet")
-        elif (await self._costs.agreed("regenerate", node) and await self._server.may_leave_this_machine()
-                and await self.workspace.attempt(
-                    self._turns.regenerate(self.workspace.conversation.id, node))):
+        elif (
+            await self._costs.agreed("regenerate", node)
+            and await self._server.may_leave_this_machine()
+            and await self.workspace.attempt(self._turns.regenerate(self.workspace.conversation.id, node))
+        ):
             self._transcript.follow()
 
     @in_worker("dialog")
@@ -86,8 +97,11 @@ class MessageController:
         node = workspace.cut_answer(node)
         if node is None:
             workspace.say("There is no answer to continue yet.")
-        elif (await self._costs.agreed("continue", node) and await self._server.may_leave_this_machine()
-                and await workspace.attempt(self._turns.go_on(workspace.conversation.id, node))):
+        elif (
+            await self._costs.agreed("continue", node)
+            and await self._server.may_leave_this_machine()
+            and await workspace.attempt(self._turns.go_on(workspace.conversation.id, node))
+        ):
             self._transcript.follow()
 
     @in_worker("dialog")
@@ -101,8 +115,7 @@ class MessageController:
         if decision == "instead":
             question, _ = workspace.conversation.tree.turn_of(node)
             self._composer.begin(f"Disregard my message {self._number_of(question)} and its answer.")
-        elif decision == "go" and await workspace.attempt(
-                self._branches.delete_turn(workspace.conversation.id, node)):
+        elif decision == "go" and await workspace.attempt(self._branches.delete_turn(workspace.conversation.id, node)):
             workspace.say(f"Turn deleted · {workspace.key_of('undo')} brings it back")
 
     async def fork(self, node: str | None = None) -> None:
@@ -121,10 +134,16 @@ class MessageController:
         from kvchat.ui.screens.branches import BranchTreeScreen
 
         conversation = self.workspace.conversation
-        match await self.workspace.ask(BranchTreeScreen(
-                conversation.tree, conversation.record.head, title=conversation.record.title,
-                at=node or self._transcript.selected or conversation.elsewhere, now=self.workspace.now(),
-                warmth=lambda tip: self._tracker.branch_warmth(conversation.id, tip))):
+        match await self.workspace.ask(
+            BranchTreeScreen(
+                conversation.tree,
+                conversation.record.head,
+                title=conversation.record.title,
+                at=node or self._transcript.selected or conversation.elsewhere,
+                now=self.workspace.now(),
+                warmth=lambda tip: self._tracker.branch_warmth(conversation.id, tip),
+            )
+        ):
             case ("go", str(id)):
                 await self.workspace.attempt(self._branches.select(conversation.id, id))
                 self._transcript.select(id)
@@ -139,8 +158,11 @@ class MessageController:
         siblings = [n.id for n in tree.siblings(node)]
         at = siblings.index(node) + step
         if not 0 <= at < len(siblings):
-            self.workspace.say("This message has one version only" if len(siblings) == 1 else
-                               f"There is no {'earlier' if step < 0 else 'later'} version of this message")
+            self.workspace.say(
+                "This message has one version only"
+                if len(siblings) == 1
+                else f"There is no {'earlier' if step < 0 else 'later'} version of this message"
+            )
         elif await self.workspace.attempt(self._branches.walk(self.workspace.conversation.id, node, step)):
             self._transcript.select(siblings[at])
 
@@ -169,8 +191,11 @@ class MessageController:
         from kvchat.ui.render.markdown import code_blocks
 
         conversation, chosen = self.workspace.conversation, self._transcript.selected
-        nodes = [conversation.tree[chosen]] if chosen is not None and chosen in conversation.tree else [
-            n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT]
+        nodes = (
+            [conversation.tree[chosen]]
+            if chosen is not None and chosen in conversation.tree
+            else [n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT]
+        )
         for node in nodes:
             blocks = code_blocks(node.text)
             if number.isdecimal() and 0 < int(number) <= len(blocks):

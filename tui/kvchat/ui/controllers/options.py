@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class OptionController:
     """Changes options, with their price where they change what the server has cached."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, composer: Composer,
-                 personas: Personas) -> None:
+    def __init__(
+        self, workspace: Workspace, service: ChatService, costs: CostQuestions, composer: Composer, personas: Personas
+    ) -> None:
         self.workspace = workspace
         self._personas = personas
         self._options = service.options
@@ -74,7 +75,8 @@ class OptionController:
             workspace.say(change.lacks)
             return
         if change.options == conversation.record.template_options or not await self._costs.agreed(
-                "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options):
+            "template", title=f"{THINKING[change.word]} in this conversation?", options=change.options
+        ):
             return
         await self._options.set_template_options(conversation.id, change.options)
         workspace.say(thinking_words(change.word, known=bool(change.is_known)))

@@ -20,8 +20,14 @@ GONE = "This message is no longer in the queue."
 class QueueController:
     """Shows what waits in the open conversation, and acts on it."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, sending: SendingController, composer: Composer,
-                 lines: QueueLines) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        sending: SendingController,
+        composer: Composer,
+        lines: QueueLines,
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._queue = service.queue
@@ -81,9 +87,16 @@ class QueueController:
 
         conversation = self.workspace.conversation
         words = self._held() or "Each is sent behind the answer to the one before it."
-        chosen = await self.workspace.ask(QueueScreen(
-            self._queue, conversation.id, self._service.events, title=conversation.record.title,
-            words=words.partition(" · ")[0], drop=self._drop))
+        chosen = await self.workspace.ask(
+            QueueScreen(
+                self._queue,
+                conversation.id,
+                self._service.events,
+                title=conversation.record.title,
+                words=words.partition(" · ")[0],
+                drop=self._drop,
+            )
+        )
         if not self.workspace.shows(conversation.id):
             return
         match chosen:

@@ -88,9 +88,17 @@ class Sending:
 class SendingController:
     """Sends messages and edits, and keeps drafts."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, server: ServerController,
-                 context: ContextController, compaction: CompactionController, transcript: Transcript,
-                 composer: Composer, status: StatusLine) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        server: ServerController,
+        context: ContextController,
+        compaction: CompactionController,
+        transcript: Transcript,
+        composer: Composer,
+        status: StatusLine,
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._conversations = service.conversations
@@ -129,8 +137,12 @@ class SendingController:
 
     def _is_busy(self, id: str) -> bool:
         """Whether a message would have to wait: for one before it, or for an answer, here or in another window."""
-        return (id in self._sending or id in self._conversations.streaming() or self._queue.flows(id)
-                or self._conversations.answered_elsewhere(id))
+        return (
+            id in self._sending
+            or id in self._conversations.streaming()
+            or self._queue.flows(id)
+            or self._conversations.answered_elsewhere(id)
+        )
 
     @in_worker("send")
     async def _queue_up(self, id: str, question: Question, place: float | None) -> None:
@@ -153,8 +165,9 @@ class SendingController:
         await self.keep_draft()
         self._composer.focus()
 
-    async def send_several(self, event: Composer.Submitted, wanted: Wanted,
-                           agrees: Callable[[Wanted, Question], Awaitable[bool]]) -> bool:
+    async def send_several(
+        self, event: Composer.Submitted, wanted: Wanted, agrees: Callable[[Wanted, Question], Awaitable[bool]]
+    ) -> bool:
         """Ask for several answers, where the person agrees to what they cost; whether they are asked for."""
         id = event.key or self.workspace.conversation.id
         if self._is_busy(id):
@@ -217,8 +230,9 @@ class SendingController:
                 question = replace(question, meant=await self._with_agreed(sending, question.meant, error.paths))
             except AnsweredElsewhere:
                 if sending.queued is None:
-                    return await self._turns.queue_up(sending.id, replace(sending.event.question, meant=question.meant),
-                                                      first=sending.is_followed)
+                    return await self._turns.queue_up(
+                        sending.id, replace(sending.event.question, meant=question.meant), first=sending.is_followed
+                    )
                 self._queue.release(sending.id)
                 return self._turns.send_next(sending.id)
             except TooLongError as error:
@@ -238,9 +252,13 @@ class SendingController:
         sending.is_begun = False  # nothing is looked up while the person is asked
         self.show_looking_up()
         it = "them" if len(paths) > 1 else "it"
-        if not await self.workspace.ask(ConfirmScreen(
-                f"Send {counted(len(paths), 'file')} from outside the working folder?", paths,
-                [("n", "Go back to the message", False), ("y", f"Send {it}", True)])):
+        if not await self.workspace.ask(
+            ConfirmScreen(
+                f"Send {counted(len(paths), 'file')} from outside the working folder?",
+                paths,
+                [("n", "Go back to the message", False), ("y", f"Send {it}", True)],
+            )
+        ):
             raise ChatError(ChatProblem.NOT_SENT)
         sending.is_begun = True
         self.show_looking_up()
@@ -266,8 +284,9 @@ class SendingController:
         elif sending.editing is not None:
             await self._turns.edit(sending.id, sending.editing, question.text, anyway=anyway, meant=question.meant)
         else:
-            await self._turns.send_now(sending.id, question, anyway=anyway,
-                                       queued=sending.queued.id if sending.queued is not None else "")
+            await self._turns.send_now(
+                sending.id, question, anyway=anyway, queued=sending.queued.id if sending.queued is not None else ""
+            )
 
     async def _looked_up(self, sending: Sending) -> Question:
         """The question with what goes with it. Looking that up is all that can be stopped. Raises ChatError."""
@@ -275,8 +294,9 @@ class SendingController:
         if sending.editing is not None:
             look_up = self._context.retrieve(sending.id, question.text, question.meant, sending.editing)
         else:
-            look_up = self._service.retrieval.retrieve(sending.id, question.text, search=question.passages is None,
-                                           meant=question.meant)
+            look_up = self._service.retrieval.retrieve(
+                sending.id, question.text, search=question.passages is None, meant=question.meant
+            )
         sending.looking = asyncio.create_task(look_up)
         try:
             found = await sending.looking
@@ -318,8 +338,9 @@ class SendingController:
 
     def _restore(self, event: Composer.Submitted) -> None:
         question = event.question
-        self._composer.restore(question.text, question.blocks, question.without, question.recalls, question.taken,
-                              question.meant)
+        self._composer.restore(
+            question.text, question.blocks, question.without, question.recalls, question.taken, question.meant
+        )
 
     def _is_here(self, sending: Sending) -> bool:
         """Whether the composer still is where the message was written."""
@@ -520,6 +541,7 @@ def choices(error: TooLongError, used: int | None, price: CompactionPrice | None
     room enough."""
     found: list[Choice[Way]] = [("e", "Edit the message", "edit")]
     if price is not None and used and price.plan.after + error.tokens - used < error.window:
-        found.append(("c", f"Compact the conversation: {count(used)} → at most {count(price.plan.after)} tokens",
-                      "compact"))
+        found.append(
+            ("c", f"Compact the conversation: {count(used)} → at most {count(price.plan.after)} tokens", "compact")
+        )
     return [*found, ("s", "Send anyway", "send")]

@@ -28,8 +28,9 @@ GONE = frozenset({"lost", "failed"})
 class ServerController:
     """Shows the server of the open conversation, and changes it."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, empty: EmptyConversation,
-                 header: Header) -> None:
+    def __init__(
+        self, workspace: Workspace, service: ChatService, costs: CostQuestions, empty: EmptyConversation, header: Header
+    ) -> None:
         self.workspace = workspace
         self._servers = service.servers
         self._service = service
@@ -42,16 +43,19 @@ class ServerController:
     def show(self) -> None:
         """The header."""
         server, connection, current = self._servers.info, self._servers.connection, self.workspace.current
-        self._header.set_state(HeaderState(
-            model=self.workspace.model(), kind=self._servers.title(),
-            host_class=self._goes_to(),
-            phase=connection.phase,
-            sentence=f"{self._place()} is off" if connection.is_awaited else connection.sentence,
-            embedded=bool(server and server.embedded),
-            context_used=self._header.state.context_used,
-            context_size=server.window(current.record.model if current else "") if server else None,
-            incognito=self._service.incognito,
-        ))
+        self._header.set_state(
+            HeaderState(
+                model=self.workspace.model(),
+                kind=self._servers.title(),
+                host_class=self._goes_to(),
+                phase=connection.phase,
+                sentence=f"{self._place()} is off" if connection.is_awaited else connection.sentence,
+                embedded=bool(server and server.embedded),
+                context_used=self._header.state.context_used,
+                context_size=server.window(current.record.model if current else "") if server else None,
+                incognito=self._service.incognito,
+            )
+        )
 
     def _goes_to(self) -> str:
         """The class of host that the open conversation goes to."""
@@ -78,8 +82,9 @@ class ServerController:
 
     def fell_back(self, event: FallbackChosen) -> None:
         """A new conversation begins elsewhere than on the server that was used last."""
-        self.workspace.say(" · ".join(filter(None, [
-            fallback_words(event.off, event.used), self.workspace.key_of("model")])))
+        self.workspace.say(
+            " · ".join(filter(None, [fallback_words(event.off, event.used), self.workspace.key_of("model")]))
+        )
 
     # -- another one
 
@@ -94,8 +99,9 @@ class ServerController:
         if await self._moved_or_waits():
             return
         chooser = self._service.chooser
-        chosen = await self.workspace.ask(ModelPicker(
-            chooser.all(), current=self.workspace.model(), look=chooser.look, files=chooser.model_files))
+        chosen = await self.workspace.ask(
+            ModelPicker(chooser.all(), current=self.workspace.model(), look=chooser.look, files=chooser.model_files)
+        )
         if chosen is not None:
             await self._use(*chosen)
 
@@ -176,11 +182,17 @@ class ServerController:
             return False
         used = place_words(name)
         cost = self._service.prices.moving(id, name)
-        lines = ["Your question is sent when it returns." if self.workspace.conversation.live is not None else
-                 "Questions here wait until it returns.",
-                 _moving_words(cost)]
-        choices: list[Choice[str]] = [("y", f"Move to {used}", "move"), ("l", "Choose another server", "list"),
-                                      ("n", "Wait", "wait")]
+        lines = [
+            "Your question is sent when it returns."
+            if self.workspace.conversation.live is not None
+            else "Questions here wait until it returns.",
+            _moving_words(cost),
+        ]
+        choices: list[Choice[str]] = [
+            ("y", f"Move to {used}", "move"),
+            ("l", "Choose another server", "list"),
+            ("n", "Wait", "wait"),
+        ]
         decision = await self.workspace.ask(ConfirmScreen(f"{off} is off", lines, choices))
         if decision == "move":
             await self._service.chooser.use(id, name)
@@ -198,8 +210,9 @@ class ServerController:
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         goes = consent.destination(server, id)
-        lines = leaving_lines(server.base_url, goes.base_url, goes.host_class,
-                              begun_nearer=consent.was_begun_nearer(id, server))
+        lines = leaving_lines(
+            server.base_url, goes.base_url, goes.host_class, begun_nearer=consent.was_begun_nearer(id, server)
+        )
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
         agreed = bool(await self.workspace.ask(ConfirmScreen("Send to another machine?", lines, choices)))
         if agreed:

@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 class SettingsController:
     """What the settings screen shows, and does."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, panel: CachePanelController, transcript: Transcript,
-                 composer: Composer) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        panel: CachePanelController,
+        transcript: Transcript,
+        composer: Composer,
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._panel = panel

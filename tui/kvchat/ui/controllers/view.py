@@ -57,10 +57,23 @@ WAITS = "Another window is answering · sends after it · Esc holds"
 class ConversationView:
     """Feeds the widgets of the main screen from the service."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, server: ServerController,
-                 compaction: CompactionController, sending: SendingController, documents: DocumentController,
-                 empty: EmptyConversation, panel: CachePanelController, queue: QueueController, header: Header,
-                 sidebar: Sidebar, transcript: Transcript, composer: Composer, status: StatusLine) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        server: ServerController,
+        compaction: CompactionController,
+        sending: SendingController,
+        documents: DocumentController,
+        empty: EmptyConversation,
+        panel: CachePanelController,
+        queue: QueueController,
+        header: Header,
+        sidebar: Sidebar,
+        transcript: Transcript,
+        composer: Composer,
+        status: StatusLine,
+    ) -> None:
         self.workspace = workspace
         self._service = service
         self._conversations = service.conversations
@@ -89,8 +102,11 @@ class ConversationView:
     # -- the list
 
     def show_list(self) -> None:
-        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming(),
-                                            self.held(), self._service.claims.all()))
+        self._sidebar.set_rows(
+            sidebar_rows(
+                self._conversations.shown(), self._conversations.streaming(), self.held(), self._service.claims.all()
+            )
+        )
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 
@@ -125,8 +141,9 @@ class ConversationView:
         path = conversation.path()
         self._transcript.set_items(self._compaction.items())
         asked = [node for node in reversed(path) if node.role is Role.USER]
-        self._composer.set_history([node.text for node in asked],
-                                   lambda at: counted_in(asked[at].text, asked[at].message.blocks))
+        self._composer.set_history(
+            [node.text for node in asked], lambda at: counted_in(asked[at].text, asked[at].message.blocks)
+        )
         self._status.set_live(None)
         self._transcript.set_live(None)
         self._show_pictures(path)
@@ -147,8 +164,12 @@ class ConversationView:
 
     def _show_pictures(self, path: Sequence[Node]) -> None:
         """The images of a branch, the newest first, where the terminal has the colours for them."""
-        names = [sha256_of(block) for node in reversed(path) if node.message.blocks
-                 for block in images_in(node.message.blocks)]
+        names = [
+            sha256_of(block)
+            for node in reversed(path)
+            if node.message.blocks
+            for block in images_in(node.message.blocks)
+        ]
         wanted = [name for name in dict.fromkeys(names[:MOST_PICTURES]) if name not in self._pictures]
         app = self.workspace.app
         if wanted and not app.no_color and app.console.color_system in ("truecolor", "256"):
@@ -211,8 +232,7 @@ class ConversationView:
             return
         answer, here = conversation.tree[node], workspace.shows(id)
         if here:
-            self._transcript.end_stream(
-                item_of(conversation.tree, answer, None, workspace.model(), workspace.now()))
+            self._transcript.end_stream(item_of(conversation.tree, answer, None, workspace.model(), workspace.now()))
             self._compaction.offer()
         elif answer.state is State.ERROR:
             workspace.say(f"{one_line(conversation.record.title, 40)}: {note_sentence(answer.note)}", "error")

@@ -151,17 +151,20 @@ P = ParamSpec("P")
 C = TypeVar("C", bound=Controller)
 
 
-def in_worker(group: str, *, exclusive: bool = False) -> Callable[
-        [Callable[Concatenate[C, P], Coroutine[Any, Any, None]]], Callable[Concatenate[C, P], Worker[None]]]:
+def in_worker(
+    group: str, *, exclusive: bool = False
+) -> Callable[[Callable[Concatenate[C, P], Coroutine[Any, Any, None]]], Callable[Concatenate[C, P], Worker[None]]]:
     """Has a controller's method run as a worker of the main screen, which goes on meanwhile; `exclusive`: in place of
     those of its group that still run. As Textual's `work` does for a widget's method."""
 
-    def decorate(method: Callable[Concatenate[C, P], Coroutine[Any, Any, None]]) -> Callable[
-            Concatenate[C, P], Worker[None]]:
+    def decorate(
+        method: Callable[Concatenate[C, P], Coroutine[Any, Any, None]],
+    ) -> Callable[Concatenate[C, P], Worker[None]]:
         @wraps(method)
         def started(controller: C, /, *args: P.args, **kwargs: P.kwargs) -> Worker[None]:
             return controller.workspace.screen.run_worker(
-                method(controller, *args, **kwargs), name=method.__name__, group=group, exclusive=exclusive)
+                method(controller, *args, **kwargs), name=method.__name__, group=group, exclusive=exclusive
+            )
 
         return started
 

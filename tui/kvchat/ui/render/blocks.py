@@ -40,7 +40,7 @@ def blocks_of(tokens: Sequence[Token]) -> Iterator[Block]:
     for index, token in enumerate(tokens):
         depth += token.nesting
         if depth == 0:
-            yield tokens[start: index + 1]
+            yield tokens[start : index + 1]
             start = index + 1
 
 
@@ -129,7 +129,7 @@ class BlockRenderer:
         if task := _TASK.match(text):
             box = "☐ " if task[1] == " " else "☑ "
             bullet = Span(box, "bullet", f"{mark}{task[0]}")
-            inner[1] = inner[1].copy(content=text[task.end():])
+            inner[1] = inner[1].copy(content=text[task.end() :])
         indent = spans_width((bullet,))
         rows = self.siblings(inner, width - indent, style, depth + 1) or [Row()]
         return prefixed(rows, (bullet,), (Span(" " * indent, "", " " * len(mark)),))
@@ -159,4 +159,4 @@ class BlockRenderer:
         """A line of a table without the indentation and the quote marks around it."""
         line = self._lines[number]
         match = _STRUCTURE.match(line)
-        return line[match.end():].rstrip() if match else line
+        return line[match.end() :].rstrip() if match else line

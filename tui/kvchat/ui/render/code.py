@@ -39,8 +39,12 @@ def label_row(info: str, fence: str, number: int, width: int) -> Row:
     does = COPY if width >= 24 else ""
     label = one_line(info, max(4, width - 8 - len(does)))
     gap = max(1, width - 2 - cell_len(label) - len(does))
-    spans = (_EDGE, Span(label, _LABEL, f"{fence}{info}" if fence else ""), Span(" " * gap, _LABEL, ""),
-             Span(does, _LABEL, ""))
+    spans = (
+        _EDGE,
+        Span(label, _LABEL, f"{fence}{info}" if fence else ""),
+        Span(" " * gap, _LABEL, ""),
+        Span(does, _LABEL, ""),
+    )
     return Row(spans, "\n" if fence else "", FILL, f"{ACTION}{number}")
 
 
@@ -53,8 +57,12 @@ def with_key(row: Row) -> Row:
     words = f"press {number} to "
     if not does.text or len(gap.text) <= len(words):
         return row
-    keyed = (Span(gap.text[len(words):], _LABEL, ""), Span("press ", _LABEL, ""), Span(number, "code code-key", ""),
-             Span(" to ", _LABEL, ""))
+    keyed = (
+        Span(gap.text[len(words) :], _LABEL, ""),
+        Span("press ", _LABEL, ""),
+        Span(number, "code code-key", ""),
+        Span(" to ", _LABEL, ""),
+    )
     return replace(row, spans=(*others, *keyed, does))
 
 
@@ -100,12 +108,12 @@ class OpenFence:
 
     def code(self, lines: Sequence[str]) -> str:
         """The code in `lines`, which come after the opening."""
-        return "\n".join([*self._settled_code, *map(self._unindented, lines[self.settled_lines:])])
+        return "\n".join([*self._settled_code, *map(self._unindented, lines[self.settled_lines :])])
 
     def rows(self, lines: Sequence[str]) -> list[Row]:
         """The panel when `lines`, the last of them unfinished, come after the opening. They may only have grown
         since the last call."""
-        unsettled = [self._unindented(line) for line in lines[self.settled_lines:]]
+        unsettled = [self._unindented(line) for line in lines[self.settled_lines :]]
         finished, unfinished = unsettled[:-1], unsettled[-1:]
         tail: list[Row] = []
         if finished:
@@ -121,4 +129,4 @@ class OpenFence:
     def _unindented(self, line: str) -> str:
         """A line without the indentation it shares with the opening."""
         blanks = len(line) - len(line.lstrip(" "))
-        return line[min(blanks, self._indent):]
+        return line[min(blanks, self._indent) :]

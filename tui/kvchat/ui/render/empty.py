@@ -41,13 +41,14 @@ def tips(key: Callable[[str], str], number: int) -> list[str]:
         f"{key('search')} searches all conversations · {key('list')} filters their list.",
         "/system sets the system prompt of this conversation.",
         f"{key('export')} writes a conversation to Markdown, HTML or JSON.",
-        "git diff | kvchat ask \"review this\" works in the shell.",
+        'git diff | kvchat ask "review this" works in the shell.',
     ]
     return [known[(number * TIPS + step) % len(known)] for step in range(TIPS)]
 
 
-def empty_screen(width: int, height: int, *, facts: str, notes: Sequence[str], recent: Sequence[Recent],
-                 tips: Sequence[str]) -> Content:
+def empty_screen(
+    width: int, height: int, *, facts: str, notes: Sequence[str], recent: Sequence[Recent], tips: Sequence[str]
+) -> Content:
     """The name and the server's `facts`, then what is new to a newcomer (`notes`), the conversations used last, and
     tips; `width` and `height` in cells."""
     room = max(16, min(width, WIDTH))
@@ -78,5 +79,6 @@ def _clauses(text: str, room: int) -> list[Content]:
 def _row(one: Recent, room: int) -> Content:
     title = one_line(one.title, max(8, room - cell_len(one.aside) - 4))
     gap = " " * max(1, room - cell_len(title) - cell_len(one.aside) - 2)
-    return Content.assemble((one.mark, MARK_STYLES.get(one.mark, "$text-muted")), " ", title, gap,
-                            (one.aside, "$text-muted"))
+    return Content.assemble(
+        (one.mark, MARK_STYLES.get(one.mark, "$text-muted")), " ", title, gap, (one.aside, "$text-muted")
+    )

@@ -157,6 +157,8 @@ def _change(now: Codes, wanted: Codes) -> str:
 def _codes(style: Style, colours: ColorSystem) -> Codes:
     plain = style.without_color.render("x", color_system=colours)
     front, back = style.color, style.bgcolor
-    return (plain[2 : plain.index("m")] if plain.startswith("\x1b[") else "",
-            ";".join(front.downgrade(colours).get_ansi_codes()) if front is not None else "",
-            ";".join(back.downgrade(colours).get_ansi_codes(foreground=False)) if back is not None else "")
+    return (
+        plain[2 : plain.index("m")] if plain.startswith("\x1b[") else "",
+        ";".join(front.downgrade(colours).get_ansi_codes()) if front is not None else "",
+        ";".join(back.downgrade(colours).get_ansi_codes(foreground=False)) if back is not None else "",
+    )

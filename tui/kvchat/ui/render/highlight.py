@@ -20,12 +20,26 @@ HIGHLIGHT_LIMIT = 64 * 1024
 """Characters of code above which it stays plain: a quarter of a second of one core."""
 
 _STYLES = {
-    "Comment": "comment", "Keyword": "keyword", "Keyword.Constant": "number", "Operator.Word": "keyword",
-    "Name.Function": "name", "Name.Class": "name", "Name.Decorator": "name", "Name.Tag": "keyword",
-    "Name.Attribute": "name", "Name.Builtin": "builtin", "Name.Exception": "builtin", "Name.Namespace": "name",
-    "Literal.String": "string", "Literal.Number": "number", "Literal": "string",
-    "Generic.Deleted": "deleted", "Generic.Inserted": "inserted", "Generic.Heading": "name",
-    "Generic.Subheading": "name", "Generic.Prompt": "comment",
+    "Comment": "comment",
+    "Keyword": "keyword",
+    "Keyword.Constant": "number",
+    "Operator.Word": "keyword",
+    "Name.Function": "name",
+    "Name.Class": "name",
+    "Name.Decorator": "name",
+    "Name.Tag": "keyword",
+    "Name.Attribute": "name",
+    "Name.Builtin": "builtin",
+    "Name.Exception": "builtin",
+    "Name.Namespace": "name",
+    "Literal.String": "string",
+    "Literal.Number": "number",
+    "Literal": "string",
+    "Generic.Deleted": "deleted",
+    "Generic.Inserted": "inserted",
+    "Generic.Heading": "name",
+    "Generic.Subheading": "name",
+    "Generic.Prompt": "comment",
 }
 CODE = "code"
 _SPANS_LINES = re.compile(r"String|Comment(?!\.Single|\.Hashbang|\.Preproc)")

@@ -87,7 +87,7 @@ class MarkdownDocument:
             self._reset()
         self._text = text
         start = self._settled_rows
-        lines = clean(text[self._tail:]).split("\n")
+        lines = clean(text[self._tail :]).split("\n")
         fresh = self._growing.rows(lines, self.codes) if self._growing and not final else None
         if fresh is None:
             fresh = self._parsed(lines, final)
@@ -98,7 +98,7 @@ class MarkdownDocument:
     def _parsed(self, lines: list[str], final: bool) -> list[Row]:
         """The rows of `lines`, the text from the tail on; units that surely end are counted as finished."""
         self._growing = None
-        del self.codes[self._settled_codes:]
+        del self.codes[self._settled_codes :]
         units = _units("\n".join(lines))
         if units is None:
             return plain_rows("\n".join(lines), self._width)
@@ -131,18 +131,19 @@ class MarkdownDocument:
         if line:
             self._tail = next(islice(_RAW_LINE_BREAK.finditer(self._text, self._tail), line - 1, None)).end()
 
-    def _last(self, unit: Block, renderer: BlockRenderer, lines: list[str], offset: int, above: list[Row],
-              *, alone: bool) -> list[Row]:
+    def _last(
+        self, unit: Block, renderer: BlockRenderer, lines: list[str], offset: int, above: list[Row], *, alone: bool
+    ) -> list[Row]:
         """The rows of the last unit. If it is an open fence or a table and `alone` in the tail, `offset` lines
         from its begin, it is drawn by itself from now on."""
         top = start_line(unit)
         if unit[0].type == "fence" and top + 1 < len(lines):
             fence = OpenFence(lines[top], len(self.codes) + 1, self._width)
-            if not fence.closes(lines[top + 1:]):
-                self.codes.append(CodeBlock(language_of(fence.info), fence.code(lines[top + 1:])))
+            if not fence.closes(lines[top + 1 :]):
+                self.codes.append(CodeBlock(language_of(fence.info), fence.code(lines[top + 1 :])))
                 if alone:
                     self._growing = _OpenFenceTail(above, fence, offset + 1)
-                return fence.rows(lines[top + 1:])
+                return fence.rows(lines[top + 1 :])
         if unit[0].type == "table_open":
             table, layout = renderer.table(unit), TableLayout(self._width)
             if alone and top + 2 < len(lines):  # before that, the line of the alignments may be unfinished
@@ -161,8 +162,8 @@ class _OpenFenceTail:
 
     def rows(self, lines: list[str], codes: list[CodeBlock]) -> list[Row] | None:
         """The rows of the tail; None when the fence has closed, so that the tail must be parsed."""
-        body = lines[self._first_line:]
-        if self._fence.closes(body[self._fence.settled_lines:]):
+        body = lines[self._first_line :]
+        if self._fence.closes(body[self._fence.settled_lines :]):
             return None
         codes[-1] = CodeBlock(codes[-1].language, self._fence.code(body))
         return self._above + self._fence.rows(body)
@@ -181,10 +182,10 @@ class _OpenTableTail:
 
     def rows(self, lines: list[str], _codes: list[CodeBlock]) -> list[Row] | None:
         """The rows of the tail; None when it may be more than the table, so that it must be parsed."""
-        fresh = lines[self._first_line + self._finished:]
+        fresh = lines[self._first_line + self._finished :]
         if not fresh or not all(_PIPE_LINE.match(line) for line in fresh[:-1] + fresh[-1:] * bool(fresh[-1])):
             return None
-        del self._table.body[self._finished:]
+        del self._table.body[self._finished :]
         for line in fresh:
             if line:
                 self._table.add(line)

@@ -69,8 +69,7 @@ def as_text(items: Sequence[TranscriptItem]) -> str:
     texts = [clean(item.text or item.note) for item in items]
     if len(items) == 1:
         return texts[0]
-    return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}"
-                       for item, text in zip(items, texts, strict=True))
+    return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}" for item, text in zip(items, texts, strict=True))
 
 
 VERSIONS = "versions"
@@ -97,8 +96,9 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Ro
     title = one_line(item.title, max(4, room - taken - 2)) or "unnamed"
     gap = max(1, width - cell_len(title + versions + hint) - taken)
     style = "title-user" if item.role is Role.USER else "title-model"
-    return Row((Span(title, style), Span(versions, VERSIONS, ""), Span(hint, "key", ""),
-                Span(" " * gap, "", ""), *right))
+    return Row(
+        (Span(title, style), Span(versions, VERSIONS, ""), Span(hint, "key", ""), Span(" " * gap, "", ""), *right)
+    )
 
 
 def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
@@ -240,8 +240,15 @@ CONTINUE = "c continue"
 NO_PICTURES: Mapping[str, Thumbnail] = {}
 
 
-def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
-              selected: bool = False, pictures: Mapping[str, Thumbnail] = NO_PICTURES) -> list[Row]:
+def foot_rows(
+    item: TranscriptItem,
+    width: int,
+    folds: Folds,
+    live: Sequence[Span] | None = None,
+    *,
+    selected: bool = False,
+    pictures: Mapping[str, Thumbnail] = NO_PICTURES,
+) -> list[Row]:
     """What stands below the body: images, sources or context, the live row, how the message ended, and an empty row.
     `pictures`: the images that can be shown, by their names."""
     rows: list[Row] = source_rows(item.sources, width, selected=selected) if item.sources else []
@@ -289,7 +296,8 @@ def error_box(note: str, width: int, *, goes_on: bool = False) -> list[Row]:
     rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
     for spans in lines:
         used = sum(cell_len(span.text) for span in spans)
-        rows.append(Row((Span("│ ", "error", ""), *spans, Span(" " * (inner - used) + " ", "", ""),
-                         Span("│", "error", ""))))
+        rows.append(
+            Row((Span("│ ", "error", ""), *spans, Span(" " * (inner - used) + " ", "", ""), Span("│", "error", "")))
+        )
     rows.append(Row((Span(f"╰{'─' * (inner + 2)}╯", "error", ""),)))
     return rows

@@ -63,8 +63,15 @@ def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
 
 
 def reading_row(
-    width: int, *, total: int, cached: int, processed: int, speed: float | None = None,
-    seconds_left: float | None = None, new_tokens: int | None = None, only_new: bool = False,
+    width: int,
+    *,
+    total: int,
+    cached: int,
+    processed: int,
+    speed: float | None = None,
+    seconds_left: float | None = None,
+    new_tokens: int | None = None,
+    only_new: bool = False,
     cause: str = "",
 ) -> list[Span]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
@@ -78,12 +85,17 @@ def reading_row(
     excess = excess if excess > NOISE else 0
     again = min(done, excess)
     whole = count(evaluate)
-    words = [("reuse unknown" if only_new else f"{count(cached)} cached", "muted"),
-             (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
+    words = [
+        ("reuse unknown" if only_new else f"{count(cached)} cached", "muted"),
+        (f"{count(done):>{len(whole)}}/{whole} new", "muted"),
+    ]
     if excess:
         fresh = count(evaluate - excess)
-        words = [(f"{count(excess)} wasted{cause and f': {cause}'}", "warning"), words[0],
-                 (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted")]
+        words = [
+            (f"{count(excess)} wasted{cause and f': {cause}'}", "warning"),
+            words[0],
+            (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted"),
+        ]
     words += [(f"{speed:,.0f} tok/s", "muted")] if speed else [("speed unknown", "muted")]
     if seconds_left is not None:
         words.append((f"{duration(seconds_left)} left", "muted"))
@@ -91,8 +103,11 @@ def reading_row(
     # In proportion; but however little is new, a few cells of it can be watched.
     share = min(cached / total, 1 - min(WATCHED / bar_width, 1 / 3)) if evaluate else 1.0
     per_token = (1 - share) / max(1, evaluate)
-    parts = ((share if cached else 0.0, *CACHED), (again * per_token, *WASTED),
-             ((done - again) * per_token, *EVALUATED))
+    parts = (
+        (share if cached else 0.0, *CACHED),
+        (again * per_token, *WASTED),
+        ((done - again) * per_token, *EVALUATED),
+    )
     return [Span(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 
@@ -107,8 +122,11 @@ def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None
 def offline_row(seconds: float, way: str) -> list[Span]:
     """A question waits for a server that is off; `way`: what else can be done. It takes a second row where it is too
     long for one."""
-    return [Span("◌ ", "accent"), Span(f"Server offline · sends when it returns · Esc cancels · {way}", "muted"),
-            Span(f" · {duration(seconds)}", "muted")]
+    return [
+        Span("◌ ", "accent"),
+        Span(f"Server offline · sends when it returns · Esc cancels · {way}", "muted"),
+        Span(f" · {duration(seconds)}", "muted"),
+    ]
 
 
 def waiting_row(width: int, phase: str, seconds: float, server_alive: bool | None = None) -> list[Span]:

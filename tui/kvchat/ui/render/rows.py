@@ -97,7 +97,7 @@ def _pieces(row: Row, start: int, stop: int | None) -> Iterable[tuple[str, str]]
                 yield style, source
         elif position > start and (stop is None or begin < stop):
             if source is None:
-                yield "", text[max(0, start - begin): None if stop is None else stop - begin]
+                yield "", text[max(0, start - begin) : None if stop is None else stop - begin]
             else:
                 yield "", source
 

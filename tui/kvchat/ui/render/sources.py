@@ -158,9 +158,18 @@ def _listed(sources: Sequence[Source], width: int) -> list[Row]:
     shown = titles if len(titles) <= MOST else titles[: MOST - 1]
     cells = max(len(number) for number, _ in titles)
     room = max(8, width - len(_LABEL) - cells - 1)
-    rows = [Row((label if not index else Span(" " * len(_LABEL), "", ""), Span(" " * (cells - len(number)), "", ""),
-                 Span(number, CITE), Span(f" {ending(title, room)}", "fold")), action=ACTION)
-            for index, (number, title) in enumerate(shown)]
+    rows = [
+        Row(
+            (
+                label if not index else Span(" " * len(_LABEL), "", ""),
+                Span(" " * (cells - len(number)), "", ""),
+                Span(number, CITE),
+                Span(f" {ending(title, room)}", "fold"),
+            ),
+            action=ACTION,
+        )
+        for index, (number, title) in enumerate(shown)
+    ]
     if len(shown) < len(titles):
         more = f"and {len(titles) - len(shown):,} more: o shows all"
         rows.append(Row((Span(" " * len(_LABEL), "", ""), Span(more, "fold", ""))))

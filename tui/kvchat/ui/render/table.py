@@ -66,7 +66,7 @@ def table_line(line: str, columns: int) -> TableLine:
     """A body row of a table of `columns` columns; what is too much goes into the last cell."""
     cells = cells_of(line)
     if len(cells) > columns:
-        cells[columns - 1:] = [" | ".join(cells[columns - 1:])]
+        cells[columns - 1 :] = [" | ".join(cells[columns - 1 :])]
     return TableLine(tuple(cells + [""] * (columns - len(cells))), line)
 
 

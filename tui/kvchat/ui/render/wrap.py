@@ -118,8 +118,13 @@ def _take(queue: list[Span], position: int, stop: int, everything: bool) -> tupl
 
 
 def wrapped(
-    spans: Sequence[Span], width: int, *, end: str = "\n", fill: str = "",
-    first: Sequence[Span] = (), rest: Sequence[Span] = (),
+    spans: Sequence[Span],
+    width: int,
+    *,
+    end: str = "\n",
+    fill: str = "",
+    first: Sequence[Span] = (),
+    rest: Sequence[Span] = (),
 ) -> list[Row]:
     """The rows of one line of `spans`; `first` and `rest` are put before the first row and the others and take
     their part of `width`."""
@@ -151,8 +156,9 @@ def untabbed(text: str, style: str = "") -> list[Span]:
     return spans
 
 
-def plain_rows(text: str, width: int, style: str = "", *, first: Sequence[Span] = (),
-               rest: Sequence[Span] = ()) -> list[Row]:
+def plain_rows(
+    text: str, width: int, style: str = "", *, first: Sequence[Span] = (), rest: Sequence[Span] = ()
+) -> list[Row]:
     """The rows of clean `text` exactly as it is: line breaks and indentation stay, long lines are wrapped."""
     rows: list[Row] = []
     head = first

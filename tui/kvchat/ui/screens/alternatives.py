@@ -79,8 +79,16 @@ class AlternativesScreen(Modal[str]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("alternatives")]
 
-    def __init__(self, service: ChatService, conversation: OpenConversation, count: int, *, model: str,
-                 clock: Callable[[], datetime], cost: Callable[[str], Awaitable[Price]]) -> None:
+    def __init__(
+        self,
+        service: ChatService,
+        conversation: OpenConversation,
+        count: int,
+        *,
+        model: str,
+        clock: Callable[[], datetime],
+        cost: Callable[[str], Awaitable[Price]],
+    ) -> None:
         """`cost`: what choosing an answer costs, by its id."""
         super().__init__()
         self._service = service
@@ -190,8 +198,9 @@ class AlternativesScreen(Modal[str]):
             return content(*parts, state)
         if column.price is not None and column.price.tokens is not None:  # first: a narrow column cuts the line
             extra = column.price.tokens
-            parts.append((f" · {STAYS_CACHED}", CACHED) if extra <= HELD_BACK else (
-                f" · {next_prefill(extra)}", WASTED))
+            parts.append(
+                (f" · {STAYS_CACHED}", CACHED) if extra <= HELD_BACK else (f" · {next_prefill(extra)}", WASTED)
+            )
         parts.append(state)
         tokens = live.reported.predicted_tokens
         if tokens:
@@ -205,8 +214,14 @@ class AlternativesScreen(Modal[str]):
         names = "".join(f" · {name}" for name in dict.fromkeys(model_name(node.model) for node in nodes) if name)
         frame.border_title = content(f"{count} answers", (names, MUTED))
         last = "keep the first whole one" if self._is_over else "stop all"
-        self.show_hints([(f"1–{count}", "choose"), ("alternatives.choose", "this one"),
-                         ("alternatives.previous alternatives.next", "another"), ("dialog.close", last)])
+        self.show_hints(
+            [
+                (f"1–{count}", "choose"),
+                ("alternatives.choose", "this one"),
+                ("alternatives.previous alternatives.next", "another"),
+                ("dialog.close", last),
+            ]
+        )
 
     # -- what the person does
 

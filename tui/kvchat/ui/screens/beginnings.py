@@ -50,8 +50,9 @@ class BeginningScreen(ListModal[str]):
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine(f"find a {self._noun}")
-        yield RowList(self._draw, empty=f"No {self._noun} has these words." if self._beginnings else
-                      f"No {self._noun}s yet.")
+        yield RowList(
+            self._draw, empty=f"No {self._noun} has these words." if self._beginnings else f"No {self._noun}s yet."
+        )
         yield Static(classes="words", id="whole")
 
     def on_mount(self) -> None:
@@ -89,25 +90,42 @@ class BeginningScreen(ListModal[str]):
 
 def persona_screen(personas: Sequence[Persona], folder: str) -> BeginningScreen:
     """`folder`: where their files are."""
-    return BeginningScreen("persona", [_persona(one) for one in personas], (
-        f"A persona is a TOML file in {one_line(folder)}: system_prompt, profile, model, first_message, [parameters]. "
-        "A system prompt that is saved in the library is one too."))
+    return BeginningScreen(
+        "persona",
+        [_persona(one) for one in personas],
+        (
+            f"A persona is a TOML file in {one_line(folder)}: system_prompt, profile, model, first_message, "
+            "[parameters]. A system prompt that is saved in the library is one too."
+        ),
+    )
 
 
 def _persona(one: Persona) -> Beginning:
     where = " · ".join(filter(None, (one.profile, one.model)))
-    return Beginning(one.name, one.about or one.system_prompt or one.first_message,
-                     content(shown(one.system_prompt, 400), (f"  {where}" if where else "", MUTED)),
-                     f"{one.name} {one.about} {one.system_prompt}")
+    return Beginning(
+        one.name,
+        one.about or one.system_prompt or one.first_message,
+        content(shown(one.system_prompt, 400), (f"  {where}" if where else "", MUTED)),
+        f"{one.name} {one.about} {one.system_prompt}",
+    )
 
 
 def trunk_screen(trunks: Sequence[Trunk]) -> BeginningScreen:
-    return BeginningScreen("trunk", [_trunk(one) for one in trunks], (
-        "A trunk is a set of files that the server prefills once; conversations that begin with it are warm. To make "
-        "one: /trunk add NAME PATH"))
+    return BeginningScreen(
+        "trunk",
+        [_trunk(one) for one in trunks],
+        (
+            "A trunk is a set of files that the server prefills once; conversations that begin with it are "
+            "warm. To make one: /trunk add NAME PATH"
+        ),
+    )
 
 
 def _trunk(one: Trunk) -> Beginning:
     files = ", ".join(one_line(block.source, 200) for block in one.files)
-    return Beginning(one.name, f"{counted(len(one.files), 'file')}, {day_time(one.created)}",
-                     content((shown(files, 400), MUTED)), f"{one.name} {files}")
+    return Beginning(
+        one.name,
+        f"{counted(len(one.files), 'file')}, {day_time(one.created)}",
+        content((shown(files, 400), MUTED)),
+        f"{one.name} {files}",
+    )

@@ -57,7 +57,8 @@ def tree_rows(tree: Tree, head: str | None) -> list[TreeRow]:
     aside = [root for root in roots if root is not main_root]
     order = [*aside, main_root] if main_root is not None else []
     todo: list[tuple[Node, tuple[bool, ...], bool, int, int]] = [
-        (root, (), False, roots.index(root) + 1, len(roots)) for root in reversed(order)]
+        (root, (), False, roots.index(root) + 1, len(roots)) for root in reversed(order)
+    ]
     rows = []
     while todo:
         node, outer, first, number, count = todo.pop()
@@ -89,8 +90,13 @@ def _lanes(outer: tuple[bool, ...], on: bool, first: bool, last: bool) -> str:
 Branching = tuple[Literal["go", "fork"], str]
 
 STATES: dict[State, str] = {
-    State.STREAMING: "answering", State.LENGTH: "cut at max tokens", State.CONTEXT_FULL: "window full",
-    State.CANCELLED: "stopped", State.INTERRUPTED: "interrupted", State.ERROR: "failed", State.EMPTY: "no text",
+    State.STREAMING: "answering",
+    State.LENGTH: "cut at max tokens",
+    State.CONTEXT_FULL: "window full",
+    State.CANCELLED: "stopped",
+    State.INTERRUPTED: "interrupted",
+    State.ERROR: "failed",
+    State.EMPTY: "no text",
 }
 
 
@@ -100,8 +106,16 @@ class BranchTreeScreen(ListModal[Branching]):
     DEFAULT_CSS = "BranchTreeScreen RowList { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("branches")]
 
-    def __init__(self, tree: Tree, head: str | None, *, title: str = "", at: str | None = None,
-                 now: datetime | None = None, warmth: Callable[[str], Warmth] | None = None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        head: str | None,
+        *,
+        title: str = "",
+        at: str | None = None,
+        now: datetime | None = None,
+        warmth: Callable[[str], Warmth] | None = None,
+    ) -> None:
         """`warmth` tells what the server holds of the branch that ends in a message."""
         super().__init__(classes="-list -wide")
         self.heading = f"Branches · {one_line(title, 60)}" if title else "Branches"
@@ -113,8 +127,10 @@ class BranchTreeScreen(ListModal[Branching]):
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
 
     def body(self) -> Iterable[Widget]:
-        words = (f"{counted(len(self._tips), 'branch', 'branches')}, {counted(len(self._rows), 'message')}. "
-                 "The heavy line is the branch in use.")
+        words = (
+            f"{counted(len(self._tips), 'branch', 'branches')}, {counted(len(self._rows), 'message')}. "
+            "The heavy line is the branch in use."
+        )
         yield Static(content((words, MUTED)), classes="words")
         yield RowList(self._draw)
 
@@ -135,7 +151,7 @@ class BranchTreeScreen(ListModal[Branching]):
         )
         lanes = row.lanes
         if len(lanes) > width // 3:
-            lanes = "… " + lanes[-(width // 3 // 2 * 2):]
+            lanes = "… " + lanes[-(width // 3 // 2 * 2) :]
         heavy = ACCENT if row.current else MUTED
         tone = "" if row.current else MUTED
         who = USER if row.current and node.role is Role.USER else MUTED

@@ -49,8 +49,14 @@ class ContextScreen(Modal[frozenset[str]]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("context")]
 
-    def __init__(self, items: Sequence[Item], at: int, out: Iterable[str], price: Callable[[Item], str],
-                 agree: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        items: Sequence[Item],
+        at: int,
+        out: Iterable[str],
+        price: Callable[[Item], str],
+        agree: Callable[[str], None],
+    ) -> None:
         """`price`: what the server has to read for an item, in words; empty: not known. `agree` takes the person's yes
         to a file from outside, by where it really is."""
         super().__init__()
@@ -142,12 +148,17 @@ class AttachScreen(ListModal[ContextBlock]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("attach")]
 
-    def __init__(self, complete: Callable[[str], Awaitable[Sequence[Mention]]],
-                 attach: Callable[[str], Awaitable[ContextBlock]]) -> None:
+    def __init__(
+        self, complete: Callable[[str], Awaitable[Sequence[Mention]]], attach: Callable[[str], Awaitable[ContextBlock]]
+    ) -> None:
         super().__init__(classes="-small")
         self.heading = "Attach a file"
-        self.hints = (("attach.complete", "complete"), ("rows.up rows.down", "choose"), ("rows.choose", "attach"),
-                      ("dialog.close", "cancel"))
+        self.hints = (
+            ("attach.complete", "complete"),
+            ("rows.up rows.down", "choose"),
+            ("rows.choose", "attach"),
+            ("dialog.close", "cancel"),
+        )
         self._complete = complete
         self._take = attach
         self._found: Sequence[Mention] = ()
@@ -167,8 +178,11 @@ class AttachScreen(ListModal[ContextBlock]):
     def _drawn(self, index: int, width: int) -> Content:
         one = self._found[index]
         name = one.text.rstrip("/").rpartition("/")[2] + "/" * is_folder(one)
-        return joined(content((shown(name, width), ACCENT) if is_folder(one) else shown(name, width)),
-                      content(("folder", MUTED)) if is_folder(one) else content(), width)
+        return joined(
+            content((shown(name, width), ACCENT) if is_folder(one) else shown(name, width)),
+            content(("folder", MUTED)) if is_folder(one) else content(),
+            width,
+        )
 
     def _tell(self, trouble: str) -> None:
         self.query_one(Static).update(content((clean(trouble), BAD) if trouble else (ABOUT, MUTED)))

@@ -70,18 +70,34 @@ class ConversationPicker(ListModal[Picked]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
 
-    def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
-                 mark: Callable[[str], Mark] = lambda _: "unknown", state: Callable[[str], str] = lambda _: "",
-                 queued: Mapping[str, str] = MappingProxyType({}), query: str = "", at: str | None = None, row: int = 0,
-                 now: datetime | None = None, kept: Mapping[str, str] = MappingProxyType({}),
-                 turns: Callable[[Conversation], int] = lambda one: one.turns) -> None:
+    def __init__(
+        self,
+        conversations: Sequence[Conversation],
+        *,
+        current: str | None = None,
+        mark: Callable[[str], Mark] = lambda _: "unknown",
+        state: Callable[[str], str] = lambda _: "",
+        queued: Mapping[str, str] = MappingProxyType({}),
+        query: str = "",
+        at: str | None = None,
+        row: int = 0,
+        now: datetime | None = None,
+        kept: Mapping[str, str] = MappingProxyType({}),
+        turns: Callable[[Conversation], int] = lambda one: one.turns,
+    ) -> None:
         """`mark` tells the mark of the conversation with this id, `state` the same in a few words, `turns` how many
         its branch in use has. By id: `queued`, how many messages wait for the person; `kept`, what is saved of those
         that are kept. The cursor begins on `at` (None: the open one), else in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
-        self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.rename", "rename"),
-                      ("list_dialog.delete", "delete"), ("list_dialog.menu", "menu"), ("dialog.close", "close"))
+        self.hints = (
+            ("rows.choose", "open"),
+            ("list_dialog.new", "new"),
+            ("list_dialog.rename", "rename"),
+            ("list_dialog.delete", "delete"),
+            ("list_dialog.menu", "menu"),
+            ("dialog.close", "close"),
+        )
         self._conversations = conversations = in_order(conversations)
         self._texts = [conversation.title.casefold() for conversation in conversations]
         self._tags = {tag for conversation in conversations for tag in conversation.tags}
@@ -119,8 +135,11 @@ class ConversationPicker(ListModal[Picked]):
         self.query_text = query
         self._words, asked = terms(query)
         tags, filtered = [meant(term, self._tags) for term in asked], bool(query.strip())
-        found = [index for index, one in enumerate(self._conversations)
-                 if all(not wanted.isdisjoint(one.tags) for wanted in tags) and (filtered or ARCHIVE not in one.tags)]
+        found = [
+            index
+            for index, one in enumerate(self._conversations)
+            if all(not wanted.isdisjoint(one.tags) for wanted in tags) and (filtered or ARCHIVE not in one.tags)
+        ]
         self._kept = [found[index] for index in kept([self._texts[index] for index in found], self._words)]
         places = {self._conversations[index].id: row for row, index in enumerate(self._kept)}
         self.rows.empty = self._nothing(filtered, bool(asked))
@@ -130,8 +149,11 @@ class ConversationPicker(ListModal[Picked]):
         if filtered:
             what = "No conversation with this tag matches." if tagged else "No title matches."
             return f"{what} {self.key('list_dialog.new')} begins a new conversation."
-        return "All conversations are archived; tag:archive shows them." if self._conversations else (
-            "No conversations yet.")
+        return (
+            "All conversations are archived; tag:archive shows them."
+            if self._conversations
+            else ("No conversations yet.")
+        )
 
     def _turns_of(self, conversation: Conversation) -> int:
         if conversation.id not in self._turns:
@@ -148,7 +170,8 @@ class ConversationPicker(ListModal[Picked]):
         warm, cells = self._state(conversation.id) if width >= 60 else "", STATE if width >= 60 else 1
         right = content((GLYPHS[mark], MARK_TONES[mark]), (f" {warm}", MUTED)).truncate(cells, pad=True) + content(
             (f"{turns:>10}" if width >= 84 else "", MUTED),
-            (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
+            (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED),
+        )
         kept = self._states.get(conversation.id, "")
         star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in conversation.tags else "")
         title = star + highlighted(content(shown(conversation.title, width)), self._words)
@@ -156,9 +179,13 @@ class ConversationPicker(ListModal[Picked]):
         archived = "  archived" if ARCHIVE in conversation.tags else ""
         tags = fit(in_words(conversation.tags), width // 4)
         queued = self._queued.get(conversation.id, "")
-        tail = content((f"  {queued}" if queued else "", WARNING), (f"  {state}" if state else "", ACCENT),
-                       (archived, MUTED),
-                       (f"  {KEPT_MARK} {kept}" if kept else "", MUTED), (f"  {tags}" if tags else "", MUTED))
+        tail = content(
+            (f"  {queued}" if queued else "", WARNING),
+            (f"  {state}" if state else "", ACCENT),
+            (archived, MUTED),
+            (f"  {KEPT_MARK} {kept}" if kept else "", MUTED),
+            (f"  {tags}" if tags else "", MUTED),
+        )
         room = max(0, width - right.cell_length - 4 - tail.cell_length)
         left = title.truncate(room, ellipsis=True) + tail
         return joined(left, right, width)
@@ -238,8 +265,11 @@ class SearchScreen(ListModal[Found]):
 
     @staticmethod
     def _keys(ranked: bool) -> Sequence[Hint]:
-        return (("rows.choose", "open"), ("search_dialog.rank", "newest first" if ranked else "best first"),
-                ("dialog.close", "close"))
+        return (
+            ("rows.choose", "open"),
+            ("search_dialog.rank", "newest first" if ranked else "best first"),
+            ("dialog.close", "close"),
+        )
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine("words to look for; tag:NAME keeps to a tag", self._query)

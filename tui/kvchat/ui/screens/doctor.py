@@ -121,8 +121,10 @@ def _verdict(verdict: Verdict) -> Iterable[Widget]:
     yield _row(glyph, _words(one_line(verdict.sentence)), apart=True)
     if verdict.advice:
         saved = verdict.gain
-        yield _row(_words(("→", ACCENT), classes="glyph"),
-                   _words(one_line(verdict.advice), (f" ({saved})" if saved else "", MUTED)))
+        yield _row(
+            _words(("→", ACCENT), classes="glyph"),
+            _words(one_line(verdict.advice), (f" ({saved})" if saved else "", MUTED)),
+        )
 
 
 def _words(*parts: Part, classes: str = "words", apart: bool = False) -> Static:

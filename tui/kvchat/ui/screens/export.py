@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.workspace import Workspace
     from kvchat.ui.ending import Ending
 
+
 class ChoiceLine(Widget, can_focus=True):
     """Words side by side, the chosen one in brackets, in as many rows as they need; left and right (or space) change
     it, and so does a click."""
@@ -85,9 +86,15 @@ class ChoiceLine(Widget, can_focus=True):
         chosen = ".choice--focused" if self.has_focus else ".choice--chosen"
         return Content("\n").join(
             Content("  ").join(
-                content((f"[{self._options[index]}]", chosen) if index == self.chosen else
-                        (f" {self._options[index]} ", ".choice--other")) for index in row)
-            for row in self._rows(self.size.width))
+                content(
+                    (f"[{self._options[index]}]", chosen)
+                    if index == self.chosen
+                    else (f" {self._options[index]} ", ".choice--other")
+                )
+                for index in row
+            )
+            for row in self._rows(self.size.width)
+        )
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._rows(width))
@@ -119,7 +126,6 @@ class ChoiceLine(Widget, can_focus=True):
             start = end + 2
 
 
-
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
     """What to export and where to."""
@@ -145,12 +151,22 @@ class ExportScreen(Modal[ExportRequest]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("fields")]
 
-    def __init__(self, conversation: Conversation | None, *, conversations: int = 1, branches: int = 1,
-                 folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        conversation: Conversation | None,
+        *,
+        conversations: int = 1,
+        branches: int = 1,
+        folder: Path | None = None,
+    ) -> None:
         super().__init__()
         self.heading = "Export"
-        self.hints = (("choice.previous choice.next", "choose"), ("fields.previous fields.next", "next field"),
-                      ("fields.apply", "export"), ("dialog.close", "cancel"))
+        self.hints = (
+            ("choice.previous choice.next", "choose"),
+            ("fields.previous fields.next", "next field"),
+            ("fields.apply", "export"),
+            ("dialog.close", "cancel"),
+        )
         self._conversation = conversation
         self._conversations = conversations
         self._branches = branches
@@ -254,9 +270,12 @@ class ExportScreen(Modal[ExportRequest]):
         if exists and self._agreed != path:
             self._agreed = path
             self.query_one(Input).focus()
-            self.query_one("#answer", Static).update(content(
-                (f"{one_line(path.name, 60)} is there already. ", WASTED),
-                "Enter replaces it; or write another name."))
+            self.query_one("#answer", Static).update(
+                content(
+                    (f"{one_line(path.name, 60)} is there already. ", WASTED),
+                    "Enter replaces it; or write another name.",
+                )
+            )
             return
         self.finish(ExportRequest(self._format, path, self._all_branches, self._all_conversations, exists))
 

@@ -128,5 +128,4 @@ class ImportScreen(Modal["Report"]):
             self.show_hints(self.hints)
 
     def _say(self, lines: Iterable[str | tuple[str, str]]) -> None:
-        self.query_one("#answer", Static).update(Content("\n").join(
-            content(line) for line in lines))
+        self.query_one("#answer", Static).update(Content("\n").join(content(line) for line in lines))

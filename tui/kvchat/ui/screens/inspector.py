@@ -90,7 +90,8 @@ def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, in
     """How many cells of a turn's bar are reused, new and wasted. Wasted tokens within the noise are new."""
     wasted = notable_waste(figures)
     cached, new, again = split_cells(
-        (figures.cached_tokens or 0, (figures.evaluated_tokens or 0) - wasted, wasted), scale, width)
+        (figures.cached_tokens or 0, (figures.evaluated_tokens or 0) - wasted, wasted), scale, width
+    )
     return cached, new, again
 
 
@@ -112,8 +113,10 @@ def column_cells(width: int) -> tuple[int, ...]:
 
 def glyph_heads(cells: Sequence[int]) -> list[Content]:
     """The heads of the columns of reused, new and wasted tokens, with their glyphs."""
-    return [content(" " * max(0, wide - len(word) - 2), (glyph, GLYPHS[glyph]), (f" {word}", MUTED))
-            for (glyph, word), wide in zip(GLYPH_HEADS, cells, strict=True)]
+    return [
+        content(" " * max(0, wide - len(word) - 2), (glyph, GLYPHS[glyph]), (f" {word}", MUTED))
+        for (glyph, word), wide in zip(GLYPH_HEADS, cells, strict=True)
+    ]
 
 
 def turns_head(width: int) -> Content:
@@ -163,8 +166,11 @@ def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
         wasted = notable_waste(figures)
         tokens = (figures.cached_tokens, (figures.evaluated_tokens or 0) - wasted, wasted)
     speeds = (figures.prefill_speed, figures.decode_speed)
-    values = (*(count_of(figures, number) for number in tokens), _seconds(figures.ttft_ms, cells[3]),
-              *map(_per_second, speeds))
+    values = (
+        *(count_of(figures, number) for number in tokens),
+        _seconds(figures.ttft_ms, cells[3]),
+        *map(_per_second, speeds),
+    )
     return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=False))
 
 
@@ -259,15 +265,31 @@ def message_words(report: CacheReport, index: int) -> list[Content]:
         figures = report.turns[-1].figures if report.turns else None
         if figures is None or figures.cached_tokens is None:
             return [content((REUSE_UNKNOWN, MUTED))]
-        return [content(("Everything came from the cache.", MUTED)
-                        if not notable_waste(figures) else ("Where the prompt differs is unknown.", MUTED))]
+        return [
+            content(
+                ("Everything came from the cache.", MUTED)
+                if not notable_waste(figures)
+                else ("Where the prompt differs is unknown.", MUTED)
+            )
+        ]
     place = f"in message {parted.message}" if parted.message is not None else "in an unknown message"
     here = "here" if parted.message == index else place
-    lines = [content(("≠ ", WASTED), (f"The prompt differs {here} from the cache, ", ""),
-                     (f"after {counted(parted.token, 'token')}.", ""))]
+    lines = [
+        content(
+            ("≠ ", WASTED),
+            (f"The prompt differs {here} from the cache, ", ""),
+            (f"after {counted(parted.token, 'token')}.", ""),
+        )
+    ]
     if parted.held or parted.sent:
-        lines.append(content(("held ", MUTED), f"“{one_line(parted.held, 80)}”", ("   sent ", MUTED),
-                             f"“{one_line(parted.sent, 80)}”"))
+        lines.append(
+            content(
+                ("held ", MUTED),
+                f"“{one_line(parted.held, 80)}”",
+                ("   sent ", MUTED),
+                f"“{one_line(parted.sent, 80)}”",
+            )
+        )
     return lines
 
 
@@ -349,7 +371,8 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else NOTHING_WASTED, width)
     yield from _told(
-        "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width)
+        "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width
+    )
     if report.week.memory.count:
         here, week = side_request_words(report.here.memory), side_request_words(report.week.memory)
         yield from _told("side work", f"{here} · 7 days: {week}", width)
@@ -371,8 +394,11 @@ def _kept(room: KeptRoom, width: int) -> Iterable[Content]:
     if room.states:
         yield from _told("kept", room_words(room), width)
     for state in room.states:
-        yield content((" " * LABEL, MUTED), (f"{KEPT_MARK} ", CACHED),
-                      f"{shown(state.title, TITLE)} {kept_words(state)}{' · in the trash' if state.trashed else ''}")
+        yield content(
+            (" " * LABEL, MUTED),
+            (f"{KEPT_MARK} ", CACHED),
+            f"{shown(state.title, TITLE)} {kept_words(state)}{' · in the trash' if state.trashed else ''}",
+        )
 
 
 def _about(servers: Servers) -> list[tuple[str, str]]:
@@ -423,13 +449,26 @@ class InspectorScreen(ListModal[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("inspector")]
 
-    def __init__(self, conversation: OpenConversation, reports: CacheReports, servers: Servers, events: EventBus,
-                 now: Callable[[], datetime], *, pin: Callable[[], None], can_pin: bool = False) -> None:
+    def __init__(
+        self,
+        conversation: OpenConversation,
+        reports: CacheReports,
+        servers: Servers,
+        events: EventBus,
+        now: Callable[[], datetime],
+        *,
+        pin: Callable[[], None],
+        can_pin: bool = False,
+    ) -> None:
         """`pin`: what shows or hides the panel beside the conversation. `can_pin`: whether there is room for it."""
         super().__init__(classes="-list -wide")
         self.heading = f"Cache · {one_line(conversation.record.title, 60)}"
-        self.hints = (("rows.up rows.down", "move"), ("inspector.next_view", "next view"),
-                      *((("inspector.pin", "pin"),) if can_pin else ()), ("dialog.close", "close"))
+        self.hints = (
+            ("rows.up rows.down", "move"),
+            ("inspector.next_view", "next view"),
+            *((("inspector.pin", "pin"),) if can_pin else ()),
+            ("dialog.close", "close"),
+        )
         self._conversation = conversation
         self._reports, self._servers, self._events, self._now = reports, servers, events, now
         self._pin = pin
@@ -500,8 +539,7 @@ class InspectorScreen(ListModal[None]):
     def _list(self, cursor: int | None) -> None:
         """The rows of the view, with the cursor at `cursor`, or at the end."""
         rows = self.query_one("#rows", RowList)
-        rows.empty = ("No request yet." if self._view == "turns"
-                      else "Tokens per message: not known yet.")
+        rows.empty = "No request yet." if self._view == "turns" else "Tokens per message: not known yet."
         size = self._count()
         rows.show(size, cursor=max(0, size - 1) if cursor is None else cursor)
 
@@ -515,9 +553,12 @@ class InspectorScreen(ListModal[None]):
             return
         now = self._now().timestamp()
         self._put("headline", headline(report, width, now), width)
-        names = content().join([
-            content(("   " if at else ""), (name, MATCH if view == self._view else MUTED))
-            for at, (view, name) in enumerate(VIEWS.items())])
+        names = content().join(
+            [
+                content(("   " if at else ""), (name, MATCH if view == self._view else MUTED))
+                for at, (view, name) in enumerate(VIEWS.items())
+            ]
+        )
         self._put("views", [names], width)
         self._put("head", [turns_head(width) if self._view == "turns" else messages_head(width)], width)
         self._facts = facts(report, self._servers, width, now)

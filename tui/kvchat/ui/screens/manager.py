@@ -39,8 +39,11 @@ RENEWAL = 5.0
 """Seconds between two looks at what other programs may have changed."""
 PAUSE_SECONDS = 0.12
 """After the last letter of a search."""
-SEARCHING: Sequence[Hint] = (("rows.up rows.down", "move"), ("rows.choose", "to the list"),
-                             ("dialog.close", "show all"))
+SEARCHING: Sequence[Hint] = (
+    ("rows.up rows.down", "move"),
+    ("rows.choose", "to the list"),
+    ("dialog.close", "show all"),
+)
 
 T = TypeVar("T")
 Act = Callable[[], Awaitable[None] | None]
@@ -293,7 +296,8 @@ class ManagerScreen(ListModal[Jump]):
     def is_looking(self) -> bool:
         """Whether something is looked at, or will be soon, because something was told."""
         return self._soon is not None or any(
-            worker.group == "look" and worker.node is self and not worker.is_finished for worker in self.workers)
+            worker.group == "look" and worker.node is self and not worker.is_finished for worker in self.workers
+        )
 
     async def look_again(self, *, at: object = None) -> None:
         """Everything as it is now; the cursor goes to the row with the key `at`, else it stays."""
@@ -408,8 +412,11 @@ class ManagerScreen(ListModal[Jump]):
         if keep and at is None and rows.count and self._keys == old:
             rows.refresh()
         else:
-            rows.show(len(self._keys), cursor=_place(wanted, old, place, self._keys),
-                      headings={at for at, key in enumerate(self._keys) if key is None})
+            rows.show(
+                len(self._keys),
+                cursor=_place(wanted, old, place, self._keys),
+                headings={at for at, key in enumerate(self._keys) if key is None},
+            )
         self.fill()
 
     def fill(self) -> None:

@@ -94,6 +94,7 @@ class Modal(ModalScreen[T | None]):
 
     def hear(self, events: EventBus, listener: Listener) -> None:
         """Have `listener` called with what the service tells while the modal is up."""
+
         def heard(event: ServiceEvent) -> None:
             if self.is_up:
                 listener(event)
@@ -120,11 +121,16 @@ class Modal(ModalScreen[T | None]):
 
     def hint_line(self, hints: Iterable[Hint]) -> Content:
         """Some keys, each with what it does."""
+
         def shown(what: str) -> str:
             return "".join(keys.hinted(first_key(id, self.app.keys)) if id in BY_ID else id for id in what.split())
 
-        return Content.assemble(*(Content.assemble("  " if index else "", (shown(what), "bold"), f" {word}")
-                                  for index, (what, word) in enumerate(hints)))
+        return Content.assemble(
+            *(
+                Content.assemble("  " if index else "", (shown(what), "bold"), f" {word}")
+                for index, (what, word) in enumerate(hints)
+            )
+        )
 
     def show_hints(self, hints: Sequence[Hint], *, fits: bool = False) -> None:
         """Have these keys stand in the bottom edge. `fits`: those in the middle give way when there is no room."""

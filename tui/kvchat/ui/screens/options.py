@@ -38,6 +38,7 @@ from kvchat.ui.screens.tones import BAD, MUTED, STRONG, content, shown
 if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
 
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One parameter: what it is called, what it does, and which values it takes."""
@@ -304,8 +305,13 @@ class SystemPromptScreen(Modal[str]):
     def __init__(self, instructions: str, price: Price, library: Personas) -> None:
         super().__init__()
         self.heading = "System prompt"
-        self.hints = (("prompt.apply", "apply"), ("tab", "library"), ("rows.choose", "load"),
-                      ("prompt.delete", "delete"), ("dialog.close", "cancel"))
+        self.hints = (
+            ("prompt.apply", "apply"),
+            ("tab", "library"),
+            ("rows.choose", "load"),
+            ("prompt.delete", "delete"),
+            ("dialog.close", "cancel"),
+        )
         self._before = clean(instructions)
         self._price = price
         self._library = library
@@ -373,8 +379,7 @@ class SystemPromptScreen(Modal[str]):
         name = one_line(event.value, 60)
         line = self.query_one("#price", Static)
         if not name or not self._text():
-            line.update(content((
-                "Write the name to save it under." if not name else "There is no text to save.", BAD)))
+            line.update(content(("Write the name to save it under." if not name else "There is no text to save.", BAD)))
             return
         try:
             await self._library.save_prompt(SavedPrompt(name, self._text()))

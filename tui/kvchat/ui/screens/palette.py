@@ -42,8 +42,12 @@ class PaletteScreen(ListModal[Action]):
     def __init__(self, entries: Sequence[Entry]) -> None:
         super().__init__(classes="-list")
         self.heading = "Actions"
-        self.hints = (("rows.up rows.down", "move"), ("type", "to find"), ("rows.choose", "do it"),
-                      ("dialog.close", "close"))
+        self.hints = (
+            ("rows.up rows.down", "move"),
+            ("type", "to find"),
+            ("rows.choose", "do it"),
+            ("dialog.close", "close"),
+        )
         self._entries = entries
         self._search = FuzzySearch()
         self._query = ""
@@ -92,8 +96,9 @@ class PaletteScreen(ListModal[Action]):
             slash = f"/{action.slash}" if action.slash else ""
             parts.append(column(self._marked(slash).stylize(MUTED), SLASH_CELLS))
         room = width - sum(part.cell_length for part in parts) - KEY_CELLS
-        parts.append(content((entry.cost, EVALUATED)).truncate(max(0, room - 2), ellipsis=True).truncate(
-            max(0, room), pad=True))
+        parts.append(
+            content((entry.cost, EVALUATED)).truncate(max(0, room - 2), ellipsis=True).truncate(max(0, room), pad=True)
+        )
         parts.append(content((entry.key, ACCENT)))
         return Content.assemble(*parts)
 

@@ -27,13 +27,26 @@ class QueueScreen(ListModal[QueueAct]):
     DEFAULT_CSS = "QueueScreen RowList { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("queue")]
 
-    def __init__(self, queue: MessageQueue, conversation: str, events: EventBus, *, title: str, words: str,
-                 drop: Callable[[Queued], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        queue: MessageQueue,
+        conversation: str,
+        events: EventBus,
+        *,
+        title: str,
+        words: str,
+        drop: Callable[[Queued], Awaitable[object]],
+    ) -> None:
         """`words`: what holds it, or when it is sent. `drop` takes a message out for good."""
         super().__init__(classes="-list")
         self.heading = f"Queue · {one_line(title, 60)}"
-        self.hints = (("rows.choose", "edit"), ("queue.send", "send"), ("queue.drop", "drop"),
-                      ("queue.earlier queue.later", "move"), ("dialog.close", "close"))
+        self.hints = (
+            ("rows.choose", "edit"),
+            ("queue.send", "send"),
+            ("queue.drop", "drop"),
+            ("queue.earlier queue.later", "move"),
+            ("dialog.close", "close"),
+        )
         self._queue = queue
         self._conversation = conversation
         self._events = events
@@ -65,8 +78,9 @@ class QueueScreen(ListModal[QueueAct]):
         return self._items[at] if at is not None and at < len(self._items) else None
 
     def _draw(self, index: int, width: int) -> Content:
-        return content((f"{index + 1:>{len(str(len(self._items)))}}  ", ACCENT),
-                       shown(self._items[index].question.text, width))
+        return content(
+            (f"{index + 1:>{len(str(len(self._items)))}}  ", ACCENT), shown(self._items[index].question.text, width)
+        )
 
     def choose(self, index: int) -> None:
         self.finish(("edit", self._items[index]))

@@ -106,8 +106,15 @@ class RowList(ScrollView, can_focus=False):
             self.rows = rows
             self.index = index
 
-    def __init__(self, draw: Draw, *, empty: str = "", cursor: bool = True, tip: Callable[[int], str] | None = None,
-                 classes: str | None = None) -> None:
+    def __init__(
+        self,
+        draw: Draw,
+        *,
+        empty: str = "",
+        cursor: bool = True,
+        tip: Callable[[int], str] | None = None,
+        classes: str | None = None,
+    ) -> None:
         """`empty`: what stands there when there are no rows; `tip`: the tooltip of a row."""
         super().__init__(classes=classes)
         self._draw = draw
@@ -159,8 +166,10 @@ class RowList(ScrollView, can_focus=False):
 
     def _nearest(self, index: int, step: int) -> int | None:
         """The row at `index` or next to it in the direction of `step`, else in the other; None if all are headings."""
-        for way in (range(index, self.count) if step > 0 else range(index, -1, -1),
-                    range(index, -1, -1) if step > 0 else range(index, self.count)):
+        for way in (
+            range(index, self.count) if step > 0 else range(index, -1, -1),
+            range(index, -1, -1) if step > 0 else range(index, self.count),
+        ):
             for row in way:
                 if 0 <= row < self.count and row not in self._headings:
                     return row

@@ -35,14 +35,25 @@ from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TO
 from kvchat.ui.widgets.header_text import HOSTS, model_name
 from kvchat.ui.widgets.transcript.widget import Transcript
 
-ModelChoice = (tuple[Literal["model"], str] | tuple[Literal["file"], Path] | tuple[Literal["url"], str]
-               | tuple[Literal["server"], str, str])
+ModelChoice = (
+    tuple[Literal["model"], str]
+    | tuple[Literal["file"], Path]
+    | tuple[Literal["url"], str]
+    | tuple[Literal["server"], str, str]
+)
 """A model of the server in use; a model file; an address; a server by its name, and one of its models (empty: the one
 it has loaded)."""
-PHASES = {"idle": "not connected", "loading": "loading its model", "needs a key": "needs a key",
-          "answers": "does not say what it is",
-          "lost": "does not answer", "failed": "does not answer", "none": "not there", "connecting": "connecting …",
-          "starting": "starting …"}
+PHASES = {
+    "idle": "not connected",
+    "loading": "loading its model",
+    "needs a key": "needs a key",
+    "answers": "does not say what it is",
+    "lost": "does not answer",
+    "failed": "does not answer",
+    "none": "not there",
+    "connecting": "connecting …",
+    "starting": "starting …",
+}
 LOADED = {True: "loaded", False: "not loaded", None: ""}
 
 
@@ -102,9 +113,14 @@ class Group:
 class ModelPicker(ListModal[ModelChoice]):
     """Every server with its models, the files on this disk, and an address."""
 
-    def __init__(self, servers: Sequence[ServerChoice], *, current: str = "",
-                 look: Callable[[], Awaitable[Sequence[ServerChoice]]] | None = None,
-                 files: Callable[[], Awaitable[Sequence[FoundModel]]] | None = None) -> None:
+    def __init__(
+        self,
+        servers: Sequence[ServerChoice],
+        *,
+        current: str = "",
+        look: Callable[[], Awaitable[Sequence[ServerChoice]]] | None = None,
+        files: Callable[[], Awaitable[Sequence[FoundModel]]] | None = None,
+    ) -> None:
         """`current`: the model that answers here now. `look`: asks this machine's usual ports."""
         super().__init__(classes="-list")
         self.heading = "Model and server"
@@ -171,15 +187,21 @@ class ModelPicker(ListModal[ModelChoice]):
         self._add("Model files on this disk", self._files, "" if self._files else looking)
         headings = {i for i, line in enumerate(self._lines) if line.choice is None}
         again = [line.choice for line in self._lines]
-        cursor = again.index(chosen.choice) if chosen is not None and chosen.choice in again else next(
-            (i for i, line in enumerate(self._lines) if line.current), 0) if self._first is None else self._first
+        cursor = (
+            again.index(chosen.choice)
+            if chosen is not None and chosen.choice in again
+            else next((i for i, line in enumerate(self._lines) if line.current), 0)
+            if self._first is None
+            else self._first
+        )
         self.rows.empty = "Nothing of this name. An address is written like http://HOST:PORT."
         self.rows.show(len(self._lines), cursor=cursor, headings=headings)
 
     def _add(self, group: str, lines: Sequence[Line], about: str = "") -> None:
         """Add a group with what the filter keeps of it; the name of a server keeps all of its models."""
-        found = [lines[i] for i in kept([f"{line.words} {line.about} {group}".casefold() for line in lines],
-                                        self._query)]
+        found = [
+            lines[i] for i in kept([f"{line.words} {line.about} {group}".casefold() for line in lines], self._query)
+        ]
         filtering = bool(self._query.strip())
         if not found and (filtering or not about):
             return
@@ -188,8 +210,10 @@ class ModelPicker(ListModal[ModelChoice]):
         self._lines.append(Line(group, about))
         if self._first is None and filtering:
             named = self._query.strip().casefold()
-            self._first = next((len(self._lines) + at for at, line in enumerate(found)
-                                if named in f"{line.words} {group}".casefold()), None)
+            self._first = next(
+                (len(self._lines) + at for at, line in enumerate(found) if named in f"{line.words} {group}".casefold()),
+                None,
+            )
         self._lines += found
 
     def _draw(self, index: int, width: int) -> Content:
@@ -215,23 +239,35 @@ def _group(server: ServerChoice, current: str) -> Group:
     """A server as a heading, with its models under it."""
     address = "" if server.embedded else one_line(server.base_url.partition("://")[2] or server.base_url, 60)
     title = server.profile or server.title
-    words = " · ".join(filter(None, (one_line(title, 40), one_line(server.title, 30) if server.profile else "",
-                                     address)))
-    facts = [f"{count(server.context_size)}-token window" if server.context_size else "",
-             f"{server.slots} slots" if server.slots and server.slots > 1 else "",
-             f"{server.warm} warm" if server.warm else "",
-             "" if server.host_class == "loopback" else HOSTS[server.host_class]]
+    words = " · ".join(
+        filter(None, (one_line(title, 40), one_line(server.title, 30) if server.profile else "", address))
+    )
+    facts = [
+        f"{count(server.context_size)}-token window" if server.context_size else "",
+        f"{server.slots} slots" if server.slots and server.slots > 1 else "",
+        f"{server.warm} warm" if server.warm else "",
+        "" if server.host_class == "loopback" else HOSTS[server.host_class],
+    ]
     about = " · ".join(filter(None, [PHASES.get(server.phase, ""), *facts]))
-    lines = [_model_line(server, model.id, model.loaded, model.size, model.about, current)
-             for model in server.listing if model.chats]
+    lines = [
+        _model_line(server, model.id, model.loaded, model.size, model.about, current)
+        for model in server.listing
+        if model.chats
+    ]
     if not lines:
-        lines = [Line(model_name(server.model) if server.model else "connect",
-                      choice=("server", server.name, ""), current=server.current)]
+        lines = [
+            Line(
+                model_name(server.model) if server.model else "connect",
+                choice=("server", server.name, ""),
+                current=server.current,
+            )
+        ]
     return Group(words or "This machine", about, lines)
 
 
-def _model_line(server: ServerChoice, name: str, loaded: bool | None, octets: int | None, about: str,
-                current: str) -> Line:
+def _model_line(
+    server: ServerChoice, name: str, loaded: bool | None, octets: int | None, about: str, current: str
+) -> Line:
     facts = (one_line(about, 20), size(octets) if octets else "", LOADED[loaded])
     choice: ModelChoice = ("model", name) if server.current else ("server", server.name, name)
     return Line(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)
@@ -278,8 +314,15 @@ class WelcomePanel(Widget, can_focus=True):
             super().__init__()
             self.way = way
 
-    def __init__(self, asked: Sequence[str], *, models: Sequence[FoundModel] = (), engine: bool = True,
-                 folders: Sequence[str] = (), id: str | None = None) -> None:
+    def __init__(
+        self,
+        asked: Sequence[str],
+        *,
+        models: Sequence[FoundModel] = (),
+        engine: bool = True,
+        folders: Sequence[str] = (),
+        id: str | None = None,
+    ) -> None:
         """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found; `engine`:
         whether the built-in engine is installed; `folders`: where files are looked for."""
         super().__init__(id=id)
@@ -298,14 +341,17 @@ class WelcomePanel(Widget, can_focus=True):
         """The lines of the panel in `width` cells, each with the way it stands for."""
         width = max(20, width)
         asked = ", ".join(one_line(name, 40) for name in self._asked)
-        head = content(("No model server answered on this machine", STRONG),
-                       (f" (asked: {asked})." if asked else ".", MUTED))
+        head = content(
+            ("No model server answered on this machine", STRONG), (f" (asked: {asked})." if asked else ".", MUTED)
+        )
         lines: list[tuple[Content, Way | None]] = [(line, None) for line in (*head.wrap(width), content())]
         for way, words, about in zip(WAYS, WORDS, self._about(), strict=True):
             here = self.has_focus and WAYS[self.cursor] == way
             number = content(("▌ " if here else "  ", ACCENT), (str(way), ACCENT), "  ")
-            told = [*content((words, STRONG if here else "")).wrap(width - INDENT),
-                    *content((about, MUTED)).wrap(width - INDENT)]
+            told = [
+                *content((words, STRONG if here else "")).wrap(width - INDENT),
+                *content((about, MUTED)).wrap(width - INDENT),
+            ]
             lines += [((content(" " * INDENT) if index else number) + line, way) for index, line in enumerate(told)]
         if self.commands_shown:
             lines += [(line, None) for line in (content(), *self._commands())]
@@ -317,8 +363,10 @@ class WelcomePanel(Widget, can_focus=True):
     def _found(self) -> str:
         if not self._models:
             return "no model file found; 3 says where they are looked for"
-        names = " · ".join(f"{one_line(m.name, 40)} {one_line(m.quantisation, 10)} {size(m.size)}".replace("  ", " ")
-                           for m in self._models[:3])
+        names = " · ".join(
+            f"{one_line(m.name, 40)} {one_line(m.quantisation, 10)} {size(m.size)}".replace("  ", " ")
+            for m in self._models[:3]
+        )
         more = " · …" if len(self._models) > 3 else ""
         found = f"{len(self._models)} found: {names}{more}"
         return found if self._engine else f"{found}; the engine is not installed: 3"

@@ -29,12 +29,19 @@ from kvchat.ui.setting_rows import SettingRow, given_words
 Change = Callable[[SettingRow, str | None], None]
 """Saves a value as it is written, or the default (None). Raises ConfigError."""
 
-LOOKING: Sequence[Hint] = (("rows.choose", "change"), ("settings.reset", "default"), ("type", "to find"),
-                           ("dialog.close", "close"))
+LOOKING: Sequence[Hint] = (
+    ("rows.choose", "change"),
+    ("settings.reset", "default"),
+    ("type", "to find"),
+    ("dialog.close", "close"),
+)
 SWITCHING: Sequence[Hint] = (("rows.choose", "switch"), *LOOKING[1:])
 WRITING: Sequence[Hint] = (("entry.save", "save"), ("entry.new_line", "new line"), ("dialog.close", "cancel"))
-CHOOSING: Sequence[Hint] = (("choice.previous choice.next", "choose"), ("entry.save", "save"),
-                            ("dialog.close", "cancel"))
+CHOOSING: Sequence[Hint] = (
+    ("choice.previous choice.next", "choose"),
+    ("entry.save", "save"),
+    ("dialog.close", "cancel"),
+)
 
 
 class ValueField(Vertical):
@@ -139,8 +146,9 @@ class SettingsScreen(ListModal[None]):
         words = self._query.casefold().split()
         texts = [f"{row.path} {row.about} {row.shown}".casefold() for row in self._all]
         found = [self._all[at] for at in kept(texts, self._query)]
-        self._shown = sorted(found, key=lambda row: (
-            words != [row.path], not all(word in row.path.casefold() for word in words)))
+        self._shown = sorted(
+            found, key=lambda row: (words != [row.path], not all(word in row.path.casefold() for word in words))
+        )
         self.rows.show(len(self._shown), cursor=cursor)
 
     def _draw(self, index: int, width: int) -> Content:
@@ -167,8 +175,16 @@ class SettingsScreen(ListModal[None]):
         origin = "" if row.origin == "default" else f" · {row.origin}"
         start = " · read when kvchat starts" if row.at_start else ""
         value = "" if len(row.shown) < self.rows.room // 2 else f"{shown(row.shown, 300)}\n"
-        about.update(content((row.path, STRONG), "  ", row.about, "\n", value,
-                             (f"default: {shown(row.default, 60)}{origin}{start}", MUTED)))
+        about.update(
+            content(
+                (row.path, STRONG),
+                "  ",
+                row.about,
+                "\n",
+                value,
+                (f"default: {shown(row.default, 60)}{origin}{start}", MUTED),
+            )
+        )
         if row.given:
             self._say(given_words(row))
         elif row.problem:

@@ -68,13 +68,25 @@ class SourceScreen(ListModal[None]):
     """
     AUTO_FOCUS: ClassVar[str | None] = "TextRows"
 
-    def __init__(self, documents: DocumentService, block: ContextBlock, *, number: int | None = None,
-                 query: str = "", editor: str = "") -> None:
+    def __init__(
+        self,
+        documents: DocumentService,
+        block: ContextBlock,
+        *,
+        number: int | None = None,
+        query: str = "",
+        editor: str = "",
+    ) -> None:
         """`query`: what it was found for, to be marked in the text; `editor`: the command of the person's editor."""
         super().__init__(classes="-list -wide")
         self.heading = f"[{number}] {title_of(block)}" if number is not None else title_of(block)
-        self.hints = (("source.editor", "editor"), ("source.pager", "pager"), ("source.copy_place", "copy place"),
-                      ("source.copy_text", "copy text"), ("dialog.close", "close"))
+        self.hints = (
+            ("source.editor", "editor"),
+            ("source.pager", "pager"),
+            ("source.copy_place", "copy place"),
+            ("source.copy_text", "copy text"),
+            ("dialog.close", "close"),
+        )
         self.documents = documents
         self.block = block
         self.place = place_in(block)
@@ -178,8 +190,10 @@ class SourceScreen(ListModal[None]):
         if file.path is None:
             self.tell(file.words or "The file is being looked up.", bad=True)
         elif file.path.suffix.lower() in NOT_TEXT:
-            self.tell(f"An editor cannot show a {file.path.suffix[1:].upper()} file; "
-                      f"{self.key('source.pager')} shows its text.")
+            self.tell(
+                f"An editor cannot show a {file.path.suffix[1:].upper()} file; "
+                f"{self.key('source.pager')} shows its text."
+            )
         else:
             trouble = await handed_over(self.app, opened(file.path, file.line, self._editor))
             self.tell(trouble, bad=True)
@@ -209,8 +223,15 @@ class SourcesScreen(ListModal[None]):
 
     DEFAULT_CSS = "SourcesScreen .words { margin-bottom: 1; }"
 
-    def __init__(self, documents: DocumentService, sources: Sequence[tuple[int | None, ContextBlock]], *,
-                 heading: str = "Sources", words: str = "", editor: str = "") -> None:
+    def __init__(
+        self,
+        documents: DocumentService,
+        sources: Sequence[tuple[int | None, ContextBlock]],
+        *,
+        heading: str = "Sources",
+        words: str = "",
+        editor: str = "",
+    ) -> None:
         super().__init__(classes="-list" if len(sources) > 12 else "")
         self.heading = heading
         self.hints = (("rows.choose", "show"), ("1–9", "by number"), ("dialog.close", "close"))
@@ -309,7 +330,8 @@ def at_line(command: list[str], path: Path, line: int) -> list[str]:
 
 
 def _written(text: str) -> Path:
-    with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="kvchat-", encoding="utf-8", errors="replace",
-                                     delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".txt", prefix="kvchat-", encoding="utf-8", errors="replace", delete=False
+    ) as file:
         file.write(text + "\n")
     return Path(file.name)

@@ -27,8 +27,9 @@ WASTED = ".tone--wasted"
 WARNING = ".tone--warning"
 USER = ".tone--user"
 
-TONE_CLASSES = frozenset(tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, CACHED, EVALUATED, WASTED, WARNING,
-                                                  USER))
+TONE_CLASSES = frozenset(
+    tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, CACHED, EVALUATED, WASTED, WARNING, USER)
+)
 
 TONE_CSS = """
     & > .tone--muted { color: $foreground 60%; }
@@ -56,7 +57,11 @@ GLYPHS = {"█": CACHED, "▒": EVALUATED, "░": WASTED}
 """The three glyphs of the cache: what came from it, what was new, what need not have been evaluated."""
 
 MARK_TONES: dict[Mark, str] = {
-    "warm": CACHED, "parked": CACHED, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT,
+    "warm": CACHED,
+    "parked": CACHED,
+    "cold": MUTED,
+    "unknown": MUTED,
+    "streaming": ACCENT,
 }
 
 Part = str | tuple[str, str]
@@ -75,7 +80,7 @@ def shown(text: str, width: int) -> str:
 def home_path(path: Path | str) -> str:
     """A path as it is shown: below the home folder with ~."""
     text, home = str(path), str(Path.home())
-    return one_line(f"~{text[len(home):]}" if text.startswith(home + os.sep) else text)
+    return one_line(f"~{text[len(home) :]}" if text.startswith(home + os.sep) else text)
 
 
 def removed_words(text: str) -> str:

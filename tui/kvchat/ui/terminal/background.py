@@ -50,7 +50,7 @@ class BackgroundAnswer:
                 return passed + data
             if answer := _ANSWER.match(data):
                 self._take(answer[1])
-                data = data[answer.end():]
+                data = data[answer.end() :]
             elif _BEGIN.startswith(data) or _UNFINISHED.fullmatch(data):
                 self._held, self._held_at = data, self._clock()
                 return passed
@@ -68,7 +68,7 @@ class BackgroundAnswer:
         if (unended := _UNENDED.match(held)) is None:
             return held
         self._take(unended[1])
-        return held[unended.end():]
+        return held[unended.end() :]
 
     def _take(self, colour: str) -> None:
         self.has_come = True

@@ -42,8 +42,14 @@ def copy(app: App[Any], text: str) -> str:
         if shutil.which(command[0]) is None:
             continue
         try:
-            subprocess.run(command, input=text.encode(), timeout=SECONDS, check=True, stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
+            subprocess.run(
+                command,
+                input=text.encode(),
+                timeout=SECONDS,
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         except (OSError, subprocess.SubprocessError):
             continue
         return "the clipboard"

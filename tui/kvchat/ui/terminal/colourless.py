@@ -22,8 +22,9 @@ class Colourless(LineFilter):
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """The segments in the terminal's own two colours."""
-        return [Segment(text, None if style is None else _colourless(style), control)
-                for text, style, control in segments]
+        return [
+            Segment(text, None if style is None else _colourless(style), control) for text, style, control in segments
+        ]
 
 
 @lru_cache(4096)

@@ -59,8 +59,9 @@ def _octets_waiting(terminal: int) -> int:
 class TerminalDriver(LinuxDriver):
     """Textual's driver for Linux and macOS, made to live with any input and without a terminal."""
 
-    def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True,
-                 size: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
         self.has_terminal = False
@@ -150,7 +151,7 @@ class TerminalDriver(LinuxDriver):
         return text
 
     def _with_enters(self, data: bytes) -> bytes:
-        cooked, raw = data[:self._typed_before], data[self._typed_before:]
+        cooked, raw = data[: self._typed_before], data[self._typed_before :]
         self._typed_before -= len(cooked)
         return cooked.replace(b"\n", b"\r") + raw
 

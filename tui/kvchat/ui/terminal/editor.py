@@ -8,8 +8,30 @@ import shlex
 import tempfile
 from pathlib import Path
 
-_PLUS_LINE = frozenset({"vi", "vim", "nvim", "view", "gvim", "ex", "nano", "pico", "rnano", "emacs", "emacsclient",
-                        "mg", "jed", "joe", "jmacs", "ne", "micro", "kak", "mcedit", "gedit"})
+_PLUS_LINE = frozenset(
+    {
+        "vi",
+        "vim",
+        "nvim",
+        "view",
+        "gvim",
+        "ex",
+        "nano",
+        "pico",
+        "rnano",
+        "emacs",
+        "emacsclient",
+        "mg",
+        "jed",
+        "joe",
+        "jmacs",
+        "ne",
+        "micro",
+        "kak",
+        "mcedit",
+        "gedit",
+    }
+)
 _COLON_LINE = frozenset({"hx", "helix", "subl", "zed"})
 _GOTO = frozenset({"code", "code-insiders", "codium", "cursor"})
 

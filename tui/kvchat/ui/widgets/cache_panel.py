@@ -40,4 +40,5 @@ class CachePanel(Widget):
         width = self.content_size.width
         return Content("\n").join(
             Content.assemble(*((piece.text, self._tones.style(piece.tone)) for piece in cut(line, width)))
-            for line in self._lines)
+            for line in self._lines
+        )

@@ -87,8 +87,13 @@ class FindBar(Horizontal):
 
     def _show_count(self, at: int) -> None:
         """The `at`-th (from 1) of the matches."""
-        words = (f"{count(at)}/{count(self._found)}" if self._found else
-                 "nothing found" if self.query_one(Input).value else "")
+        words = (
+            f"{count(at)}/{count(self._found)}"
+            if self._found
+            else "nothing found"
+            if self.query_one(Input).value
+            else ""
+        )
         self.query_one(".find-count", Static).update(Content(words))
 
     @on(Input.Changed)

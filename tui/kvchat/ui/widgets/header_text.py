@@ -16,8 +16,13 @@ from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, bar, cut, fit, joined,
 
 HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud": "cloud"}
 """The classes of hosts in words."""
-_PHASES = {"none": "no server", "connecting": "connecting…", "starting": "starting engine…", "lost": "connection lost",
-           "failed": "no server"}
+_PHASES = {
+    "none": "no server",
+    "connecting": "connecting…",
+    "starting": "starting engine…",
+    "lost": "connection lost",
+    "failed": "no server",
+}
 _DOT = Piece(" · ", "quiet")
 EARLY, NEARLY_FULL, FULL = 0.7, 0.85, 0.95
 """Shares of the window from which the meter warns, and warns louder."""

@@ -59,8 +59,13 @@ def _slots(held: Holdings, open_id: str, live: Live | None, width: int, now: flo
         filled = bar(state.tokens / most if state else 0.0, width - LABEL - NUMBER - 2)
         tone = _tone(state, open_id) if state else "quiet"
         tokens = _number(state.tokens) if state else "empty"
-        yield [Piece(f"slot {number}".ljust(LABEL), "quiet"), Piece("▕", "quiet"), Piece(filled, tone),
-               Piece("▏", "quiet"), Piece(f"{tokens:>{NUMBER}}", "plain" if state else "quiet")]
+        yield [
+            Piece(f"slot {number}".ljust(LABEL), "quiet"),
+            Piece("▕", "quiet"),
+            Piece(filled, tone),
+            Piece("▏", "quiet"),
+            Piece(f"{tokens:>{NUMBER}}", "plain" if state else "quiet"),
+        ]
         if state is not None:
             yield _owner(state, open_id, width, now)
 
@@ -71,11 +76,15 @@ def _host_cache(held: Holdings, open_id: str, width: int, now: float) -> Iterabl
     if not parked:
         return
     whole = sum(state.tokens for state in parked)
-    yield [Piece("host cache".ljust(LABEL + 2), "quiet"), Piece(f"{counted(len(parked), 'prompt')} · "
-                                                                f"{short_count(whole)} tokens")]
+    yield [
+        Piece("host cache".ljust(LABEL + 2), "quiet"),
+        Piece(f"{counted(len(parked), 'prompt')} · {short_count(whole)} tokens"),
+    ]
     cells = split_cells([state.tokens for state in parked[:width]], whole, width)
-    yield [Piece("█▓"[at % 2] * wide, _tone(state, open_id))
-           for at, (state, wide) in enumerate(zip(parked, cells, strict=False))]
+    yield [
+        Piece("█▓"[at % 2] * wide, _tone(state, open_id))
+        for at, (state, wide) in enumerate(zip(parked, cells, strict=False))
+    ]
     for state in parked[:PARKED]:
         yield _owner(state, open_id, width, now, _number(state.tokens))
     if len(parked) > PARKED:
@@ -123,17 +132,26 @@ def _turn_bar(turn: TurnFigures, room: int) -> Line:
     if turn.evaluated_tokens is None:
         return [Piece(fit("not reported", room).ljust(room), "quiet")]
     wasted = 0 if turn.first_read else notable_waste(turn)
-    cached, again, new = split_cells((turn.cached_tokens or 0, wasted, turn.evaluated_tokens - wasted),
-                                     turn.prompt_tokens or 0, room)
-    return [Piece("█" * cached, "cached"), Piece("░" * again, "wasted"),
-            Piece(("▒" * new).ljust(room - cached - again), "evaluated")]
+    cached, again, new = split_cells(
+        (turn.cached_tokens or 0, wasted, turn.evaluated_tokens - wasted), turn.prompt_tokens or 0, room
+    )
+    return [
+        Piece("█" * cached, "cached"),
+        Piece("░" * again, "wasted"),
+        Piece(("▒" * new).ljust(room - cached - again), "evaluated"),
+    ]
 
 
 def _speeds(held: Holdings, live: Live | None, width: int) -> Iterable[Line]:
     progress = live.progress if live is not None and live.first_token is None else None
-    yield [Piece("prefill".ljust(LABEL), "quiet"), *(
-        _prefill(progress, width - LABEL) if progress is not None else
-        [Piece(fit(average_speed(held.speed), width - LABEL))])]
+    yield [
+        Piece("prefill".ljust(LABEL), "quiet"),
+        *(
+            _prefill(progress, width - LABEL)
+            if progress is not None
+            else [Piece(fit(average_speed(held.speed), width - LABEL))]
+        ),
+    ]
     speeds = [turn.decode_speed for turn in held.turns][-SPARK:]
     if live is not None and live.first_token is not None and live.tokens and live.elapsed - live.first_token > 0.2:
         speeds = [*speeds, live.tokens / (live.elapsed - live.first_token)][-SPARK:]
@@ -148,5 +166,9 @@ def _prefill(progress: PromptProgress, width: int) -> Line:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     words = f"{done:,}/{new:,}" + (f" {progress.speed:,.0f}/s" if progress.speed else "")
     cells = max(0, width - len(words) - 3)
-    return [Piece("▕", "quiet"), Piece(bar(done / new if new else 1.0, cells), "evaluated"), Piece("▏ ", "quiet"),
-            Piece(words)]
+    return [
+        Piece("▕", "quiet"),
+        Piece(bar(done / new if new else 1.0, cells), "evaluated"),
+        Piece("▏ ", "quiet"),
+        Piece(words),
+    ]

@@ -51,8 +51,9 @@ def split_cells(tokens: Sequence[int], scale: int, width: int) -> list[int]:
     return parts
 
 
-Tone = Literal["plain", "quiet", "strong", "accent", "cached", "new", "other", "evaluated", "wasted",
-               "warning", "error", "badge"]
+Tone = Literal[
+    "plain", "quiet", "strong", "accent", "cached", "new", "other", "evaluated", "wasted", "warning", "error", "badge"
+]
 
 
 class Piece(NamedTuple):
@@ -140,6 +141,6 @@ class PieceLine(Widget):
         right = cut(right, width)
         left = cut(left, width - width_of(right) - (2 if right else 0))
         gap = width - width_of(left) - width_of(right)
-        return Content.assemble(*(
-            (piece.text, self._tones.style(piece.tone))
-            for piece in (*left, Piece(" " * gap), *right) if piece.text))
+        return Content.assemble(
+            *((piece.text, self._tones.style(piece.tone)) for piece in (*left, Piece(" " * gap), *right) if piece.text)
+        )

@@ -23,7 +23,7 @@ HINT = "↑ edits"
 def queue_lines(texts: Sequence[str], held: str, most: int, width: int) -> list[Pieces]:
     """What is shown of the queue in lines of `width` cells: what holds it, then at most `most` lines of messages."""
     lines: list[Pieces] = [[Piece(fit(held, width), "warning")]] if held else []
-    shown = texts if len(texts) <= most else texts[:most - 1]
+    shown = texts if len(texts) <= most else texts[: most - 1]
     for number, text in enumerate(shown, 1):
         head = [Piece(f"queued {number}  ", "accent")]
         lines.append([*head, Piece(fit(one_line(text), width - width_of(head)), "plain")])
@@ -68,4 +68,5 @@ class QueueLines(Widget):
         width, most = self.content_size.width or self.app.size.width, MANY if self.app.size.height >= LOW else FEW
         return Content("\n").join(
             Content.assemble(*((piece.text, self._tones.style(piece.tone)) for piece in line if piece.text))
-            for line in queue_lines(self._texts, self._held, most, width))
+            for line in queue_lines(self._texts, self._held, most, width)
+        )

@@ -98,8 +98,14 @@ class Sidebar(ScrollView, can_focus=True):
     class DeleteRequested(_AboutRow):
         """It is to go to the trash, with d."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, warmth: Callable[[str], Warmth] = lambda _: UNKNOWN,
-                 id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        warmth: Callable[[str], Warmth] = lambda _: UNKNOWN,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
         """`warmth` tells what the server holds of the conversation with this id."""
         super().__init__(id=id, classes=classes)
         self._ask_warmth = warmth
@@ -241,11 +247,20 @@ class Sidebar(ScrollView, can_focus=True):
         title = fit(one_line(row.title, 4 * max(width, 1)), room)
         gap = " " * (room - cell_len(title) + (1 if queued else 0))
         over = self._overlay(index)
-        strip = self._strip([
-            (" ", over), (glyph, mark), (" ", over),
-            (title, "unread" if row.unread else "title"), (kept, "kept"), (tail, "dot"),
-            (gap, over), (queued, "warning"),
-        ], width, over)
+        strip = self._strip(
+            [
+                (" ", over),
+                (glyph, mark),
+                (" ", over),
+                (title, "unread" if row.unread else "title"),
+                (kept, "kept"),
+                (tail, "dot"),
+                (gap, over),
+                (queued, "warning"),
+            ],
+            width,
+            over,
+        )
         letters = [letter] if (letter := self._letters.get(row.id)) is not None else []
         return with_letters(strip, letters, self._styles.style("jump").rich_style)
 
@@ -260,8 +275,9 @@ class Sidebar(ScrollView, can_focus=True):
     def _strip(self, parts: Sequence[tuple[str, str]], width: int, over: str = "") -> Strip:
         """A line of `width` cells; each part has a style name, and all of them the background of `over`."""
         base = self._styles.style(*([over] if over else []))
-        content = Content.assemble(*(
-            (text, self._styles.style(*filter(None, dict.fromkeys((name, over))))) for text, name in parts if text))
+        content = Content.assemble(
+            *((text, self._styles.style(*filter(None, dict.fromkeys((name, over))))) for text, name in parts if text)
+        )
         return Strip(content.render_segments(base), content.cell_length).adjust_cell_length(width, base.rich_style)
 
     def _spin(self) -> None:
@@ -287,8 +303,10 @@ class Sidebar(ScrollView, can_focus=True):
         """The conversations on the screen."""
         top = self.scroll_offset.y
         shown = self._lines[top : top + self.size.height] if self.display else []
-        return [Target(id, 0, partial(self.post_message, self.Opened(id)))
-                for id in (self.rows[line].id for line in shown if isinstance(line, int))]
+        return [
+            Target(id, 0, partial(self.post_message, self.Opened(id)))
+            for id in (self.rows[line].id for line in shown if isinstance(line, int))
+        ]
 
     def show_letters(self, letters: Sequence[Letter]) -> None:
         self._letters = {letter.target.place: letter for letter in letters if isinstance(letter.target.place, str)}

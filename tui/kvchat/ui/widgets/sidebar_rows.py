@@ -18,10 +18,12 @@ Mark = Literal["warm", "parked", "cold", "unknown", "streaming"]
 
 MARKS: dict[Heat, Mark] = {Heat.WARM: "warm", Heat.PARKED: "parked", Heat.COLD: "cold", Heat.UNKNOWN: "unknown"}
 GLYPHS: dict[Mark, str] = {
-    **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()}, "streaming": "⠋",
+    **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()},
+    "streaming": "⠋",
 }
 WORDS: dict[Mark, str] = {
-    **{mark: HEAT_WORDS[heat] for heat, mark in MARKS.items()}, "streaming": "answering now",
+    **{mark: HEAT_WORDS[heat] for heat, mark in MARKS.items()},
+    "streaming": "answering now",
 }
 """What each mark means, for tooltips and the help."""
 
@@ -53,8 +55,11 @@ def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
     """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and what else is to be told."""
     known = not row.streaming and warmth.heat is not Heat.UNKNOWN
     words = warmth_words(warmth, now) if known else WORDS[mark_of(warmth, row.streaming)]
-    more = (f"{queued_words(row.held)}, waiting for you" if row.held else "", "kept" if row.kept else "",
-            "there is an unread answer" if row.unread else "")
+    more = (
+        f"{queued_words(row.held)}, waiting for you" if row.held else "",
+        "kept" if row.kept else "",
+        "there is an unread answer" if row.unread else "",
+    )
     return "; ".join(filter(None, (words, *more)))
 
 
@@ -72,8 +77,11 @@ def grouping(now: float) -> Callable[[float], str]:
     def starts(day: date) -> float:
         return datetime(day.year, day.month, day.day).timestamp()
 
-    bounds = [(starts(today), "Today"), (starts(today - timedelta(days=1)), "Yesterday"),
-              (starts(today - timedelta(days=7)), "Last week")]
+    bounds = [
+        (starts(today), "Today"),
+        (starts(today - timedelta(days=1)), "Yesterday"),
+        (starts(today - timedelta(days=7)), "Last week"),
+    ]
     month = today.replace(day=1)
     for _ in range(12):
         bounds.append((starts(month), f"{month:%B}"))

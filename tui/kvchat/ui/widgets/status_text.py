@@ -47,8 +47,9 @@ class Live:
     """What the model does once tokens come."""
 
 
-def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
-            key: str = "F2") -> list[Piece]:
+def settled(
+    turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False, key: str = "F2"
+) -> list[Piece]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
     tokens are a sentence with their cause until it was `seen`; `key` leads to more."""
     if not turns:
@@ -81,8 +82,9 @@ def _unreported(turn: TurnFigures, state: State) -> list[Piece]:
     if state in (State.CANCELLED, State.INTERRUPTED, State.ERROR) and turn.prompt_tokens is None:
         what = {State.CANCELLED: "stopped", State.INTERRUPTED: "cut off"}.get(state, "ended")
         return [Piece(f"{what} before the server reported its figures", "quiet")]
-    prompt: Pieces = [] if turn.prompt_tokens is None else [Piece(f"{turn.prompt_tokens:,}"),
-                                                            Piece(" prompt tokens", "quiet")]
+    prompt: Pieces = (
+        [] if turn.prompt_tokens is None else [Piece(f"{turn.prompt_tokens:,}"), Piece(" prompt tokens", "quiet")]
+    )
     return joined([prompt, [Piece(f"cached: {UNREPORTED}", "quiet")], _ttft(turn)], _DOT)
 
 
@@ -103,8 +105,12 @@ def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
     size = min(WARM_UP_CELLS[1], room - width_of([*words, count]) - 3)
     if size >= WARM_UP_CELLS[0]:
         cells = [min(size, round(part / progress.total * size)) for part in (progress.cached, progress.processed)]
-        words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "cached"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
-                  Piece(" " * (size - cells[1]) + "▏", "quiet")]
+        words += [
+            Piece(" ▕", "quiet"),
+            Piece("█" * cells[0], "cached"),
+            Piece("▒" * (cells[1] - cells[0]), "quiet"),
+            Piece(" " * (size - cells[1]) + "▏", "quiet"),
+        ]
     return [*words, count]
 
 
@@ -158,8 +164,10 @@ def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     if short:
         cached = "" if progress.only_new else f" (+{short_count(progress.cached)} cached)"
-        return joined([[Piece("prefill ", "accent"), Piece(f"{done:>{len(str(new))}}/{new}"), Piece(cached, "quiet")],
-                       [clock]], _DOT)
+        return joined(
+            [[Piece("prefill ", "accent"), Piece(f"{done:>{len(str(new))}}/{new}"), Piece(cached, "quiet")], [clock]],
+            _DOT,
+        )
     total = f"{new:,}"
     groups: list[Pieces] = [
         [Piece("prefill", "accent")],

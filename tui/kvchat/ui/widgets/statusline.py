@@ -104,10 +104,15 @@ class StatusLine(PieceLine):
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         screen = width + status_text.PADDING
         seen = self._seen.issuperset(self._turns[-1:])
-        left = ([Piece(one_line(self._waiting), "accent")] if self._waiting else
-                status_text.running(self._live, screen) if self._live is not None else
-                [Piece(fit(one_line(self._problem), width), "warning")] if self._problem else
-                status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key))
+        left = (
+            [Piece(one_line(self._waiting), "accent")]
+            if self._waiting
+            else status_text.running(self._live, screen)
+            if self._live is not None
+            else [Piece(fit(one_line(self._problem), width), "warning")]
+            if self._problem
+            else status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key)
+        )
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
         if self._warms_up and self._live is None:
             aside = status_text.warm_up_pieces(self._warm_up, width - 3 - width_of(left))
@@ -126,10 +131,14 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
         tokens = (len(answer.text) + len(answer.reasoning)) // CHARACTERS_PER_TOKEN
     waiting = answer.waiting
     return Live(
-        elapsed=max(0.0, now - answer.sent_at), progress=answer.progress,
+        elapsed=max(0.0, now - answer.sent_at),
+        progress=answer.progress,
         first_token=None if answer.ttft_ms is None else answer.ttft_ms / 1000,
-        tokens=tokens, estimated=estimated, stopping=answer.stopping,
-        waiting="" if waiting is None else WAITING.get(waiting.phase, waiting.phase), doing=doing,
+        tokens=tokens,
+        estimated=estimated,
+        stopping=answer.stopping,
+        waiting="" if waiting is None else WAITING.get(waiting.phase, waiting.phase),
+        doing=doing,
     )
 
 
@@ -169,15 +178,33 @@ class Header(PieceLine):
         return header_text.left(self.state, width - width_of(right) - (2 if right else 0)), right
 
 
-_SHORT_KEYS = {"pageup": "PgUp", "pagedown": "PgDn", "escape": "Esc", "enter": "Enter", "up": "↑", "down": "↓",
-               "left": "←", "right": "→", "space": "Space", "tab": "Tab", "delete": "Del", "question_mark": "?"}
+_SHORT_KEYS = {
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "escape": "Esc",
+    "enter": "Enter",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "space": "Space",
+    "tab": "Tab",
+    "delete": "Del",
+    "question_mark": "?",
+}
 
 
 def key_name(key: str) -> str:
     """A key as the line of keys shows it: ctrl+n is ^N, f4 is F4, alt+down is Alt+↓."""
     *modifiers, last = key.split("+")
-    last = _SHORT_KEYS.get(last, last.upper() if (modifiers and len(last) == 1) or last[1:].isdigit() else
-                            last if len(last) == 1 else last.capitalize())
+    last = _SHORT_KEYS.get(
+        last,
+        last.upper()
+        if (modifiers and len(last) == 1) or last[1:].isdigit()
+        else last
+        if len(last) == 1
+        else last.capitalize(),
+    )
     return "".join("^" if m == "ctrl" else m.capitalize() + "+" for m in modifiers) + last
 
 
@@ -203,8 +230,9 @@ def _key_width(key: tuple[str, str]) -> int:
 class KeyBar(PieceLine):
     """The most useful keys, in order of use; the last one (help) is always there. A click presses the key."""
 
-    def __init__(self, keys: Sequence[tuple[str, str]] = (), *, id: str | None = None,
-                 classes: str | None = None) -> None:
+    def __init__(
+        self, keys: Sequence[tuple[str, str]] = (), *, id: str | None = None, classes: str | None = None
+    ) -> None:
         super().__init__(id=id, classes=classes)
         self._keys = keys
 

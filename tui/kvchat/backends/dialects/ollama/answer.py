@@ -70,7 +70,7 @@ class Read:
     tokens: int
 
     def is_beginning_of(self, asked: Asked) -> bool:
-        return self.model == asked.model and self.digest == _digest(asked.wires[:self.messages])
+        return self.model == asked.model and self.digest == _digest(asked.wires[: self.messages])
 
 
 @dataclass(slots=True)
@@ -160,8 +160,11 @@ class OllamaAnswer(ChatAnswer):
             return
         reported = Reported(
             count_at(part, "prompt_eval_count") if self._memory.counts_whole_prompt else None,
-            count_at(part, "prompt_eval_cached_count"), count_at(part, "eval_count"),
-            _ms(part, "prompt_eval_duration"), _ms(part, "eval_duration"))
+            count_at(part, "prompt_eval_cached_count"),
+            count_at(part, "eval_count"),
+            _ms(part, "prompt_eval_duration"),
+            _ms(part, "eval_duration"),
+        )
         self._memory.reports_cached = self._memory.reports_cached or reported.cached_tokens is not None
         loaded_in = _ms(part, "load_duration") or 0.0
         if loaded_in > RELOAD_MS and self._is_cold(reported):
@@ -198,22 +201,32 @@ class OllamaAnswer(ChatAnswer):
         if before is None or not before.is_beginning_of(asked):
             size = text_bytes(asked.wires)
         else:
-            added = text_bytes(asked.wires[before.messages:])
+            added = text_bytes(asked.wires[before.messages :])
             size = before.text_bytes + added
             per_byte = before.tokens / max(1, before.text_bytes)
             if tokens < before.tokens - _SLACK + added * min(per_byte * _SURE, _SPARSE):
-                self._warnings.append(said(
-                    NoteKind.LEFT_OUT_UNASKED, tokens=tokens, expected=before.tokens + round(added * per_byte),
-                    size=asked.context_size, room=WIDEN))
+                self._warnings.append(
+                    said(
+                        NoteKind.LEFT_OUT_UNASKED,
+                        tokens=tokens,
+                        expected=before.tokens + round(added * per_byte),
+                        size=asked.context_size,
+                        room=WIDEN,
+                    )
+                )
                 return  # what it was before stays the measure
-        self._memory.remember(
-            asked.session, Read(asked.model, len(asked.wires), _digest(asked.wires), size, tokens))
+        self._memory.remember(asked.session, Read(asked.model, len(asked.wires), _digest(asked.wires), size, tokens))
 
     def _check_model(self, part: Mapping[str, object]) -> None:
         answered = self._model
         if answered and full_name(answered) != full_name(self._asked.model):
-            self._warnings.append(said(NoteKind.OTHER_MODEL_ANSWERED, answered=errors.quoted(answered),
-                                       asked=errors.quoted(self._asked.model)))
+            self._warnings.append(
+                said(
+                    NoteKind.OTHER_MODEL_ANSWERED,
+                    answered=errors.quoted(answered),
+                    asked=errors.quoted(self._asked.model),
+                )
+            )
         if isinstance(host := part.get("remote_host"), str) and host:
             self._warnings.append(said(NoteKind.RUNS_ELSEWHERE, host=errors.quoted(host)))
 
@@ -241,8 +254,11 @@ def _reloaded(asked: Asked, before: Use, sent: float, took_ms: float) -> Stateme
     seconds = took_ms / 1000
     if before.runner is None:
         return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=False)
-    changed = [name for name in sorted(before.runner.keys() | asked.runner.keys())
-               if before.runner.get(name) != asked.runner.get(name)]
+    changed = [
+        name
+        for name in sorted(before.runner.keys() | asked.runner.keys())
+        if before.runner.get(name) != asked.runner.get(name)
+    ]
     if changed:
         return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=True, changed=", ".join(changed))
     limit = keep_alive_seconds(asked.keep_alive)
@@ -264,8 +280,15 @@ def roomier(error: BackendError) -> BackendError:
     if error.trouble is not Trouble.CONTEXT_OVERFLOW:
         return error
     return failure(
-        Trouble.CONTEXT_OVERFLOW, Fault.OWN_WINDOW_FULL, status=error.status, prompt_tokens=error.prompt_tokens,
-        context_size=error.context_size, prompt=error.prompt_tokens, window=error.context_size, room=WIDEN)
+        Trouble.CONTEXT_OVERFLOW,
+        Fault.OWN_WINDOW_FULL,
+        status=error.status,
+        prompt_tokens=error.prompt_tokens,
+        context_size=error.context_size,
+        prompt=error.prompt_tokens,
+        window=error.context_size,
+        room=WIDEN,
+    )
 
 
 def stream_error(url: str, message: str) -> BackendError:

@@ -80,19 +80,38 @@ _OVERFLOW = re.compile(r"context (?:length|size)")
 
 class OllamaBackend(HttpBackend):
     kind = ServerKind(
-        "ollama", "Ollama", (11434,), Flags(
-            window=Change("OLLAMA_CONTEXT_LENGTH={size}"), beside=Change("OLLAMA_NUM_PARALLEL=2"),
-            idle="OLLAMA_KEEP_ALIVE=-1", keep_alive="-1", reports_when_updated=True, asked_window="num_ctx",
+        "ollama",
+        "Ollama",
+        (11434,),
+        Flags(
+            window=Change("OLLAMA_CONTEXT_LENGTH={size}"),
+            beside=Change("OLLAMA_NUM_PARALLEL=2"),
+            idle="OLLAMA_KEEP_ALIVE=-1",
+            keep_alive="-1",
+            reports_when_updated=True,
+            asked_window="num_ctx",
             without_date="Make the model anew from a Modelfile with a TEMPLATE that has no currentDate "
-                         "(ollama create)."),
-        small_window=True, embeds_beside=True, tag=":latest", continuing=Continuing.TEXT)
+            "(ollama create).",
+        ),
+        small_window=True,
+        embeds_beside=True,
+        tag=":latest",
+        continuing=Continuing.TEXT,
+    )
     probes = (ROOT_PATH, VERSION_PATH, LOCALAI_PATH)
     health_path = VERSION_PATH
     chat_path = "/api/chat"
     session_fields = ()
 
-    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
-                 options: ServerOptions = PLAIN, images: Images = no_images) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        embedded: bool = False,
+        clock: Clock | None = None,
+        options: ServerOptions = PLAIN,
+        images: Images = no_images,
+    ) -> None:
         super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
         self._memory = Memory()
         self._entries: dict[str, Entry] = {}
@@ -108,8 +127,9 @@ class OllamaBackend(HttpBackend):
         """By its greeting and its version, where nothing answers that only an imitator has."""
         if any(said(responses, path).status == 200 for path in IMITATORS):
             return False
-        return (said(responses, ROOT_PATH).text.strip() == GREETING
-                and isinstance(said(responses, VERSION_PATH).fields.get("version"), str))
+        return said(responses, ROOT_PATH).text.strip() == GREETING and isinstance(
+            said(responses, VERSION_PATH).fields.get("version"), str
+        )
 
     async def described(self) -> ServerInfo:
         _, found = await self.get_json(VERSION_PATH)
@@ -127,16 +147,22 @@ class OllamaBackend(HttpBackend):
         if name:
             self._facts[full_name(name)] = await self._shown(name)
         return replace(
-            self._info, model=name, build=build,
-            listing=tuple(replace(entry.model, context_size=self._window(entry.model.id)) if entry.model.chats
-                          else entry.model for entry in entries),
+            self._info,
+            model=name,
+            build=build,
+            listing=tuple(
+                replace(entry.model, context_size=self._window(entry.model.id)) if entry.model.chats else entry.model
+                for entry in entries
+            ),
             context_size=self._window(name) if name else None,
-            figures=Figures.AFTER if version >= REPORTS_CACHED_SINCE or self._memory.reports_cached
+            figures=Figures.AFTER
+            if version >= REPORTS_CACHED_SINCE or self._memory.reports_cached
             else Figures.ESTIMATED,
             unloads=unloads(self._options.keep_alive),
             unknown=("slots",) if self._memory.counts_whole_prompt else ("slots", "prompt tokens"),
             sees=self._facts.get(full_name(name), NO_FACTS).sees,
-            template=self._facts.get(full_name(name), NO_FACTS).template)
+            template=self._facts.get(full_name(name), NO_FACTS).template,
+        )
 
     async def _loaded(self) -> Mapping[str, int | None] | None:
         """The loaded models; None where the server does not say."""
@@ -149,8 +175,13 @@ class OllamaBackend(HttpBackend):
     async def _shown(self, model: str) -> Facts:
         """What the server says of a model; nothing where it does not."""
         try:
-            head, body = await self.ask("POST", "/api/show", GET_S, headers={"content-type": "application/json"},
-                                        body=canonical({"model": model}))
+            head, body = await self.ask(
+                "POST",
+                "/api/show",
+                GET_S,
+                headers={"content-type": "application/json"},
+                body=canonical({"model": model}),
+            )
             return facts_in(parsed(body.decode("utf-8", "replace"))) if head.status == 200 else NO_FACTS
         except (BackendError, PayloadError):
             return NO_FACTS
@@ -201,13 +232,22 @@ class OllamaBackend(HttpBackend):
     def _body(self, turn: ChatTurn, head: Mapping[str, object], options: Mapping[str, object]) -> bytes:
         barred = NEVER_SENT | LOCAL_EXTRAS | self._refused_fields
         head = {name: value for name, value in head.items() if name not in self._refused_fields}
-        fields = {name: value for name, value in fields_in(turn.parameters.given()).items()
-                  if name not in head and name not in barred}
+        fields = {
+            name: value
+            for name, value in fields_in(turn.parameters.given()).items()
+            if name not in head and name not in barred
+        }
         return chat_body(head, self.wires(turn), {"options": options, **fields})
 
     def answer(self, turn: ChatTurn, emit: Emit) -> OllamaAnswer:
-        asked = Asked(self._model(turn), turn.session_id, turn.wires, self.options(turn), self._options.keep_alive,
-                      self._clock.now)
+        asked = Asked(
+            self._model(turn),
+            turn.session_id,
+            turn.wires,
+            self.options(turn),
+            self._options.keep_alive,
+            self._clock.now,
+        )
         return OllamaAnswer(self.url, emit, asked, self._memory)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
@@ -252,8 +292,9 @@ class OllamaBackend(HttpBackend):
 
 def _no_such_model(url: str, name: str) -> BackendError:
     command = errors.quoted(f"ollama pull {shlex.quote(name)}")
-    return failure(Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name),
-                        command=command)
+    return failure(
+        Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name), command=command
+    )
 
 
 def _version(build: str) -> tuple[int, ...]:

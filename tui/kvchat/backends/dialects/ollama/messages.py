@@ -14,21 +14,59 @@ from kvchat.prompt.wire import canonical
 from kvchat.text.format import span
 
 REASONING = ("reasoning_content", "reasoning")
-RUNNER_OPTIONS = frozenset({
-    "num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread", "draft_num_predict",
-    "numa", "low_vram", "f16_kv", "vocab_only", "use_mlock", "logits_all"})
+RUNNER_OPTIONS = frozenset(
+    {
+        "num_ctx",
+        "num_batch",
+        "num_gpu",
+        "main_gpu",
+        "use_mmap",
+        "num_thread",
+        "draft_num_predict",
+        "numa",
+        "low_vram",
+        "f16_kv",
+        "vocab_only",
+        "use_mlock",
+        "logits_all",
+    }
+)
 """Options the model is loaded with: another value loads it again, and everything cached is lost."""
-_SAMPLING_OPTIONS = frozenset({
-    "num_keep", "seed", "num_predict", "top_k", "top_p", "min_p", "tfs_z", "typical_p", "repeat_last_n", "temperature",
-    "repeat_penalty", "presence_penalty", "frequency_penalty", "mirostat", "mirostat_tau", "mirostat_eta",
-    "penalize_newline", "stop"})
+_SAMPLING_OPTIONS = frozenset(
+    {
+        "num_keep",
+        "seed",
+        "num_predict",
+        "top_k",
+        "top_p",
+        "min_p",
+        "tfs_z",
+        "typical_p",
+        "repeat_last_n",
+        "temperature",
+        "repeat_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "mirostat",
+        "mirostat_tau",
+        "mirostat_eta",
+        "penalize_newline",
+        "stop",
+    }
+)
 """Options that are free to differ from request to request."""
 _OPTIONS = RUNNER_OPTIONS | _SAMPLING_OPTIONS
 _RENAMED = {"max_tokens": "num_predict", "max_completion_tokens": "num_predict"}
 _MAPPED = frozenset({"options", "response_format", "reasoning_effort"})
 """Parameters that go out under another name or in another place."""
 _EFFORTS: Mapping[object, str | bool] = {
-    "low": "low", "medium": "medium", "high": "high", "max": "max", "minimal": "low", "none": False}
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "max": "max",
+    "minimal": "low",
+    "none": False,
+}
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -70,16 +108,16 @@ def text_bytes(wires: Sequence[bytes]) -> int:
 
 def options_in(given: Mapping[str, object]) -> dict[str, object]:
     """Those of the parameters that Ollama takes as options, by its names."""
-    found = {_RENAMED.get(name, name): value for name, value in given.items()
-             if _RENAMED.get(name, name) in _OPTIONS}
+    found = {_RENAMED.get(name, name): value for name, value in given.items() if _RENAMED.get(name, name) in _OPTIONS}
     table = given.get("options")
     return found | dict(table) if isinstance(table, Mapping) else found
 
 
 def fields_in(given: Mapping[str, object]) -> dict[str, object]:
     """The parameters that are fields of the request itself."""
-    fields = {name: value for name, value in given.items()
-              if _RENAMED.get(name, name) not in _OPTIONS and name not in _MAPPED}
+    fields = {
+        name: value for name, value in given.items() if _RENAMED.get(name, name) not in _OPTIONS and name not in _MAPPED
+    }
     wanted = format_of(given.get("response_format"))
     return fields if wanted is None else {"format": wanted, **fields}
 

@@ -77,8 +77,11 @@ def full_name(name: str) -> str:
 def running_in(listing: object) -> dict[str, int | None]:
     """The loaded models by name, each with the window it was loaded with. Raises PayloadError."""
     entries = list_at(as_object(listing, "a list of loaded models"), "models")
-    return {full_name(_name(entry)): count_at(entry, "context_length") or None
-            for entry in entries if is_object(entry) and _name(entry)}
+    return {
+        full_name(_name(entry)): count_at(entry, "context_length") or None
+        for entry in entries
+        if is_object(entry) and _name(entry)
+    }
 
 
 def entries_in(listing: object, running: Mapping[str, int | None] | None) -> tuple[Entry, ...]:
@@ -94,13 +97,23 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
     host = whole_characters(name_at(entry, "remote_host"))
     longest = count_at(details, "context_length") or None
     is_loaded = None if running is None or host else full_name(name) in running
-    about = [name_at(details, "parameter_size"), name_at(details, "quantization_level"),
-             f"runs at {host}" if host else ""]
+    about = [
+        name_at(details, "parameter_size"),
+        name_at(details, "quantization_level"),
+        f"runs at {host}" if host else "",
+    ]
     model = Model(
-        name, context_size=longest, loaded=is_loaded, size=count_at(entry, "size") or None,
-        about=whole_characters(", ".join(filter(None, about))), remote=host,
-        chats=COMPLETION in abilities if isinstance(abilities, list) and abilities
-        else name_at(details, "family") not in _EMBEDDERS, sees=sees_in(entry))
+        name,
+        context_size=longest,
+        loaded=is_loaded,
+        size=count_at(entry, "size") or None,
+        about=whole_characters(", ".join(filter(None, about))),
+        remote=host,
+        chats=COMPLETION in abilities
+        if isinstance(abilities, list) and abilities
+        else name_at(details, "family") not in _EMBEDDERS,
+        sees=sees_in(entry),
+    )
     thinks = THINKING in abilities if isinstance(abilities, list) and abilities else None
     return Entry(model, host, thinks, longest)
 
@@ -127,10 +140,12 @@ def facts_in(shown: object) -> Facts:
     if template is not None and thinks is False:
         template = replace(template, drops_reasoning=None)
     if thinks is not None:
-        template = replace(template or TemplateFacts(), switches_thinking=thinks,
-                           takes_effort=None if thinks else False)
-    return Facts(next(filter(None, longest), None), int(usual[1]) or None if usual else None, thinks,
-                 sees_in(fields), template)
+        template = replace(
+            template or TemplateFacts(), switches_thinking=thinks, takes_effort=None if thinks else False
+        )
+    return Facts(
+        next(filter(None, longest), None), int(usual[1]) or None if usual else None, thinks, sees_in(fields), template
+    )
 
 
 def template_facts(text: str) -> TemplateFacts:
@@ -138,9 +153,12 @@ def template_facts(text: str) -> TemplateFacts:
     text = text[:MOST_TEMPLATE]
     has_date = bool(_DATE.search(text))
     if "{%" in text:
-        return TemplateFacts(date=has_date, drops_reasoning=None if "reason" in text or "think" in text else True,
-                             system_role="system" in text,
-                             alternates=True if "must alternate" in text else None)
+        return TemplateFacts(
+            date=has_date,
+            drops_reasoning=None if "reason" in text or "think" in text else True,
+            system_role="system" in text,
+            alternates=True if "must alternate" in text else None,
+        )
     conditions = [found[1] for found in _CONDITION.finditer(text)]
     on_thoughts = [condition for condition in conditions if ".Thinking" in condition]
     moves_system = any(".System" in condition and _LAST_MESSAGE.search(condition) for condition in conditions)

@@ -41,8 +41,16 @@ log = logging.getLogger(__name__)
 class KeptStates(ConversationObserver):
     """Keeps and releases them, and saves them."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 claims: KeptClaims, saver: StateSaver, warm_up: WarmUp) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        tracker: CacheTracker,
+        claims: KeptClaims,
+        saver: StateSaver,
+        warm_up: WarmUp,
+    ) -> None:
         self._ground = ground
         self._store = ground.store
         self._conversations = conversations
@@ -72,11 +80,17 @@ class KeptStates(ConversationObserver):
             snapshots = self._snapshots(id)
             usable = None if snapshots.why_not else snapshots.usable()
             record, snapshot, path = self._store.known(id), saved.get(id), paths.get(id, ())
-            found.append(KeptState(
-                kept, record.title if record is not None else "", record is not None and record.trashed is not None,
-                snapshot.tokens if snapshot else None, snapshot.size if snapshot else None,
-                snapshot is None or usable is None or snapshot in usable,
-                snapshot is not None and len(snapshot.path) == len(path)))
+            found.append(
+                KeptState(
+                    kept,
+                    record.title if record is not None else "",
+                    record is not None and record.trashed is not None,
+                    snapshot.tokens if snapshot else None,
+                    snapshot.size if snapshot else None,
+                    snapshot is None or usable is None or snapshot in usable,
+                    snapshot is not None and len(snapshot.path) == len(path),
+                )
+            )
         return KeptRoom(tuple(found), self._claims.most_bytes())
 
     async def keep(self, id: str, node: str = "") -> None:
@@ -134,8 +148,9 @@ class KeptStates(ConversationObserver):
             largest = max(others, key=lambda state: state.size or 0, default=None)
             if largest is None:
                 raise ChatError(ChatProblem.KEEP_NO_ROOM, room=size(room.most))
-            raise ChatError(ChatProblem.KEEP_NO_ROOM_BUT, room=size(room.most), title=largest.title,
-                            frees=size(largest.size or 0))
+            raise ChatError(
+                ChatProblem.KEEP_NO_ROOM_BUT, room=size(room.most), title=largest.title, frees=size(largest.size or 0)
+            )
 
     def _snapshots(self, id: str) -> Snapshots:
         """Those of the server of a conversation."""

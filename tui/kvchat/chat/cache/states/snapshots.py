@@ -34,6 +34,7 @@ from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 if TYPE_CHECKING:
     from kvchat.backends.engine.options import EngineOptions
 
+
 @dataclass(frozen=True, slots=True)
 class SlotContent:
     """What a slot holds, as the caller knows it."""
@@ -104,9 +105,13 @@ QUIT_SECONDS = 10.0
 LEAST_SAVED = 0.9
 """Of the tokens that a slot should hold: with fewer it holds something else by now."""
 NOT_PROBED = StateProbe((), 0)
-_FAILED = {Return.CHANGED: SnapshotProblem.CHANGED, Return.REFUSED: SnapshotProblem.REFUSED,
-           Return.UNUSED: SnapshotProblem.UNUSED, Return.UNKNOWN: SnapshotProblem.UNPROVED,
-           Return.SILENT: SnapshotProblem.UNPROVED}
+_FAILED = {
+    Return.CHANGED: SnapshotProblem.CHANGED,
+    Return.REFUSED: SnapshotProblem.REFUSED,
+    Return.UNUSED: SnapshotProblem.UNUSED,
+    Return.UNKNOWN: SnapshotProblem.UNPROVED,
+    Return.SILENT: SnapshotProblem.UNPROVED,
+}
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
 TOKEN_BYTES = 32 << 10
@@ -124,8 +129,13 @@ D = TypeVar("D")
 class Snapshots:
     """The snapshots of one server, in a folder of their own; None: nothing is saved (incognito, or unwanted)."""
 
-    def __init__(self, folder: Path | None, notice: Callable[[Problem], None] | None = None, *,
-                 shelf: SnapshotShelf | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        notice: Callable[[Problem], None] | None = None,
+        *,
+        shelf: SnapshotShelf | None = None,
+    ) -> None:
         self._shelf = shelf or (SnapshotShelf(folder) if folder else None)
         self._verdicts = Verdicts(self._shelf.folder) if self._shelf else None
         self._kind: CacheKind | None = None
@@ -234,8 +244,14 @@ class Snapshots:
 
     def saved(self, held: SlotContent) -> Snapshot | None:
         """The snapshot that has all of this."""
-        return next((one for one in self.known(held.conversation)
-                     if held.digest and one.digest == held.digest and one.tokens >= held.tokens), None)
+        return next(
+            (
+                one
+                for one in self.known(held.conversation)
+                if held.digest and one.digest == held.digest and one.tokens >= held.tokens
+            ),
+            None,
+        )
 
     def seconds(self, snapshot: Snapshot) -> float:
         """What restoring it takes, by the restore before; a guess before the first."""
@@ -250,11 +266,21 @@ class Snapshots:
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
-    async def save(self, backend: Backend, slot: int, conversation: str, digest: str, tokens: int = 0, *,
-                   path: Sequence[str] = (), ids: Tokens = NO_TOKENS) -> Saved | None:
+    async def save(
+        self,
+        backend: Backend,
+        slot: int,
+        conversation: str,
+        digest: str,
+        tokens: int = 0,
+        *,
+        path: Sequence[str] = (),
+        ids: Tokens = NO_TOKENS,
+    ) -> Saved | None:
         """Save what a slot holds (see `SlotContent`); None when it was not saved."""
-        return await self._save(backend, SlotContent(slot, conversation, digest, tokens, tuple(path), ids),
-                                SAVE_SECONDS)
+        return await self._save(
+            backend, SlotContent(slot, conversation, digest, tokens, tuple(path), ids), SAVE_SECONDS
+        )
 
     async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[Saved]:
         """Save every slot before the server ends; what is saved already costs nothing. `held`: as the attribute of
@@ -276,8 +302,13 @@ class Snapshots:
     async def _save(self, backend: Backend, held: SlotContent, seconds: float) -> Saved | None:
         async with self._busy:
             shelf, kind = self._shelf, self._kind
-            if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotFiles) \
-                    or not 0 <= held.slot < (backend.info.slots or 1):
+            if (
+                self.why_not
+                or shelf is None
+                or kind is None
+                or not isinstance(backend, SlotFiles)
+                or not 0 <= held.slot < (backend.info.slots or 1)
+            ):
                 return None
             if (same := self.saved(held)) is not None:
                 touched = await self._filed(lambda: shelf.touch(same, held.slot), None)
@@ -288,8 +319,9 @@ class Snapshots:
                 return None
             return await self._written(shelf, kind, backend, held, seconds)
 
-    async def _written(self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotFiles, held: SlotContent,
-                       seconds: float) -> Saved | None:
+    async def _written(
+        self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotFiles, held: SlotContent, seconds: float
+    ) -> Saved | None:
         began = time.perf_counter()
         name = await self._filed(shelf.fresh, "")
         if not name:
@@ -311,8 +343,24 @@ class Snapshots:
                 self._tell(said(SnapshotProblem.NOT_SAVED))
             elif done.tokens and done.tokens >= LEAST_SAVED * held.tokens:
                 path = held.path if held.path[-1:] in ((), (held.digest,)) else (*held.path, held.digest)
-                written = Snapshot(name, held.conversation, held.digest, path, held.slot, done.tokens, done.size, "",
-                                   kind.model, kind.shape, kind.build, 0.0, 0.0, "", NOT_PROBED, 0.0)
+                written = Snapshot(
+                    name,
+                    held.conversation,
+                    held.digest,
+                    path,
+                    held.slot,
+                    done.tokens,
+                    done.size,
+                    "",
+                    kind.model,
+                    kind.shape,
+                    kind.build,
+                    0.0,
+                    0.0,
+                    "",
+                    NOT_PROBED,
+                    0.0,
+                )
                 draft = await self._filed(lambda: shelf.sealed(written), None)
                 if draft is not None and (state := await self._state_of(shelf, draft, held.ids)) is not None:
                     await unskippable(keep(draft, state))
@@ -370,7 +418,7 @@ class Snapshots:
         in where that is possible. Also kept in `refilled`."""
         free = list(range(backend.info.slots or 1))
         filled = []
-        for snapshot in self.usable()[:len(free)]:
+        for snapshot in self.usable()[: len(free)]:
             slot = snapshot.slot if snapshot.slot in free else free[0]
             done = await self.restore(backend, slot, snapshot)
             if isinstance(done, Restored):

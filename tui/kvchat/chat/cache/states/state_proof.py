@@ -109,8 +109,9 @@ class StateProof:
         log.info("two probes of one state differ by up to %.3g here", spread)
         return Return.PROVED
 
-    async def returned(self, server: SlotFiles, slot: int, file: str, state: Tokens, saved: StateProbe,
-                       spread: float) -> Return:
+    async def returned(
+        self, server: SlotFiles, slot: int, file: str, state: Tokens, saved: StateProbe, spread: float
+    ) -> Return:
         """Whether what was restored into a slot is what `saved` tells of `state`; if it is not, the slot is emptied."""
         back = await _asked(server, slot, state, saved.extended)
         if isinstance(back, StateProbe) and saved.proves(back, max(spread, self.spread or 0.0)):
@@ -120,8 +121,9 @@ class StateProof:
         await server.erase_slot(slot, RESTORE_S)
         return Return.CHANGED if isinstance(back, StateProbe) else back
 
-    async def _probe(self, server: SlotFiles, slot: int, file: str, state: Tokens,
-                     extended: bool) -> StateProbe | Return:
+    async def _probe(
+        self, server: SlotFiles, slot: int, file: str, state: Tokens, extended: bool
+    ) -> StateProbe | Return:
         """What the slot answers; with a token more it is filled anew first."""
         if extended and not await self._put_back(server, slot, file):
             return Return.REFUSED

@@ -52,8 +52,9 @@ Settle = Callable[[Backend, ServerCache, str, Sequence[Node], Tokens], Awaitable
 class StateSaver(ConversationObserver):
     """Saves the states of conversations, and removes them with these."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
-                 claims: KeptClaims) -> None:
+    def __init__(
+        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, claims: KeptClaims
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -153,8 +154,13 @@ class StateSaver(ConversationObserver):
         simulator, branch = cache.simulator.best, digests(path)
         found = simulator.predict(prefix)
         state = simulator.slots[found.slot]
-        if found.source != "slot" or len(prefix) - 1 - found.cached > NOISE or state is None or state.owner != id or (
-                cache.heads.get(id) != branch):
+        if (
+            found.source != "slot"
+            or len(prefix) - 1 - found.cached > NOISE
+            or state is None
+            or state.owner != id
+            or (cache.heads.get(id) != branch)
+        ):
             return None
         if simulator.shape.rewind is Rewind.WINDOW and len(state.tokens) < len(prefix):
             return None  # a file has the window alone: the server goes on from a checkpoint, made by a prefill
@@ -257,8 +263,9 @@ class StateSaver(ConversationObserver):
         await self._save(backend, link.connector.snapshots, held)
 
     async def _save(self, backend: Backend, snapshots: Snapshots, held: SlotContent) -> None:
-        saved = await snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens, path=held.path,
-                                     ids=held.ids)
+        saved = await snapshots.save(
+            backend, held.slot, held.conversation, held.digest, held.tokens, path=held.path, ids=held.ids
+        )
         if saved is not None:
             self._saved[held.conversation] = saved.snapshot.tokens
             cache = self._links.of(backend).cache

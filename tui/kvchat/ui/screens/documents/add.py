@@ -58,8 +58,9 @@ def folders(written: str) -> list[str]:
     folder = f"{above}/" if "/" in text else ""
     try:
         with os.scandir(Path(folder or ".").expanduser()) as entries:
-            found = sorted((entry.name for entry in itertools.islice(entries, LOOKED_AT) if _fits(entry, last)),
-                           key=str.casefold)
+            found = sorted(
+                (entry.name for entry in itertools.islice(entries, LOOKED_AT) if _fits(entry, last)), key=str.casefold
+            )
     except (OSError, RuntimeError, ValueError):
         return []
     return [f"{folder}{name}/" for name in found[:MOST]]
@@ -68,8 +69,12 @@ def folders(written: str) -> list[str]:
 def _fits(entry: os.DirEntry[str], beginning: str) -> bool:
     hidden = entry.name.startswith(".") and not beginning.startswith(".")
     try:
-        return (not hidden and entry.name.isprintable() and entry.name.casefold().startswith(beginning.casefold())
-                and entry.is_dir())
+        return (
+            not hidden
+            and entry.name.isprintable()
+            and entry.name.casefold().startswith(beginning.casefold())
+            and entry.is_dir()
+        )
     except OSError:
         return False
 
@@ -117,8 +122,12 @@ class AddDocumentsScreen(ListModal[Collection]):
         """`known`: the names of the collections there are, by their roots; `path`: what is written at first."""
         super().__init__(classes="-list -small")
         self.heading = "Add a folder or a file"
-        self.hints = (("add.complete", "complete"), ("rows.choose", "add"), ("add.other_field", "name"),
-                      ("dialog.close", "cancel"))
+        self.hints = (
+            ("add.complete", "complete"),
+            ("rows.choose", "add"),
+            ("add.other_field", "name"),
+            ("dialog.close", "cancel"),
+        )
         self._add = add
         self._known = known
         self._begin = path
@@ -174,8 +183,11 @@ class AddDocumentsScreen(ListModal[Collection]):
             self.name_field.value = name
         self._proposed = name
         if known or self._is_known:
-            self.tell(f"This is the collection {one_line(name, 40)} already; Enter looks for changes in it." if known
-                      else _HELLO)
+            self.tell(
+                f"This is the collection {one_line(name, 40)} already; Enter looks for changes in it."
+                if known
+                else _HELLO
+            )
         self._is_known = self.name_field.disabled = known
 
     def action_complete(self) -> None:

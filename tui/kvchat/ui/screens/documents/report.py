@@ -55,13 +55,17 @@ class ReportScreen(ListModal[None]):
     def _about(self) -> list[Content]:
         lines = [content((home_path(self._collection.root), MUTED))]
         if (status := self._status) is not None:
-            lines.append(content(f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, "
-                                 f"{size(status.bytes)}."))
+            lines.append(
+                content(f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, {size(status.bytes)}.")
+            )
         if self._report is not None:
             lines.append(content((f"Last time: {changes_words(self._report)}.", MUTED)))
         if self._kinds is not None:
-            lines.append(content((one_line(f"{counted(self._kinds.files, 'file')} of other kinds: {self._kinds.named}.",
-                                           400), MUTED)))
+            lines.append(
+                content(
+                    (one_line(f"{counted(self._kinds.files, 'file')} of other kinds: {self._kinds.named}.", 400), MUTED)
+                )
+            )
         trouble = (self._status.trouble if self._status else "") or (self._report.trouble if self._report else "")
         if trouble:
             lines.append(content((one_line(trouble, 300), BAD)))
@@ -72,7 +76,8 @@ class ReportScreen(ListModal[None]):
             many = len(self._shown)
             of = f"{many:,} of " if many != len(self._skipped) else ""
             self.query_one("#frame").border_title = Content(
-                one_line(f"{self.heading} · {of}{counted(len(self._skipped), 'skipped file')}", 120))
+                one_line(f"{self.heading} · {of}{counted(len(self._skipped), 'skipped file')}", 120)
+            )
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:

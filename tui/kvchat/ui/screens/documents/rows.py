@@ -179,8 +179,14 @@ def about(one: Collection, telling: Telling, width: int) -> list[Content]:
         when = "not gone through to the end yet"
         if one.indexed is not None:
             when = f"indexed {moment(one.indexed, telling.now)}"
-        lines.append(content(shown(f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, "
-                                   f"{size(status.bytes)}; {when}", width)))
+        lines.append(
+            content(
+                shown(
+                    f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, {size(status.bytes)}; {when}",
+                    width,
+                )
+            )
+        )
         if status.skipped:
             more = f"{skipped_words(status.skipped)}; {telling.key('rows.choose')} shows more"
             lines.append(content((shown(more, width), MUTED)))
@@ -250,7 +256,14 @@ def report_words(report: Report) -> str:
 
 def changes_words(report: Report) -> str:
     """What an indexing did: `12 new, 3 changed, 1 gone, 1,188 as they were, in 4.1 s`."""
-    parts = [f"{count(number)} {word}" for number, word in (
-        (report.added, "new"), (report.changed, "changed"), (report.removed, "gone"),
-        (report.unchanged, "as they were")) if number]
+    parts = [
+        f"{count(number)} {word}"
+        for number, word in (
+            (report.added, "new"),
+            (report.changed, "changed"),
+            (report.removed, "gone"),
+            (report.unchanged, "as they were"),
+        )
+        if number
+    ]
     return f"{', '.join(parts) or 'no files'}, in {duration(report.seconds) if report.seconds else UNKNOWN}"

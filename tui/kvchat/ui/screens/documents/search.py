@@ -49,8 +49,9 @@ class DocumentSearchScreen(ListModal[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("passages")]
 
-    def __init__(self, documents: DocumentService, collection: Collection | None = None, *, query: str = "",
-                 editor: str = "") -> None:
+    def __init__(
+        self, documents: DocumentService, collection: Collection | None = None, *, query: str = "", editor: str = ""
+    ) -> None:
         """`collection`: the one that the search can be narrowed to; `editor`: the command of the person's editor."""
         super().__init__(classes="-list -wide")
         self.heading = "Search the documents"
@@ -113,16 +114,18 @@ class DocumentSearchScreen(ListModal[None]):
     def _draw(self, index: int, width: int) -> Content:
         passage = self._found[index // 2]
         if index % 2:
-            return content(("  ", MUTED)) + highlighted(content((snippet(passage.text, self._shown_query), MUTED)),
-                                                        self._shown_query)
+            return content(("  ", MUTED)) + highlighted(
+                content((snippet(passage.text, self._shown_query), MUTED)), self._shown_query
+            )
         title = content(ending(one_line(passage.title), width))
         room = width - title.cell_length - 2
         headings = one_line(headings_of(passage), room) if room >= 12 else ""
         return joined(title, content((headings, MUTED)), width)
 
     def choose(self, index: int) -> None:
-        self.app.push_screen(SourceScreen(
-            self.documents, self._found[index // 2].block, query=self._shown_query, editor=self._editor))
+        self.app.push_screen(
+            SourceScreen(self.documents, self._found[index // 2].block, query=self._shown_query, editor=self._editor)
+        )
 
     def action_scope(self) -> None:
         """Everywhere, or only in the collection that the cursor stood on."""
@@ -142,7 +145,7 @@ def snippet(text: str, query: str) -> str:
     """The line of a passage that has most of the query's words, on one line and begun near the first of them; an
     inflected word counts half."""
     words = list(dict.fromkeys(re.findall(r"\w+", query.casefold())))[:20]
-    stems = [word[:max(4, len(word) - 2)] for word in words]
+    stems = [word[: max(4, len(word) - 2)] for word in words]
     lines = [line for line in clean(text).split("\n") if line.strip()] or [""]
 
     def fits(line: str) -> int:

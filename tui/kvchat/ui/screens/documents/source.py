@@ -52,9 +52,17 @@ class DocumentsSource(Source):
     heading: ClassVar[str] = "Documents"
     context: ClassVar[str] = "documents"
 
-    def __init__(self, documents: DocumentService, retrieval: Retrieval, conversations: Conversations,
-                 now: Callable[[], datetime], conversation: str = "", *, add: str | None = None,
-                 editor: str = "") -> None:
+    def __init__(
+        self,
+        documents: DocumentService,
+        retrieval: Retrieval,
+        conversations: Conversations,
+        now: Callable[[], datetime],
+        conversation: str = "",
+        *,
+        add: str | None = None,
+        editor: str = "",
+    ) -> None:
         """`conversation`: the open one; `add`: begin with adding this path; `editor`: the command of the person's
         editor."""
         self.documents, self.retrieval, self.conversations = documents, retrieval, conversations
@@ -65,8 +73,13 @@ class DocumentsSource(Source):
         self.telling = Telling(now(), lambda id: self.screen.key(id), has_conversation=bool(conversation))
         self.pages = (Collections(self),)
         self.acts = {
-            "search": self._search, "remove": self._remove, "update": lambda: self._index(False),
-            "read_anew": lambda: self._index(True), "stop": self._stop, "report": self.report, "cycle": self._cycle,
+            "search": self._search,
+            "remove": self._remove,
+            "update": lambda: self._index(False),
+            "read_anew": lambda: self._index(True),
+            "stop": self._stop,
+            "report": self.report,
+            "cycle": self._cycle,
             "folder": self._open_folder,
         }
         self.begins_with_adding = add is not None
@@ -113,12 +126,19 @@ class DocumentsSource(Source):
 
     def lines(self, page: Page, width: int) -> Mapping[str, Content]:
         """Nothing stands above the list; but here all that goes on is taken anew."""
-        indexing = {name: progress for name, progress in self.documents.indexing.items()
-                    if progress.all_files or name not in self._tried}
+        indexing = {
+            name: progress
+            for name, progress in self.documents.indexing.items()
+            if progress.all_files or name not in self._tried
+        }
         self.telling = replace(
-            self.telling, now=self._now(), indexing=indexing, reports=dict(self.documents.reports),
+            self.telling,
+            now=self._now(),
+            indexing=indexing,
+            reports=dict(self.documents.reports),
             choice=self.retrieval_choice,
-            longest=max((cell_len(one_line(one.name)) for one in self.collections or ()), default=8))
+            longest=max((cell_len(one_line(one.name)) for one in self.collections or ()), default=8),
+        )
         sentence, name = self._told_of
         if name and name not in self.documents.indexing:
             self._told_of = ("", "")
@@ -139,8 +159,11 @@ class DocumentsSource(Source):
         yield
         reports = self.documents.reports
         states = {one.name: (one.root, one.indexed, id(reports.get(one.name))) for one in self.collections or ()}
-        names = [name for name, state in states.items()
-                 if self._counted.get(name) != state or name not in self.telling.statuses]
+        names = [
+            name
+            for name, state in states.items()
+            if self._counted.get(name) != state or name not in self.telling.statuses
+        ]
         first = self.collection
         names.sort(key=lambda name: first is None or name != first.name)
         while names:
@@ -183,8 +206,12 @@ class DocumentsSource(Source):
         await self.screen.look_again(at=added.name)
         if added.name in self.documents.indexing:
             name = one_line(added.name, 40)
-            self._tell_while_indexing(added.name, f"Looking for changes in {name}." if known else
-                                      f"{name} is being indexed. You may close this; it goes on beside your chat.")
+            self._tell_while_indexing(
+                added.name,
+                f"Looking for changes in {name}."
+                if known
+                else f"{name} is being indexed. You may close this; it goes on beside your chat.",
+            )
 
     def _remove(self) -> None:
         one = self.collection
@@ -219,8 +246,9 @@ class DocumentsSource(Source):
         with self.screen.telling():
             await self.documents.look_for_changes(one.name, anew)
             name = one_line(one.name, 40)
-            self._tell_while_indexing(one.name, f"Indexing every file of {name} again." if anew else
-                                      f"Looking for changes in {name}.")
+            self._tell_while_indexing(
+                one.name, f"Indexing every file of {name} again." if anew else f"Looking for changes in {name}."
+            )
 
     def _stop(self) -> None:
         one = self.collection
@@ -290,8 +318,12 @@ class DocumentsSource(Source):
 class Collections(Page):
     """The collections with what is in them."""
 
-    hints = (("manager.add", "add"), ("manager.search", "search"), ("documents.cycle", "this conversation"),
-             ("dialog.close", "close"))
+    hints = (
+        ("manager.add", "add"),
+        ("manager.search", "search"),
+        ("documents.cycle", "this conversation"),
+        ("dialog.close", "close"),
+    )
     empty = ""
 
     def __init__(self, source: DocumentsSource) -> None:
@@ -315,10 +347,19 @@ class Collections(Page):
     def acts(self, index: int) -> Sequence[Hint]:
         one = self._source.collection
         if one is not None and one.name in self._source.telling.indexing:
-            return (("documents.stop", "stop indexing"), ("rows.choose", "report"), ("documents.remove", "remove"),
-                    ("documents.folder", "folder"))
-        return (("rows.choose", "report"), ("documents.update", "update"), ("documents.read_anew", "read anew"),
-                ("documents.remove", "remove"), ("documents.folder", "folder"))
+            return (
+                ("documents.stop", "stop indexing"),
+                ("rows.choose", "report"),
+                ("documents.remove", "remove"),
+                ("documents.folder", "folder"),
+            )
+        return (
+            ("rows.choose", "report"),
+            ("documents.update", "update"),
+            ("documents.read_anew", "read anew"),
+            ("documents.remove", "remove"),
+            ("documents.folder", "folder"),
+        )
 
     def choose(self, index: int) -> None:
         self._source.report()
@@ -329,9 +370,12 @@ def remove_question(one: Collection, status: Status | None = None) -> ConfirmScr
     chunks = f", {counted(status.chunks, 'chunk')}," if status is not None else ""
     return ConfirmScreen(
         f"Remove {one_line(one.name, 40)}?",
-        [f"Its part of the index{chunks} is thrown away. The files in {home_path(one.root)} stay as they are.",
-         "What was sent of it stands in the conversations as before."],
-        [("n", "Cancel", False), ("y", "Remove", True)])
+        [
+            f"Its part of the index{chunks} is thrown away. The files in {home_path(one.root)} stay as they are.",
+            "What was sent of it stands in the conversations as before.",
+        ],
+        [("n", "Cancel", False), ("y", "Remove", True)],
+    )
 
 
 def _shown(folder: Path) -> bool:
@@ -343,8 +387,13 @@ def _shown(folder: Path) -> bool:
     if not has_screen or shutil.which(command) is None:
         return False
     try:
-        subprocess.Popen([command, str(folder)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL, start_new_session=True)
+        subprocess.Popen(
+            [command, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     except OSError:
         return False
     return True

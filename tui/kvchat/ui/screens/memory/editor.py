@@ -89,8 +89,9 @@ class EntryEditor(Vertical):
 
     def _tell(self) -> None:
         what = "Edit   " if self._entry else "Something to remember   "
-        self.query_one(".words", Static).update(content((what, STRONG), (KIND_MARKS[self._kind], ACCENT),
-                                                        (f" {self._kind}", MUTED)))
+        self.query_one(".words", Static).update(
+            content((what, STRONG), (KIND_MARKS[self._kind], ACCENT), (f" {self._kind}", MUTED))
+        )
 
     async def action_save(self) -> None:
         """Store what was written; a text that is as it was is left alone."""
@@ -113,4 +114,5 @@ def line_of(folder: Path, entry: Entry) -> tuple[Path, int]:
         return path, 1
     mark, first = f"<!-- {entry.id} ", (entry.text.splitlines() or [""])[0].strip()
     return path, next((n for n, line in enumerate(lines, 1) if mark in line), None) or next(
-        (n for n, line in enumerate(lines, 1) if first and line.lstrip("-*+ ").strip().startswith(first)), 1)
+        (n for n, line in enumerate(lines, 1) if first and line.lstrip("-*+ ").strip().startswith(first)), 1
+    )

@@ -24,22 +24,42 @@ from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path
 from kvchat.ui.widgets.header_text import model_name
 
 KIND_MARKS: Mapping[Kind, str] = {
-    Kind.IDENTITY: "@", Kind.PREFERENCE: "≈", Kind.PROJECT: "■", Kind.PERSON: "&", Kind.DECISION: "✓",
-    Kind.SKILL: "↑", Kind.FACT: "•",
+    Kind.IDENTITY: "@",
+    Kind.PREFERENCE: "≈",
+    Kind.PROJECT: "■",
+    Kind.PERSON: "&",
+    Kind.DECISION: "✓",
+    Kind.SKILL: "↑",
+    Kind.FACT: "•",
 }
 ACTS: Mapping[Act, str] = {
-    Act.NOTED: "noted", Act.ADDED: "added", Act.PROPOSED: "proposed", Act.ACCEPTED: "accepted", Act.EDITED: "edited",
-    Act.MOVED: "moved", Act.DELETED: "deleted", Act.MERGED: "merged", Act.CORRECTED: "corrected",
-    Act.SUMMARISED: "shortened", Act.RESTORED: "restored",
+    Act.NOTED: "noted",
+    Act.ADDED: "added",
+    Act.PROPOSED: "proposed",
+    Act.ACCEPTED: "accepted",
+    Act.EDITED: "edited",
+    Act.MOVED: "moved",
+    Act.DELETED: "deleted",
+    Act.MERGED: "merged",
+    Act.CORRECTED: "corrected",
+    Act.SUMMARISED: "shortened",
+    Act.RESTORED: "restored",
 }
 STATES: Mapping[str, tuple[str, str]] = {
-    "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "paused": ("!", BAD),
+    "pending": ("·", MUTED),
+    "waiting": ("○", MUTED),
+    "running": ("◐", ACCENT),
+    "paused": ("!", BAD),
 }
-TASKS: Mapping[str, str] = {"consolidation": "tidying the memory", "embedding": "vectors for the search",
-                            "title": "a title for a conversation", "trunk": "a trunk that is prefilled",
-                            "summary": "a summary for a full window",
-                            "skills": "procedures that worked in a conversation",
-                            "episodes": "what was talked about, by topic"}
+TASKS: Mapping[str, str] = {
+    "consolidation": "tidying the memory",
+    "embedding": "vectors for the search",
+    "title": "a title for a conversation",
+    "trunk": "a trunk that is prefilled",
+    "summary": "a summary for a full window",
+    "skills": "procedures that worked in a conversation",
+    "episodes": "what was talked about, by topic",
+}
 """Work that goes through no conversation."""
 WIDE = 90
 """Cells of a row from which on the conversation stands in it too."""
@@ -132,7 +152,7 @@ def whole(text: str, width: int, lines: int) -> list[Content]:
     wrapped = [line.rstrip() for line in Content(clean(text)).wrap(max(1, width))]
     if len(wrapped) <= lines:
         return wrapped
-    return [*wrapped[:lines - 1], content(wrapped[lines - 1].plain + "…").truncate(width, ellipsis=True)]
+    return [*wrapped[: lines - 1], content(wrapped[lines - 1].plain + "…").truncate(width, ellipsis=True)]
 
 
 def problems_words(problems: Sequence[str], width: int) -> list[Content]:
@@ -150,7 +170,7 @@ def folder_words(folder: Path, width: int) -> Content:
     """Where the files are; a long path loses its beginning."""
     path, words = home_path(folder), "The files: "
     room = max(8, width - len(words))
-    return content((words + (path if len(path) <= room else "…" + path[-(room - 1):]), MUTED))
+    return content((words + (path if len(path) <= room else "…" + path[-(room - 1) :]), MUTED))
 
 
 def welcome(key: Callable[[str], str]) -> Sequence[str]:
@@ -290,8 +310,9 @@ def queue_words(row: QueueRow, telling: Telling, width: int) -> list[Content]:
         case _ if not row.on:
             said = f"{messages} {has} not been gone through, and {is_} not while memory is off there."
         case _ if row.pending:
-            said = (f"{messages} {has} not been gone through yet. That is done in a quiet moment; {retry} asks for it "
-                    "now.")
+            said = (
+                f"{messages} {has} not been gone through yet. That is done in a quiet moment; {retry} asks for it now."
+            )
         case _:
             said = "Waits until nothing else runs."
     why, tone = ("Why: ", BAD) if state == "paused" else ("Because: ", MUTED)

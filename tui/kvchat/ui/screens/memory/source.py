@@ -41,8 +41,12 @@ if TYPE_CHECKING:
 
 EXTRACTION = "extraction"
 """The kind of the jobs that go through a conversation."""
-WRITING: Sequence[Hint] = (("entry.save", "save"), ("entry.new_line", "new line"),
-                           ("manager.next_page", "another kind"), ("dialog.close", "leave it"))
+WRITING: Sequence[Hint] = (
+    ("entry.save", "save"),
+    ("entry.new_line", "new line"),
+    ("manager.next_page", "another kind"),
+    ("dialog.close", "leave it"),
+)
 CHANGING: Sequence[Hint] = (*WRITING[:2], WRITING[3])
 
 
@@ -52,9 +56,20 @@ class MemorySource(Source):
     heading: ClassVar[str] = "Memory"
     context: ClassVar[str] = "memory"
 
-    def __init__(self, memory: MemoryService, extraction: Extraction, jobs: Jobs, conversations: Conversations,
-                 now: Callable[[], datetime], conversation: str = "", *, query: str = "", fresh: Collection[str] = (),
-                 add: bool = False, editor: str = "") -> None:
+    def __init__(
+        self,
+        memory: MemoryService,
+        extraction: Extraction,
+        jobs: Jobs,
+        conversations: Conversations,
+        now: Callable[[], datetime],
+        conversation: str = "",
+        *,
+        query: str = "",
+        fresh: Collection[str] = (),
+        add: bool = False,
+        editor: str = "",
+    ) -> None:
         """`conversation`: the open one; `fresh`: the ids of what was noted since the person looked last; `add`: begin
         with a new memory; `editor`: the command of the person's editor."""
         self.memory, self.extraction, self.jobs = memory, extraction, jobs
@@ -74,10 +89,19 @@ class MemorySource(Source):
         self.pages = (self.memories, Queue(self), self.history)
         self.editor = EntryEditor(self._save)
         self.acts = {
-            "kind": lambda: self._next_kind(1), "kind_back": lambda: self._next_kind(-1), "here": self._here,
-            "edit": self._edit, "delete": self._delete, "accept": self._accept, "profile": self._profile,
-            "source": self._go_to_source, "editor": self._open_editor, "undo": self._undo, "take_back": self._take_back,
-            "retry": self.retry, "switch": self._switch,
+            "kind": lambda: self._next_kind(1),
+            "kind_back": lambda: self._next_kind(-1),
+            "here": self._here,
+            "edit": self._edit,
+            "delete": self._delete,
+            "accept": self._accept,
+            "profile": self._profile,
+            "source": self._go_to_source,
+            "editor": self._open_editor,
+            "undo": self._undo,
+            "take_back": self._take_back,
+            "retry": self.retry,
+            "switch": self._switch,
         }
         self.begins_with_adding = add
         self._command = editor
@@ -132,22 +156,30 @@ class MemorySource(Source):
         known, key = self.overview, self.screen.key
         if known is None:
             return {}
-        many = [count(len(known.entries) + len(known.proposals)),
-                count(QUEUE_PAGE) + "+" if len(self.queue) > QUEUE_PAGE else count(len(self.queue)), "0"]
-        names = [content((f"{name} {size}" if size != "0" else name, MATCH if one is page else MUTED))
-                 for one, name, size in zip(self.pages, ("Memories", "Queue", "History"), many, strict=True)]
+        many = [
+            count(len(known.entries) + len(known.proposals)),
+            count(QUEUE_PAGE) + "+" if len(self.queue) > QUEUE_PAGE else count(len(self.queue)),
+            "0",
+        ]
+        names = [
+            content((f"{name} {size}" if size != "0" else name, MATCH if one is page else MUTED))
+            for one, name, size in zip(self.pages, ("Memories", "Queue", "History"), many, strict=True)
+        ]
         on = content()
         if self.conversation:
             is_on = self.memory.is_on(self.conversation)
-            on = content((f"{'on' if is_on else 'off'} in this conversation ", MUTED if is_on else BAD),
-                         (key("memory.switch"), STRONG))
+            on = content(
+                (f"{'on' if is_on else 'off'} in this conversation ", MUTED if is_on else BAD),
+                (key("memory.switch"), STRONG),
+            )
         kind = (str(self.kind), ACCENT) if self.kind else ("every kind", MUTED)
         where = ("noted here", ACCENT) if self.only_here else ("everywhere", MUTED)
         return {
             "views": content("  ") + joined(content("   ").join(names), on, width),
             "filters": content((f"{key('memory.kind')} ", STRONG), kind, (f"  {key('memory.here')} ", STRONG), where),
-            "problems": Content("\n").join([content("  ") + line
-                                            for line in words.problems_words(known.problems, width)]),
+            "problems": Content("\n").join(
+                [content("  ") + line for line in words.problems_words(known.problems, width)]
+            ),
         }
 
     def note(self, width: int) -> Content:
@@ -269,16 +301,21 @@ class MemorySource(Source):
         if (entry := self.entry) is not None:
             said = "Discarded" if entry.status is Status.PENDING else "Deleted"
             undo = self.screen.key("memory.undo")
-            await self.screen.act(self.memory.delete(entry.id), lambda _: (
-                f"{said}, and not noted again ({undo} brings it back): {quoted(entry.text)}"))
+            await self.screen.act(
+                self.memory.delete(entry.id),
+                lambda _: f"{said}, and not noted again ({undo} brings it back): {quoted(entry.text)}",
+            )
 
     async def _accept(self) -> None:
         entry = self.entry
         if entry is not None and entry.status is not Status.PENDING:
             self.screen.tell("It is remembered already; only proposals can be accepted.")
         elif entry is not None:
-            await self.screen.act(self.memory.accept(entry.id), at=self.memories.after_taking(entry),
-                                  said=lambda now: f"Taken, into {now.page}: {quoted(now.text)}")
+            await self.screen.act(
+                self.memory.accept(entry.id),
+                at=self.memories.after_taking(entry),
+                said=lambda now: f"Taken, into {now.page}: {quoted(now.text)}",
+            )
 
     async def _profile(self) -> None:
         """Have every new conversation begin with it."""
@@ -286,9 +323,11 @@ class MemorySource(Source):
         if entry is not None and entry.page == PROFILE and entry.status is Status.LIVE:
             self.screen.tell("It is in the profile already: every new conversation begins with it.")
         elif entry is not None:
-            await self.screen.act(self.memory.put_into_profile(entry), at=self.memories.after_taking(entry),
-                                  said=lambda now: "In the profile now; every new conversation begins with it: "
-                                                   f"{quoted(now.text)}")
+            await self.screen.act(
+                self.memory.put_into_profile(entry),
+                at=self.memories.after_taking(entry),
+                said=lambda now: f"In the profile now; every new conversation begins with it: {quoted(now.text)}",
+            )
 
     async def _undo(self) -> None:
         """The change under the cursor of the history, else the last one."""
@@ -306,8 +345,9 @@ class MemorySource(Source):
     def _last_change(self) -> Change | None:
         """What the person did here last, else the newest change of all."""
         left = [change for change in self.changes if not change.undone and change.act is not Act.RESTORED]
-        yours = [change for change in left
-                 if change.seq > (self._opened_at or 0) and change.act in TOUCHED | {Act.DELETED}]
+        yours = [
+            change for change in left if change.seq > (self._opened_at or 0) and change.act in TOUCHED | {Act.DELETED}
+        ]
         return next(iter(yours or left), None)
 
     async def _take_back(self) -> None:
@@ -327,19 +367,31 @@ class MemorySource(Source):
         if from_here:
             choices.append(("c", f"All from this conversation: {words.did(from_here)}", False))
         choices.append(("n", "Cancel", None))
-        of_session = await self.screen.app.push_screen_wait(ConfirmScreen[bool | None](
-            "Take back what kvchat noted?",
-            [f"This takes back {counted(len(session or from_here), 'change')} that kvchat made to your memory by "
-             "itself.",
-             "What you wrote, accepted or edited yourself stays. The history keeps all of it; "
-             f"{self.screen.key('memory.undo')} there brings one back."],
-            choices))
+        of_session = await self.screen.app.push_screen_wait(
+            ConfirmScreen[bool | None](
+                "Take back what kvchat noted?",
+                [
+                    f"This takes back {counted(len(session or from_here), 'change')} that kvchat made to your "
+                    "memory by itself.",
+                    "What you wrote, accepted or edited yourself stays. The history keeps all of it; "
+                    f"{self.screen.key('memory.undo')} there brings one back.",
+                ],
+                choices,
+            )
+        )
         if of_session is not None:
-            taking = (self.memory.take_back(session=session[0].session) if of_session
-                      else self.memory.take_back(conversation=self.conversation))
-            await self.screen.act(taking, lambda done: (
-                f"Took back {counted(done[0], 'change')}."
-                + (f" {done[1]:,} stay as you have changed them since." if done[1] else " The history has them.")))
+            taking = (
+                self.memory.take_back(session=session[0].session)
+                if of_session
+                else self.memory.take_back(conversation=self.conversation)
+            )
+            await self.screen.act(
+                taking,
+                lambda done: (
+                    f"Took back {counted(done[0], 'change')}."
+                    + (f" {done[1]:,} stay as you have changed them since." if done[1] else " The history has them.")
+                ),
+            )
 
     # The queue, this conversation, and where something came from.
 
@@ -363,8 +415,9 @@ class MemorySource(Source):
     async def _switch(self) -> None:
         """Memory on or off in the open conversation."""
         if id := self.conversation:
-            await self.screen.act(self.extraction.set_memory(id, not self.memory.is_on(id)),
-                                  lambda _: WHY_OFF[self.memory.why_off(id)])
+            await self.screen.act(
+                self.extraction.set_memory(id, not self.memory.is_on(id)), lambda _: WHY_OFF[self.memory.why_off(id)]
+            )
 
     def _go_to_source(self) -> None:
         """Go to the message that the row under the cursor came from."""
@@ -373,8 +426,11 @@ class MemorySource(Source):
             return
         conversation = line.conversation if line is not None else entry.conversation if entry is not None else ""
         if not conversation:
-            self.screen.tell("There is no conversation behind this." if line is not None
-                             else "You wrote this yourself; there is no conversation behind it.")
+            self.screen.tell(
+                "There is no conversation behind this."
+                if line is not None
+                else "You wrote this yourself; there is no conversation behind it."
+            )
         elif all(known.id != conversation for known in self.conversations.all()):
             self.screen.tell("The conversation it came from is deleted.")
         else:
@@ -385,8 +441,14 @@ class Memories(Page):
     """What waits for the person's yes, then what is remembered."""
 
     has_search: ClassVar[bool] = True
-    hints = (("manager.search", "search"), ("manager.add", "add"), ("memory.undo", "undo"),
-             ("memory.take_back", "take back"), ("manager.next_page", "queue"), ("dialog.close", "close"))
+    hints = (
+        ("manager.search", "search"),
+        ("manager.add", "add"),
+        ("memory.undo", "undo"),
+        ("memory.take_back", "take back"),
+        ("manager.next_page", "queue"),
+        ("dialog.close", "close"),
+    )
 
     def __init__(self, source: MemorySource) -> None:
         self._source = source
@@ -404,23 +466,28 @@ class Memories(Page):
         source.telling = replace(source.telling, query=source.query or "")
         sought = (source.query or "").casefold().split()
         if sought and self._folded[0] is not known:
-            self._folded = known, {one.id: f"{one.text} {one.kind} {one.page}".casefold()
-                                   for one in (*known.proposals, *known.entries)}
+            self._folded = (
+                known,
+                {one.id: f"{one.text} {one.kind} {one.page}".casefold() for one in (*known.proposals, *known.entries)},
+            )
         texts = self._folded[1]
 
         def has_words(entry: Entry) -> bool:
             return all(word in texts[entry.id] for word in sought)
 
         def is_wanted(entry: Entry) -> bool:
-            return ((source.kind is None or entry.kind is source.kind)
-                    and (not source.only_here or entry.conversation == source.conversation))
+            return (source.kind is None or entry.kind is source.kind) and (
+                not source.only_here or entry.conversation == source.conversation
+            )
 
         proposals = [one for one in known.proposals if is_wanted(one) and has_words(one)]
         entries = [one for one in known.entries if is_wanted(one)]
         if sought:
             ranks = {id: rank for rank, id in enumerate(source.found)}
-            entries = [*sorted((one for one in entries if one.id in ranks), key=lambda one: ranks[one.id]),
-                       *(one for one in entries if one.id not in ranks and has_words(one))]
+            entries = [
+                *sorted((one for one in entries if one.id in ranks), key=lambda one: ranks[one.id]),
+                *(one for one in entries if one.id not in ranks and has_words(one)),
+            ]
         if proposals:
             self._rows = [f"Pending approval · {counted(len(proposals), 'proposal')}", *proposals]
             if entries:
@@ -439,7 +506,7 @@ class Memories(Page):
         if entry.id not in waits:
             return None
         at = waits.index(entry.id)
-        return next(iter((*waits[at + 1:], *reversed(waits[:at]))), None)
+        return next(iter((*waits[at + 1 :], *reversed(waits[:at]))), None)
 
     @property
     def keys(self) -> Sequence[object]:
@@ -449,13 +516,12 @@ class Memories(Page):
     def empty(self) -> str:
         source, key = self._source, self._source.screen.key
         if (source.kind is not None or source.only_here) and not (source.query or "").strip():
-            return (f"Nothing of this kind here. {key('memory.kind')} and {key('memory.here')} change what is shown.")
+            return f"Nothing of this kind here. {key('memory.kind')} and {key('memory.here')} change what is shown."
         return f"Nothing remembered has these words. {key('dialog.close')} shows all."
 
     def row(self, index: int, width: int) -> Content:
         row = self._rows[index]
-        return (content((row, STRONG)) if isinstance(row, str)
-                else words.entry_row(row, self._source.telling, width))
+        return content((row, STRONG)) if isinstance(row, str) else words.entry_row(row, self._source.telling, width)
 
     def detail(self, index: int, width: int) -> Sequence[Content]:
         entry = self.entry(index)
@@ -464,10 +530,19 @@ class Memories(Page):
     def acts(self, index: int) -> Sequence[Hint]:
         entry = self.entry(index)
         if entry is not None and entry.status is Status.PENDING:
-            return (("memory.accept", "take it"), ("memory.delete", "discard"), ("memory.edit", "edit and take"),
-                    ("memory.source", "source"))
-        return (("memory.edit", "edit"), ("memory.delete", "delete"), ("memory.profile", "to the profile"),
-                ("memory.source", "source"), ("memory.editor", "editor"))
+            return (
+                ("memory.accept", "take it"),
+                ("memory.delete", "discard"),
+                ("memory.edit", "edit and take"),
+                ("memory.source", "source"),
+            )
+        return (
+            ("memory.edit", "edit"),
+            ("memory.delete", "delete"),
+            ("memory.profile", "to the profile"),
+            ("memory.source", "source"),
+            ("memory.editor", "editor"),
+        )
 
     def choose(self, index: int) -> None:
         self._source.acts["edit"]()
@@ -476,8 +551,13 @@ class Memories(Page):
 class Queue(Page):
     """What waits to be gone through."""
 
-    hints = (("memory.retry", "do it now"), ("memory.source", "open"), ("memory.switch", "on/off here"),
-             ("manager.next_page", "history"), ("dialog.close", "close"))
+    hints = (
+        ("memory.retry", "do it now"),
+        ("memory.source", "open"),
+        ("memory.switch", "on/off here"),
+        ("manager.next_page", "history"),
+        ("dialog.close", "close"),
+    )
     empty = "Nothing waits: every message has been gone through."
 
     def __init__(self, source: MemorySource) -> None:
@@ -485,8 +565,9 @@ class Queue(Page):
 
     @property
     def keys(self) -> Sequence[object]:
-        return [(row.job.kind, row.job.subject) if row.job else (EXTRACTION, row.conversation)
-                for row in self._source.queue]
+        return [
+            (row.job.kind, row.job.subject) if row.job else (EXTRACTION, row.conversation) for row in self._source.queue
+        ]
 
     def row(self, index: int, width: int) -> Content:
         return words.queue_row(self._source.queue[index], self._source.telling, width)
@@ -501,8 +582,13 @@ class Queue(Page):
 class History(Page):
     """What was changed."""
 
-    hints = (("memory.undo", "undo this"), ("memory.source", "source"), ("memory.take_back", "take back"),
-             ("manager.next_page", "memories"), ("dialog.close", "close"))
+    hints = (
+        ("memory.undo", "undo this"),
+        ("memory.source", "source"),
+        ("memory.take_back", "take back"),
+        ("manager.next_page", "memories"),
+        ("dialog.close", "close"),
+    )
     empty = "Nothing has changed yet. Every change can be undone here."
 
     def __init__(self, source: MemorySource) -> None:

@@ -14,8 +14,20 @@ from kvchat.prompt.drafts import LABEL as _LABEL
 from kvchat.prompt.drafts import PASTE, Draft, chips_of, decoded, label_of, labels_of, measure, plain_paste
 
 __all__ = [
-    "PASTE", "Draft", "block_of", "blocks_in", "chips_of", "decoded", "expanded", "is_long", "label_of", "labels_of",
-    "new_label", "next_number", "plain_paste", "spans",
+    "PASTE",
+    "Draft",
+    "block_of",
+    "blocks_in",
+    "chips_of",
+    "decoded",
+    "expanded",
+    "is_long",
+    "label_of",
+    "labels_of",
+    "new_label",
+    "next_number",
+    "plain_paste",
+    "spans",
 ]
 
 LONG_PASTE = 4096

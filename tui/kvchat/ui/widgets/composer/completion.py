@@ -81,7 +81,7 @@ class Completing(Accompanied):
             return
         row = area.cursor_location[0]
         written, back = completed(typed, mention)
-        rest = area.document[row][typed.end:]
+        rest = area.document[row][typed.end :]
         blank = "" if is_folder(mention) or not typed.sign or rest[:1].isspace() else " "
         end_row, column = area.pick(written + blank, (row, typed.start), (row, typed.end), mentions=bool(typed.sign))
         area.move_cursor((end_row, column - back))

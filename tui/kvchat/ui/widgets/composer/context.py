@@ -74,9 +74,19 @@ class Accompanied(Vertical):
             self._entries = {entry.id: entry for entry in entries} if self._asked.text else {}
             self._line.put(MEMORY, [memory_item(entry) for entry in self._entries.values()])
 
-    def set_passages(self, passages: Sequence[Passage], text: str, typed: frozenset[int] = frozenset(), *,
-                     taken: bool = True, files: Sequence[ContextBlock] = (), outside: Mapping[str, str] | None = None,
-                     problems: Sequence[str] = (), pasted: Sequence[str] = (), fixed: bool = False) -> None:
+    def set_passages(
+        self,
+        passages: Sequence[Passage],
+        text: str,
+        typed: frozenset[int] = frozenset(),
+        *,
+        taken: bool = True,
+        files: Sequence[ContextBlock] = (),
+        outside: Mapping[str, str] | None = None,
+        problems: Sequence[str] = (),
+        pasted: Sequence[str] = (),
+        fixed: bool = False,
+    ) -> None:
         """What was found in the documents for `text` with these `typed` signs, and the files that it mentions; not
         shown when another text is being written by now. `taken` False: passages are offered, and go only if the person
         takes them; `fixed`: they go in any case. `outside`: of files that need a yes where they really are, by their
@@ -173,8 +183,9 @@ class Accompanied(Vertical):
         if not asked:
             self._begin_context()
 
-    def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = (),
-                       agreed: Iterable[str] = ()) -> None:
+    def _begin_context(
+        self, picked: Picked | None = None, none: Iterable[str] = (), agreed: Iterable[str] = ()
+    ) -> None:
         """Another message begins: nothing is found for it, and left out is only what is given."""
         self._asked, self._retrieved_for = Written(), None
         self._entries, self._passages, self._files = {}, {}, ()

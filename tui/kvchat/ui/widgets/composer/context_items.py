@@ -109,8 +109,13 @@ class ContextItems:
         self.agreed: set[str] = set()
         """The real paths of the files from outside that may go."""
 
-    def reset(self, dropped: Iterable[str] = (), none: Iterable[str] = (), taken: Iterable[str] = (),
-              agreed: Iterable[str] = ()) -> None:
+    def reset(
+        self,
+        dropped: Iterable[str] = (),
+        none: Iterable[str] = (),
+        taken: Iterable[str] = (),
+        agreed: Iterable[str] = (),
+    ) -> None:
         """Another message: nothing is found for it yet."""
         self._found, self.offers = {}, False
         self.dropped, self.none, self.taken, self.agreed = set(dropped), set(none), set(taken), set(agreed)
@@ -147,8 +152,11 @@ class ContextItems:
     def is_offer(self) -> bool:
         """Whether passages are offered about which nothing was decided yet."""
         passages = self.of(PASSAGE)
-        return bool(self.offers and passages) and PASSAGE not in self.none and not any(
-            item.id in self.taken or item.id in self.dropped for item in passages)
+        return (
+            bool(self.offers and passages)
+            and PASSAGE not in self.none
+            and not any(item.id in self.taken or item.id in self.dropped for item in passages)
+        )
 
     def take_all(self) -> None:
         """Take the passages that are offered."""

@@ -65,7 +65,7 @@ def parts(shown: Shown, width: int) -> list[Part]:
     heads = _heads(shown, width - aside)
     room = width - aside - _length(heads) - 2
     found = [*heads, *(_problem(shown, bool(heads), room) or _pasted(shown, bool(heads), room))]
-    room -= _length(found[len(heads):])
+    room -= _length(found[len(heads) :])
     found += [*_names(shown, room), Part(" ", "quiet")] if found else []
     used = _length(found)
     if used + cell_len(tail) + 3 > width:
@@ -119,8 +119,10 @@ def _heads(shown: Shown, width: int) -> list[Part]:
         for kind in kinds:
             before = _BETWEEN if found else " "
             offered = kind == PASSAGE and shown.items.is_offer
-            found += [Part(before, "quiet"), Part(_head(shown.items, kind, brief), "quiet" if offered else "mark",
-                                                  kind=kind)]
+            found += [
+                Part(before, "quiet"),
+                Part(_head(shown.items, kind, brief), "quiet" if offered else "mark", kind=kind),
+            ]
         if _length(found) + NARROWEST + 4 <= width:
             break
     return found
@@ -135,8 +137,17 @@ def _head(items: ContextItems, kind: str, brief: bool) -> str:
         return f"{EMPTY[kind]} no{'' if brief else f' {NOUNS[kind][1]}'}"
     number = f"{len(kept)}" if len(kept) == len(found) else f"{len(kept)} of {len(found)}"
     tokens, about = sum(item.tokens for item in kept), "≤" if any(item.is_image for item in kept) else "~"
-    return " ".join(filter(None, (
-        GLYPHS[kind], number, "" if brief else noun, f"{about}{tokens:,}{'' if brief else ' tok'}" if tokens else "")))
+    return " ".join(
+        filter(
+            None,
+            (
+                GLYPHS[kind],
+                number,
+                "" if brief else noun,
+                f"{about}{tokens:,}{'' if brief else ' tok'}" if tokens else "",
+            ),
+        )
+    )
 
 
 def _problem(shown: Shown, follows: bool, room: int) -> list[Part]:
@@ -170,7 +181,8 @@ def _names(shown: Shown, room: int) -> list[Part]:
     items, choosing = shown.items, shown.cursor is not None
     every = items.all
     named = [at for at, item in enumerate(every) if choosing or items.needs_yes(item)] or [
-        at for at, item in enumerate(every) if not items.is_out(item) or _is_offered(items, item)]
+        at for at, item in enumerate(every) if not items.is_out(item) or _is_offered(items, item)
+    ]
     labels = {at: one_line(every[at].label, 200) for at in named}
     while len(named) > 1 and (room - 2) // len(named) - len(_BETWEEN) < NARROWEST:
         named.pop(0 if choosing and shown.cursor == named[-1] else -1)
@@ -186,8 +198,11 @@ def _names(shown: Shown, room: int) -> list[Part]:
         if not label:
             break
         style = "problem" if needed else "out" if out and not _is_offered(items, item) else "quiet"
-        found += [Part(before, "quiet"), Part(label, "cursor" if at == shown.cursor else style, at),
-                  Part(sign, "problem" if needed else "quiet", at)]
+        found += [
+            Part(before, "quiet"),
+            Part(label, "cursor" if at == shown.cursor else style, at),
+            Part(sign, "problem" if needed else "quiet", at),
+        ]
         room -= len(before) + cell_len(label) + len(sign)
     return found
 
@@ -200,7 +215,7 @@ def _fitted(label: str, item: Item, cells: int) -> str:
             label = label[1:]
         return f"…{label}"
     where = _WHERE.search(label) if item.kind == PASSAGE and cell_len(label) > cells else None
-    name = fit(label[:where.start()], cells - cell_len(where[0])) if where else ""
+    name = fit(label[: where.start()], cells - cell_len(where[0])) if where else ""
     return name + where[0] if where and name else fit(label, cells)
 
 
@@ -372,8 +387,9 @@ class ContextLine(Widget):
         self._tones.clear()
 
     def render(self) -> Content:
-        return Content.assemble(*((part.text, self._tones.style(part.style))
-                                  for part in self._parts(self.content_size.width) if part.text))
+        return Content.assemble(
+            *((part.text, self._tones.style(part.style)) for part in self._parts(self.content_size.width) if part.text)
+        )
 
     def _parts(self, width: int) -> list[Part]:
         cursor = self._cursor if self._choosing else None

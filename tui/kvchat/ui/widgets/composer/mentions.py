@@ -51,7 +51,7 @@ def path_at(text: str, column: int) -> Typed | None:
     """The path of a file to attach, while that command is typed. None: another text is."""
     if not text.startswith(_ATTACH) or "\n" in text or column != len(text):
         return None
-    start = len(_ATTACH) + len(text[len(_ATTACH):]) - len(text[len(_ATTACH):].lstrip())
+    start = len(_ATTACH) + len(text[len(_ATTACH) :]) - len(text[len(_ATTACH) :].lstrip())
     return Typed(start, column, text[start:], "")
 
 
@@ -93,8 +93,9 @@ def is_complete(typed: Typed, mentions: Sequence[Mention]) -> bool:
 def useful(typed: Typed, mentions: Sequence[Mention]) -> list[Mention]:
     """The mentions that can be written in a line of text, without the one file that is written already."""
     asked = asked_for(typed)
-    found = [one for one in mentions if '"' not in one.text and "\n" not in one.text
-             and plain_paste(one.text) == one.text]
+    found = [
+        one for one in mentions if '"' not in one.text and "\n" not in one.text and plain_paste(one.text) == one.text
+    ]
     return [] if len(found) == 1 and found[0].text == asked and not is_folder(found[0]) else found
 
 

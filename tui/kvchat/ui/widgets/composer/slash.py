@@ -29,7 +29,7 @@ def argument_typed(text: str, name: str) -> tuple[str, str] | None:
     if not text.startswith(f"/{name} ") or "\n" in text:
         return None
     last = text.rpartition(" ")[2]
-    return text[1:len(text) - len(last)], last
+    return text[1 : len(text) - len(last)], last
 
 
 def matching(commands: Sequence[Command], typed: str) -> list[Command]:

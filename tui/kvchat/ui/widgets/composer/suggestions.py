@@ -117,9 +117,12 @@ class Suggestions(Widget, Generic[T]):
             if index == self.cursor:
                 lines.append(Content.styled(name + rest, self.get_visual_style("suggestion--cursor")))
             else:
-                lines.append(Content.assemble(
-                    (name, self.get_visual_style("suggestion--name")),
-                    (rest, self.get_visual_style("suggestion--description"))))
+                lines.append(
+                    Content.assemble(
+                        (name, self.get_visual_style("suggestion--name")),
+                        (rest, self.get_visual_style("suggestion--description")),
+                    )
+                )
         return Content("\n").join(lines)
 
     def on_click(self, event: events.Click) -> None:

@@ -73,7 +73,7 @@ class TypedEdit(Edit):
 
     def undo(self, text_area: TextArea) -> EditResult:
         first = signs_before(self.area.document, self.top)
-        self.area.signs[first:first + len(self.counts)] = self._before
+        self.area.signs[first : first + len(self.counts)] = self._before
         return super().undo(text_area)
 
 
@@ -187,8 +187,14 @@ class ComposerText(TextArea):
             edit = self._edit_of(edit.text, edit.from_location, edit.to_location, (), edit.maintain_selection_offset)
         return super().edit(edit)
 
-    def _edit_of(self, text: str, start: Location, end: Location, typed: Collection[int], keeps_cursor: bool = False,
-                 ) -> TypedEdit:
+    def _edit_of(
+        self,
+        text: str,
+        start: Location,
+        end: Location,
+        typed: Collection[int],
+        keeps_cursor: bool = False,
+    ) -> TypedEdit:
         counts = tuple(sign in typed for sign in range(text.count(SIGN)))
         return TypedEdit(text, start, end, keeps_cursor, self, counts)
 
@@ -201,8 +207,9 @@ class ComposerText(TextArea):
         self.fields = frozenset()
         self.signs = [sign in typed for sign in range(text.count(SIGN))]
 
-    def put(self, text: str, chips: Mapping[str, ContextBlock], typed: Collection[int] = (), *,
-            at_top: bool = False) -> None:
+    def put(
+        self, text: str, chips: Mapping[str, ContextBlock], typed: Collection[int] = (), *, at_top: bool = False
+    ) -> None:
         """Replace everything in one undoable step. The cursor goes to the end, or to the end of the first line."""
         self.chips.update(chips)
         self.history.checkpoint()
@@ -212,8 +219,13 @@ class ComposerText(TextArea):
 
     def select_field(self) -> bool:
         """Select the next field of a snippet that is not filled in, from the cursor on and around; False: none is."""
-        places = [(row, found.start(), found.end()) for row, line in enumerate(self.document.lines) if self.fields
-                  for found in FIELD.finditer(line) if found[0] in self.fields]
+        places = [
+            (row, found.start(), found.end())
+            for row, line in enumerate(self.document.lines)
+            if self.fields
+            for found in FIELD.finditer(line)
+            if found[0] in self.fields
+        ]
         if not places:
             return False
         here = max(self.selection)
@@ -293,8 +305,8 @@ class ComposerText(TextArea):
         self.chips[label] = block
         start, end = self._place_of(instead_of) or tuple(sorted(self.selection))
         line = self.document[start[0]]
-        before = " " if line[:start[1]][-1:].strip() else ""
-        after = " " if not self.document[end[0]][end[1]:][:1].isspace() else ""
+        before = " " if line[: start[1]][-1:].strip() else ""
+        after = " " if not self.document[end[0]][end[1] :][:1].isspace() else ""
         self.history.checkpoint()
         result = self.replace(f"{before}{label}{after}", start, end, maintain_selection_offset=False)
         self.history.checkpoint()

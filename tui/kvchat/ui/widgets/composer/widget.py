@@ -73,8 +73,15 @@ class Composer(Completing):
     StopRequested: TypeAlias = messages.StopRequested
     QuitRequested: TypeAlias = messages.QuitRequested
 
-    def __init__(self, *, enter_sends: bool = True, cursor_blink: bool = True, placeholder: str = "Message",
-                 id: str | None = None, classes: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        enter_sends: bool = True,
+        cursor_blink: bool = True,
+        placeholder: str = "Message",
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
         super().__init__(id=id, classes=classes)
         self._enter_sends = enter_sends
         self.commands: Sequence[slash.Command] = ()
@@ -192,8 +199,15 @@ class Composer(Completing):
         cursor."""
         self._area.attach(block, instead_of)
 
-    def restore(self, text: str, blocks: Sequence[ContextBlock] = (), dropped: frozenset[str] = frozenset(),
-                memories: bool = True, taken: frozenset[str] = frozenset(), meant: Meant = NOTHING) -> None:
+    def restore(
+        self,
+        text: str,
+        blocks: Sequence[ContextBlock] = (),
+        dropped: frozenset[str] = frozenset(),
+        memories: bool = True,
+        taken: frozenset[str] = frozenset(),
+        meant: Meant = NOTHING,
+    ) -> None:
         """Put back a message that could not be sent, in front of what has been typed since. What was left out of it,
         or taken along, stays so."""
         context = self.context
@@ -208,8 +222,9 @@ class Composer(Completing):
         self.restore(words)
         self.focus()
 
-    def set_history(self, sent: Sequence[str],
-                    counted: Callable[[int], frozenset[int]] = lambda at: frozenset()) -> None:
+    def set_history(
+        self, sent: Sequence[str], counted: Callable[[int], frozenset[int]] = lambda at: frozenset()
+    ) -> None:
         """The messages sent before in this conversation, newest first. `counted`: which `@` counted in one of them."""
         self._area.sent, self._area.counted = tuple(sent), counted
 
@@ -312,8 +327,7 @@ class Composer(Completing):
                 self.commanded = Question(rest, self.blocks, Meant(self.typed, frozenset(self.context.agreed)))
                 self._run(known[0], expanded(rest, self._area.chips))
             else:
-                self.post_message(self.Notice(
-                    f"There is no command /{one_line(command, 24)} · // begins a message"))
+                self.post_message(self.Notice(f"There is no command /{one_line(command, 24)} · // begins a message"))
             return
         if not text.strip():
             if self.has_queue:
@@ -321,8 +335,11 @@ class Composer(Completing):
             return
         if not self._told_of_field and self._area.select_field():
             self._told_of_field = True
-            self.post_message(self.Notice(
-                f"Fill in {one_line(self._area.selected_text, 40)}, or press the key again to send it as it is."))
+            self.post_message(
+                self.Notice(
+                    f"Fill in {one_line(self._area.selected_text, 40)}, or press the key again to send it as it is."
+                )
+            )
             return
         if (submitted := self.take()) is not None:
             self.post_message(submitted)
@@ -334,9 +351,16 @@ class Composer(Completing):
             return None
         picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
         found = self._passages_for(rest)
-        question = Question(rest, self.blocks, meant, None if found is None else tuple(one.block for one in found),
-                            self._files_for(rest), without=picked.dropped, taken=picked.taken,
-                            recalls=MEMORY not in self.context.none)
+        question = Question(
+            rest,
+            self.blocks,
+            meant,
+            None if found is None else tuple(one.block for one in found),
+            self._files_for(rest),
+            without=picked.dropped,
+            taken=picked.taken,
+            recalls=MEMORY not in self.context.none,
+        )
         submitted = self.Submitted(question, self._key)
         self._empty(keep_chips=True)
         return submitted
@@ -399,9 +423,12 @@ class Composer(Completing):
             if (typed := slash.argument_typed(self.text, name)) is not None:
                 before, last = typed
                 minus = "-" if last.startswith("-") else ""
-                return [slash.Command(f"{before}{minus}{word}", "") for word in words()
-                        if word.startswith(last.removeprefix("-").removeprefix("#").casefold())
-                        and word != last.removeprefix("-")]
+                return [
+                    slash.Command(f"{before}{minus}{word}", "")
+                    for word in words()
+                    if word.startswith(last.removeprefix("-").removeprefix("#").casefold())
+                    and word != last.removeprefix("-")
+                ]
         return []
 
     def _rested(self) -> None:

@@ -39,8 +39,9 @@ def estimated_height(item: TranscriptItem, width: int) -> int:
 class Entry:
     """A message with its rows and its cache of strips."""
 
-    def __init__(self, item: TranscriptItem, folds: Folds, width: int,
-                 pictures: Mapping[str, Thumbnail] = NO_PICTURES) -> None:
+    def __init__(
+        self, item: TranscriptItem, folds: Folds, width: int, pictures: Mapping[str, Thumbnail] = NO_PICTURES
+    ) -> None:
         """`pictures`: the images that can be shown, by their names."""
         self._pictures = pictures
         self.item = item
@@ -107,8 +108,9 @@ class Entry:
         """Draw what stands around the body."""
         self._head = head_rows(self.item, self._width, self.folds, selected=self.selected)
         live = self.live(self._width) if self.live else None
-        self._foot = foot_rows(self.item, self._width, self.folds, live, selected=self.selected,
-                               pictures=self._pictures)
+        self._foot = foot_rows(
+            self.item, self._width, self.folds, live, selected=self.selected, pictures=self._pictures
+        )
 
     def _settle(self, first: int = 0) -> int:
         """The rows from `first` on have changed."""

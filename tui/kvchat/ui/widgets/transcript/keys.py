@@ -69,8 +69,7 @@ class TranscriptKeys(TranscriptView):
         return [entry.item for entry in self._selected_entries]
 
     def select(self, node_id: str | None, *, show: bool = True, extend: bool = False) -> None:
-        """Select a message; `show`: scroll so that it can be read; `extend`: with all from where the selection began.
-        """
+        """Select a message; `show`: scroll so that it can be read; `extend`: with all from where it began."""
         before, was = self._selected_entries, self._selected
         index = self._column.find(node_id)
         self._from = (self._from or self._selected) if extend else None
@@ -268,8 +267,10 @@ class TranscriptKeys(TranscriptView):
         if index is None:
             return
         unfolded = not getattr(entry.folds, part)
-        folds = Folds(context=unfolded if part == "context" else entry.folds.context,
-                      reasoning=unfolded if part == "reasoning" else entry.folds.reasoning)
+        folds = Folds(
+            context=unfolded if part == "context" else entry.folds.context,
+            reasoning=unfolded if part == "reasoning" else entry.folds.reasoning,
+        )
         height = entry.height
         followed, self.following = self.following, self.following and not unfolded
         self._changed(index, entry.set_folds(folds), height)

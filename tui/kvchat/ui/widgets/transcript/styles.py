@@ -130,8 +130,9 @@ class StyleBook:
             style += Style.from_color(whole.color if own.foreground else None, whole.bgcolor if filled else None)
         return style
 
-    def strip(self, row: Row, width: int, text_width: int, where: Where = Where.UNKNOWN, bar: str = "",
-              tint: str = "") -> Strip:
+    def strip(
+        self, row: Row, width: int, text_width: int, where: Where = Where.UNKNOWN, bar: str = "", tint: str = ""
+    ) -> Strip:
         """A row as a strip of `width` cells, the text behind the gutter and `text_width` cells wide. `where`: what the
         rail shows; `bar`: the style of the bar of a selected message; `tint`: the style that all of it stands on."""
         glyph, rail = RAIL[where]

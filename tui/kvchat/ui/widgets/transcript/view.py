@@ -250,8 +250,13 @@ class TranscriptView(ScrollView):
         if strip is None or strip.cell_length != width:
             question = entry.item.role is Role.USER and row < entry.height - 1
             strip = entry.strips[row] = self._book.strip(
-                entry.row(row), width, self.text_width, entry.where(row), self._bar(entry, row),
-                "question" if question else "")
+                entry.row(row),
+                width,
+                self.text_width,
+                entry.where(row),
+                self._bar(entry, row),
+                "question" if question else "",
+            )
         if self._query:
             strip = self._found(entry, row, strip)
         place = self._code(index, row)
@@ -323,11 +328,13 @@ class TranscriptView(ScrollView):
             if not begins and not ends and not entry.drawn:
                 parts.append(f"{entry.item.title}\n{entry.item.text}\n\n")
                 continue
-            parts.append(copied(
-                entry.rows(),
-                (first_row, max(0, start.x - GUTTER)) if start and begins else None,
-                (last_row, max(0, end.x - GUTTER)) if end and ends else None,
-            ))
+            parts.append(
+                copied(
+                    entry.rows(),
+                    (first_row, max(0, start.x - GUTTER)) if start and begins else None,
+                    (last_row, max(0, end.x - GUTTER)) if end and ends else None,
+                )
+            )
         return "".join(parts).strip("\n"), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:

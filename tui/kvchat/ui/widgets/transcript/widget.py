@@ -68,8 +68,14 @@ def _kept(entry: Entry | None, item: TranscriptItem) -> Entry | None:
 class Transcript(TranscriptKeys, can_focus=True):
     """The messages of the branch in use."""
 
-    def __init__(self, *, unfold_reasoning: bool = False, name: str | None = None, id: str | None = None,
-                 classes: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        unfold_reasoning: bool = False,
+        name: str | None = None,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
         super().__init__(name=name, id=id, classes=classes)
         self._unfold_reasoning = unfold_reasoning
         self._pending: tuple[str, str, str] | None = None
