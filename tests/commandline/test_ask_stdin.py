@@ -32,6 +32,13 @@ async def test_what_is_piped_in_stands_fenced_in_front_of_the_question(run):
     assert json.loads((await run("list", "--json")).out)[0]["title"] == "Review this."
 
 
+async def test_what_is_piped_in_an_encoding_of_old_is_read_and_the_guess_is_told(run):
+    text = "Москва: готово\n" * 3
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", "Where?", stdin=text.encode("cp1251"))
+        assert text in content(server) and "read as Windows-1251" in done.err and "guess" in done.err
+
+
 @pytest.mark.parametrize("line", ["</dev/null", "<&-", "--no-stdin <lamp.diff"])
 async def test_where_there_is_nothing_to_read_the_question_goes_alone(environment, tmp_path, line):
     (tmp_path / "lamp.diff").write_text(DIFF)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.documents import attachments
-from kvchat.documents.attachments import attached, change, has_changed, whole_of
+from kvchat.documents.attachments import attached, change, has_changed, plain_name, whole_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.prompt.citations import name_of, number_of, numbered
 from kvchat.prompt.context import FILE, NOTE, ContextBlock
@@ -74,6 +74,15 @@ def test_a_word_document_is_attached_as_its_text(folder: Path) -> None:
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr("word/document.xml", xml)
     assert attached(_written(folder / "a.docx", held.getvalue()), "a.docx", MOST).text.split() == ["One.", "Two."]
+
+
+def test_an_encoding_that_is_a_guess_stands_in_the_source_and_in_no_name(folder: Path) -> None:
+    path = _written(folder / "plan.txt", "Москва: готово\n".encode("cp1251"))
+    block = attached(path, "plan.txt", MOST)
+    assert (block.source, plain_name(block)) == ("plan.txt (read as Windows-1251)", "plan.txt")
+    newer = attached(_written(path, "Москва: закрыто\n".encode("cp1251")), "plan.txt", MOST)
+    told = change(block, newer)
+    assert told is not None and plain_name(told) == "plan.txt"
 
 
 def test_a_name_in_brackets_is_not_taken_for_a_number(folder: Path) -> None:

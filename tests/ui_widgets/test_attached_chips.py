@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual import events
 from textual.binding import Binding
 
+from kvchat.documents.attachments import attached
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.ui.widgets.composer import chips
 from kvchat.ui.widgets.composer.chips import pasted_path
@@ -90,6 +92,18 @@ async def test_a_hostile_name_gives_a_label_that_is_whole_and_safe(writing: Writ
         assert "\x1b" not in drawn and "\u202e" not in drawn
         await pilot.press("backspace", "backspace")
         assert composer.text == ""
+
+
+async def test_the_chip_names_an_encoding_that_is_a_guess(writing: Writing, tmp_path: Path) -> None:
+    path = tmp_path / "plan.txt"
+    path.write_bytes("Москва: готово\n".encode("koi8-r") * 9)
+    block = attached(path, "plan.txt", 40_000)
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.attach(block)
+        assert composer.text.strip() == "[plan.txt, read as KOI8-R: 9 lines]"
+        await pilot.press("enter")
+        assert host.asked[0].blocks == (block,)
 
 
 def test_a_change_of_a_file_is_named_as_such() -> None:

@@ -43,8 +43,8 @@ from kvchat.config.option import Kind, UnfitError, fitted, from_text
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import DocumentError, UnreadableError
-from kvchat.documents.reading.decoding import decoded
-from kvchat.prompt.citations import name_of, sources
+from kvchat.documents.reading.decoding import read_as
+from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Node, State
@@ -227,7 +227,7 @@ def read_question(given: str, stdin: bool = True) -> Question:
     """The question of a command line whose words are `given`; `-`: it comes from standard input itself. `stdin` False:
     nothing is read from there to go with it. Raises CommandError."""
     if given == "-":
-        text = _piped_text("Waiting for the question on standard input …").rstrip("\n")
+        text = _piped_text("Waiting for the question on standard input …")[0].rstrip("\n")
         question = Question(text, meant=NOTHING)
     else:
         question = Question(given)
@@ -235,8 +235,9 @@ def read_question(given: str, stdin: bool = True) -> Question:
         raise CommandError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
     if given == "-" or not stdin or not _is_piped():
         return question
-    piped = _piped_text("Waiting for standard input … (--no-stdin to skip it)")
-    return replace(question, blocks=(ContextBlock(STDIN, "stdin", piped),)) if piped.strip() else question
+    piped, encoding = _piped_text("Waiting for standard input … (--no-stdin to skip it)")
+    block = ContextBlock(STDIN, with_guess("stdin", encoding), piped)
+    return replace(question, blocks=(block,)) if piped.strip() else question
 
 
 def _is_piped() -> bool:
@@ -248,12 +249,13 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
 
 
-def _piped_text(waiting: str) -> str:
-    """All of standard input, to its end, in lines that end with a newline character. `waiting`: what is said on
-    standard error while nothing comes; a terminal, where the person types, is not told. Raises CommandError."""
+def _piped_text(waiting: str) -> tuple[str, str]:
+    """All of standard input, to its end, in lines that end with a newline character, and its encoding where that is a
+    guess. `waiting`: what is said on standard error while nothing comes; a terminal, where the user types, is not told.
+    Raises CommandError."""
     data = _data(waiting)
     try:
-        return decoded(data)
+        return read_as(data)
     except UnreadableError as error:
         raise CommandError(f"Standard input {error}. Pipe in text, or skip it with --no-stdin.") from None
 
@@ -405,6 +407,10 @@ async def ask(
         await service.turns.choose(conversation.id)
         node = conversation.record.head or node
     answer = conversation.tree[node]
+    for block in conversation.tree[answer.parent].message.blocks if answer.parent else ():
+        if guess_in(block.source):
+            guess = f"{one_line(block.source)}: the encoding is a guess; save it as UTF-8 if it is wrong."
+            print(f"kvchat: {guess}", file=sys.stderr)
     if args.json:
         found = dict(report(conversation, answer))
         if args.alternatives:

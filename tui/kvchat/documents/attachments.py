@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
 from kvchat.documents.images import Keep, image_block
-from kvchat.prompt.citations import name_of
+from kvchat.prompt.citations import guess_in, name_of, with_guess
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
@@ -51,7 +51,7 @@ def attached(path: Path, name: str, most_bytes: int, keep: Keep | None = None) -
     condensed = path.suffix.lower() in _CONDENSED
     data = _data_of(path, shown, LARGEST if condensed else min(LARGEST, 4 * most_bytes), most_bytes)
     try:
-        text = _text_of(path.name, data)
+        text, encoding = _text_of(path.name, data)
     except UnreadableError as error:
         raise DocumentError(f"{shown} cannot be attached: it {error}.") from None
     if not text.strip():
@@ -61,7 +61,7 @@ def attached(path: Path, name: str, most_bytes: int, keep: Keep | None = None) -
     source = whole_characters(" ".join(name.split())) or shown
     if _NUMBERED.match(source):
         source = f"./{source}"  # or its name would be taken for its number
-    return ContextBlock(FILE, source, whole_characters(text), _ref(path, _digest(data)))
+    return ContextBlock(FILE, with_guess(source, encoding), whole_characters(text), _ref(path, _digest(data)))
 
 
 def whole_of(blocks: Sequence[ContextBlock]) -> ContextBlock | None:
@@ -132,6 +132,8 @@ def _as_it_is_now(newer: ContextBlock, name: str) -> ContextBlock:
 def plain_name(block: ContextBlock) -> str:
     """What the person calls the file of a block, also of a change."""
     name = name_of(block)
+    if guess := guess_in(name):
+        name = name.removesuffix(with_guess("", guess))
     found = _CHANGE.fullmatch(name) or _WHOLE.fullmatch(name)
     return found["name"] if found else name
 
@@ -235,17 +237,18 @@ def _too_large(shown: str, size: int, most_bytes: int) -> TooLargeError:
     )
 
 
-def _text_of(name: str, data: bytes) -> str:
-    """All that a file says: its own lines, or its parts with a blank line between them. Raises UnreadableError."""
+def _text_of(name: str, data: bytes) -> tuple[str, str]:
+    """All that a file says: its own lines, or its parts with a blank line between them. And its encoding where that is
+    a guess. Raises UnreadableError."""
     from kvchat.documents.reading import formats
-    from kvchat.documents.reading.decoding import decoded
+    from kvchat.documents.reading.decoding import read_as
     from kvchat.documents.reading.sandbox import Readers
 
     if formats.kind(name, data) == "text" and Path(name).suffix.lower() not in _CONDENSED:
-        return decoded(data)
+        return read_as(data)
     with Readers() as readers:
         content = readers.read(name, data)
-    return "\n\n".join(section.text.strip("\n") for section in content.sections)
+    return "\n\n".join(section.text.strip("\n") for section in content.sections), ""
 
 
 def _difference(old: str, new: str, name: str) -> str | None:

@@ -17,6 +17,7 @@ CITE = "The texts below are numbered; name the numbers you rely on, as in [1]."
 """Said once on a branch, in front of its first passages."""
 
 _NUMBER = compiled_later(r"\A\[([0-9]{1,6})\] ")
+_GUESS = compiled_later(r" \(read as ([\w -]{1,20})\)\Z")
 _ONE = r"\[\s?(\d{1,6}(?:\s*[,;–-]\s*\d{1,6}){0,50})\s?\]"
 _BRACKET = compiled_later(_ONE)
 _CITED = compiled_later(rf"(?<![\]\w])((?:{_ONE.replace('(', '(?:', 1)})++)([(\[])?")
@@ -42,6 +43,17 @@ def number_of(block: ContextBlock) -> int | None:
 def name_of(block: ContextBlock) -> str:
     """What a block is from, without its number."""
     return _NUMBER.sub("", block.source, count=1) if block.kind in (FILE, PASSAGE) else block.source
+
+
+def with_guess(source: str, encoding: str) -> str:
+    """The source of a block whose text was read in an encoding that is a guess; empty: it is none."""
+    return f"{source} (read as {encoding})" if encoding else source
+
+
+def guess_in(source: str) -> str:
+    """The encoding in a source that `with_guess` gave; empty where there is none."""
+    found = _GUESS.search(source)
+    return found[1] if found else ""
 
 
 def sources(path: Iterable[Node]) -> dict[int, ContextBlock]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.prompt.citations import name_of
+from kvchat.prompt.citations import guess_in, name_of
 from kvchat.prompt.context import FILE, IMAGE, STDIN, ContextBlock
 from kvchat.sanitize import one_line
 
@@ -61,17 +61,17 @@ def label_of(block: ContextBlock) -> str:
 def labels_of(block: ContextBlock) -> Iterator[str]:
     """The labels that a file's block may have, the shortest first: [setup.md: 312 lines], [guide/setup.md: 312 lines],
     [setup.md 2: 312 lines]; of what changed in it: [change of setup.md: 12 lines]; of an image:
-    [image lamp.png 640x480]."""
+    [image lamp.png 640x480]; of one whose encoding is a guess: [plan.txt, read as KOI8-R: 9 lines]."""
     file, _, state = block.ref.rpartition("#")
     path, sort = (file or name_of(block)).split("/"), "change of " if ".." in state else ""
-    lines = len(block.text.splitlines())
-    what = f"{lines:,} line{'s' * (lines != 1)}"
+    lines, guess = len(block.text.splitlines()), guess_in(block.source)
+    what = (f", read as {guess}" if guess else "") + f": {lines:,} line{'s' * (lines != 1)}"
     names = ["/".join(path[-parts:]) for parts in (1, 2, 3) if parts <= len(path)]
     names += [f"{path[-1]} {number}" for number in range(2, 1000)]
     for name in dict.fromkeys(names):
         plain = one_line(re.sub(r"[\[\]]", "", plain_paste(name))) or "file"
         plain = plain if len(plain) <= _NAME else "…" + plain[1 - _NAME :]
-        yield f"[image {plain} {block.text}]" if block.kind == IMAGE else f"[{sort}{plain}: {what}]"
+        yield f"[image {plain} {block.text}]" if block.kind == IMAGE else f"[{sort}{plain}{what}]"
 
 
 def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBlock]:
