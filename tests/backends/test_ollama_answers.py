@@ -16,6 +16,8 @@ from kvchat.backends.dialect import ChatTurn, Trouble
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import Figures
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.speed import samples_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -59,6 +61,21 @@ async def test_a_server_that_counts_cached_tokens_is_believed_and_its_level_told
         assert talk.reports[1].cached_tokens == server.turns[1].prompt - server.turns[1].evaluated > 0
         server.version = NEWEST
         assert (await connected(server)).info.figures is Figures.AFTER
+
+
+async def test_its_time_is_that_of_the_tokens_that_were_not_cached() -> None:
+    """`prompt_eval_duration` leaves the cached ones out: a speed from all of them is 38 times too high."""
+    async with OllamaStandIn(reports_cached=True) as server:
+        talk = Talk(await connected(server))
+        await talk.ask(words(2_000))
+        await talk.ask(words(50))
+        ahead = await talk.backend.prefill_messages(talk.turn(words(60)))
+        reports = [*talk.reports, ahead]
+        samples = samples_of(TurnFigures(r.prompt_tokens, r.cached_tokens, prompt_ms=r.prompt_ms) for r in reports)
+        assert reports[1].cached_tokens > 1_900 and ahead.cached_tokens > 1_900  # type: ignore[operator]
+        assert [sample.end - sample.start for sample in samples] == [turn.evaluated for turn in server.turns]
+        for sample in samples:
+            assert (sample.end - sample.start) / sample.seconds == pytest.approx(500)
 
 
 async def test_a_version_that_counts_only_part_of_the_prompt_is_not_believed() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.accounting import TurnFigures, measured_speed
 from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
 
 ALPHA, BETA = 3e-3, 3e-7
@@ -166,5 +166,9 @@ def test_turns_are_samples_where_the_server_reported_tokens_and_times():
         TurnFigures(1000, 200),
         TurnFigures(1000, 1000, prompt_ms=5.0),
         TurnFigures(1100, 1000, prompt_ms=200.0),
+        TurnFigures(1100, 400, prompt_ms=200.0, estimated=True),
+        TurnFigures(1100, 400, stopped=True),
+        TurnFigures(1100, 400, prompt_ms=200.0, alternative=1),
     ]
     assert samples_of(turns) == [SpeedSample(200, 1000, 1.6), SpeedSample(1000, 1100, 0.2)]
+    assert measured_speed(turns) == pytest.approx(900 / 1.8)

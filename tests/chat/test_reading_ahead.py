@@ -23,13 +23,18 @@ from service_play import Play, playing, serving, shape_of, text, until
 from warmup_walk import played, told
 
 from engine_fixture import small_model
+from kvchat.backends.dialect import PrefillResult, SlotCount, Trouble, failure
+from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.speed import SpeedFit, SpeedSample
+from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache import warm_up
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.question import Question
 from kvchat.config import changed
 from kvchat.prompt.context import ContextBlock
+from kvchat.text.faults import Fault
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine
@@ -152,6 +157,97 @@ async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -
         figures = await play.say(other, "Two?")
         assert figures.cached_tokens == figures.predicted_cached and figures.evaluated_tokens < 40  # type: ignore[operator]
         assert play.service.store.warmups().tokens == 0
+
+
+Ahead = Callable[[Tokens, Callable[[PromptProgress], None]], Awaitable[Any]]
+
+
+async def cut(play: Play, id: str, ahead: Ahead, came: int = 0) -> tuple[int, SpeedFit | None]:
+    """Have a cold conversation warmed up by `ahead` and end it; `came`: the tokens that its slot has afterwards. Gives
+    the tokens that the ledger counts, and the speed then."""
+    seen: list[Tokens] = []
+
+    async def prefill(prompt: Tokens, progressed: Callable[[PromptProgress], None], slot: int | None = None) -> Any:
+        seen.append(prompt)
+        return await ahead(prompt, progressed)
+
+    async def slots() -> list[SlotCount]:
+        return [SlotCount(came, 9_999)]
+
+    cache, spare = play.cache, play.service.servers.link().lane
+    cache.access.prefill = prefill  # type: ignore[method-assign, assignment]
+    await play.service.conversations.open(id)
+    await until(lambda: bool(seen))
+    if came:
+        cache.access.slot_counts = slots  # type: ignore[method-assign]
+    await spare.stop_spare()
+    await cache.cancelled.free()
+    await rested(play)
+    await play.service.ground.keeper.write(lambda: None)  # what was noted is stored
+    play.service.tracker.measured()
+    return play.service.store.warmups().tokens, play.service.tracker.speed_fit(id)
+
+
+async def test_one_cut_in_its_first_batch_says_nothing_of_speed(start: Start) -> None:
+    """The server's batch ends long after the request: its tokens in the request's time were 21,176 tok/s."""
+    async with start() as play:
+        id = await cold(play)
+        before = play.service.tracker.speed_fit(id)
+
+        async def unheard(prompt: Tokens, progressed: Callable[[PromptProgress], None]) -> None:
+            await asyncio.Event().wait()
+
+        tokens, speed = await cut(play, id, unheard, came=300)
+        assert tokens >= 290 and speed == before
+
+
+async def test_one_cut_later_counts_its_last_batch_at_the_speed_of_those_before(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play)
+
+        async def heard(prompt: Tokens, progressed: Callable[[PromptProgress], None]) -> None:
+            progressed(PromptProgress(len(prompt), 0, 100, elapsed_ms=2_000.0))
+            await asyncio.Event().wait()
+
+        tokens, _ = await cut(play, id, heard, came=300)
+        (sample,) = play.service.store.warmup_samples(*place_of(play))
+        assert tokens == 300 and sample == SpeedSample(0, 300, 6.0)
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+async def test_one_that_failed_counts_as_what_it_did(start: Start, batches: int) -> None:
+    """Whatever its slot holds afterwards: another client may have used it."""
+    async with start() as play:
+        id = await cold(play)
+        before = play.service.tracker.speed_fit(id)
+
+        async def refused(prompt: Tokens, progressed: Callable[[PromptProgress], None]) -> None:
+            for _ in range(batches):
+                progressed(PromptProgress(len(prompt), 0, 100, elapsed_ms=2_000.0))
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence="Busy.")
+
+        tokens, speed = await cut(play, id, refused, came=400)
+        assert tokens == 100 * batches
+        samples = play.service.store.warmup_samples(*place_of(play))
+        assert samples == [SpeedSample(0, 100, 2.0)] * batches and (speed == before or batches)
+
+
+async def test_a_whole_one_is_timed_by_the_server(start: Start) -> None:
+    """Its own time would count how long it waited for another client's request."""
+    async with start() as play:
+        id = await cold(play)
+
+        async def whole(prompt: Tokens, progressed: Callable[[PromptProgress], None]) -> PrefillResult:
+            return PrefillResult(len(prompt), 0, 0, 4_000.0)
+
+        tokens, _ = await cut(play, id, whole)
+        assert play.service.store.warmup_samples(*place_of(play)) == [SpeedSample(0, tokens, 4.0)]
+
+
+def place_of(play: Play) -> tuple[str, str]:
+    info = play.service.servers.link().info
+    assert info is not None
+    return info.place, info.model
 
 
 # -- when it is done -------------------------------------------------------------------------------------------------

@@ -337,4 +337,5 @@ def test_an_estimate_is_no_sample_of_the_servers_speed(store, talk):
         )
         talk.tip = store.tree(talk.id)[answer.id]
     assert [found.figures.estimated for found in store.answers()] == [True, None]
-    assert [found.estimated for found in store.speed_samples("http://a", "m")] == [None]
+    fitted = store.speed_fit("http://a", "m")
+    assert fitted is not None and fitted.samples == 1

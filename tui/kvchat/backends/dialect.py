@@ -541,6 +541,8 @@ class PrefillResult:
     cached_tokens: int | None
     slot: int | None
     """The slot that holds it now; None when not told."""
+    prompt_ms: float | None = None
+    """The server's time for the tokens that were not cached; None when not told."""
 
 
 class Backend(Protocol):

@@ -125,6 +125,13 @@ class TurnFigures:
         return evaluated / self.prompt_ms * 1000 if evaluated and self.prompt_ms else None
 
     @property
+    def timed_tokens(self) -> int:
+        """The evaluated tokens that `prompt_ms` is the time of; 0 where it tells no speed: not reported, an estimate
+        that was made from a speed, or a further answer to a request, whose prefill the first one counts."""
+        tells = self.prompt_ms and not self.estimated and not self.alternative
+        return (self.evaluated_tokens or 0) if tells else 0
+
+    @property
     def decode_speed(self) -> float | None:
         """Predicted tokens per second; None for a single token, which was there with the prompt."""
         if not self.predicted_tokens or self.predicted_tokens < 2 or not self.predicted_ms or self.predicted_ms < 1:
@@ -167,7 +174,7 @@ SPEED_SAMPLE = 32
 def measured_speed(turns: Iterable[TurnFigures]) -> float | None:
     """Prefill tokens per second over `turns`: tokens and times are summed, not averaged, and small reads, which tell
     of overhead, count only where there are no larger ones. None without a sample."""
-    read = [(turn.evaluated_tokens or 0, turn.prompt_ms) for turn in turns if turn.prompt_ms]
+    read = [(turn.timed_tokens, turn.prompt_ms or 0.0) for turn in turns]
     least = max(SPEED_SAMPLE, max((tokens for tokens, _ in read), default=0) // 4)
     tokens = sum(tokens for tokens, _ in read if tokens >= least)
     ms = sum(ms for tokens, ms in read if tokens >= least)

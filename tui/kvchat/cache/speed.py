@@ -34,6 +34,7 @@ class SpeedSample:
     start: int
     end: int
     seconds: float
+    """The server's time for it, of what was cut for as far as it was heard of; 0: not measured."""
 
     @property
     def usable(self) -> bool:
@@ -71,14 +72,11 @@ class SpeedFit:
 
 def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
     """The prefills of turns whose server reported tokens and times, in their order: from the cached tokens to the end
-    of the prompt, in the seconds that this took. Turns that prefilled nothing are left out."""
+    of the prompt, in the seconds that this took. Turns that prefilled nothing, or tell no speed, are left out."""
     return [
-        SpeedSample(turn.cached_tokens, turn.prompt_tokens, turn.prompt_ms / 1000)
+        SpeedSample(turn.cached_tokens or 0, turn.prompt_tokens or 0, (turn.prompt_ms or 0.0) / 1000)
         for turn in turns
-        if turn.prompt_tokens is not None
-        and turn.cached_tokens is not None
-        and turn.prompt_ms
-        and turn.prompt_tokens > turn.cached_tokens
+        if turn.timed_tokens
     ]
 
 

@@ -284,7 +284,8 @@ class Examination:
             return speed
         first = self.turn(Step.ONE) or self.turn(Step.FIRST)
         ms = None if first is None else first.prompt_ms or first.ttft_ms
-        return first.prompt_tokens / ms * 1000 if first is not None and first.prompt_tokens and ms else None
+        tokens = None if first is None else first.evaluated_tokens or first.prompt_tokens
+        return tokens / ms * 1000 if tokens and ms else None
 
     @property
     def decode_speed(self) -> float | None:

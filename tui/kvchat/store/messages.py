@@ -250,11 +250,7 @@ class Messages:
         rows = self._db.rows(f"{_SPEEDS_OF_LATE} LIMIT ?", wanted)
         if len(rows) < limit:
             rows = self._db.rows(f"{_SPEEDS} LIMIT ?", wanted)
-        return [
-            found
-            for found in figures_of(row[0] for row in rows)
-            if found and not found.estimated and not found.alternative
-        ]
+        return [found for found in figures_of(row[0] for row in rows) if found]
 
 
 def _delta(text: str) -> bytes:

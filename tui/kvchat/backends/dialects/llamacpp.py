@@ -49,6 +49,7 @@ from kvchat.backends.http.payload import (
     Responses,
     as_object,
     count_at,
+    figure_at,
     figures_at,
     flag_at,
     is_object,
@@ -547,12 +548,14 @@ class LlamaCppBackend(HttpBackend):
                             final = part
             except PayloadError as error:
                 raise errors.protocol(self.url, error) from None
-        cached = count_at(figures_at(final, "timings"), "cache_n")
+        if not final:
+            raise errors.cut(self.url, before_answer=True)
+        timings = figures_at(final, "timings")
+        cached = count_at(timings, "cache_n")
         if cached is None and last is not None:
             cached = last.cached
-        if cached is not None and cached > len(prompt):
-            cached = None
-        return PrefillResult(len(prompt), cached, count_at(final, "id_slot"))
+        reported = Reported(len(prompt), cached, prompt_ms=figure_at(timings, "prompt_ms"))
+        return PrefillResult(len(prompt), reported.cached_tokens, count_at(final, "id_slot"), reported.prompt_ms)
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """As of `PrefillAccess`, for a server that cannot be followed: what every prompt begins with that goes on with
@@ -566,7 +569,7 @@ class LlamaCppBackend(HttpBackend):
         one, other = [await self.tokens_of(text) for text in asked]
         prefix = one.first(max(0, one.common(other) - 1))  # the last one may merge with what is typed
         found = await self.prefill(prefix, lambda _: None, session=turn.session_id)
-        return Reported(found.prompt_tokens, found.cached_tokens)
+        return Reported(found.prompt_tokens, found.cached_tokens, prompt_ms=found.prompt_ms)
 
     async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
         """The JSON object that a quick POST answers with; a router is told the model in use. Raises BackendError."""

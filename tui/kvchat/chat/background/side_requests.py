@@ -221,7 +221,7 @@ class SideRequests:
         finally:
             settled = work.result()
             self._note_side_request(link, conversation, tracked, settled)
-            self._count_side_request(kind, link, conversation.id, settled, time.monotonic() - began)
+            self._count_side_request(kind, link, conversation.id, settled, live, time.monotonic() - began)
         if settled.state is State.CANCELLED and endless:
             settled = replace(settled, state=State.LENGTH)  # a server that does not keep to max_tokens
         elif settled.state is State.CANCELLED:
@@ -238,10 +238,14 @@ class SideRequests:
             left = self._tracker.by_ids(replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server)
             cache.left(tracked[-1], [answer], left)
 
-    def _count_side_request(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
+    def _count_side_request(
+        self, kind: str, link: Link, id: str, answer: Node, live: LiveAnswer, seconds: float
+    ) -> None:
         info, figures = link.info, answer.figures or TurnFigures()
         if info is None:
             return
+        if live.first_token_at is None and live.progress is not None:  # cut while its prompt was prefilled
+            figures = replace(figures, prompt_tokens=live.progress.processed)
         spent = SideRequest(
             kind,
             id,

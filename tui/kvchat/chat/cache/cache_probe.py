@@ -7,7 +7,6 @@ reads less than 150 tokens in all, and a cancel leaves nothing half known.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from kvchat.backends.dialect import BackendError
@@ -46,7 +45,6 @@ async def probe(cache: ServerCache, spent: Callable[[SpeedSample], None]) -> Non
     ids = list(dict.fromkeys(await cache.access.tokens_of(ALPHABET)))[-4:]
     for prompt, slot in prompts(ids, cache.server.slots or 1) if len(ids) == 4 else ():
         cache.side_request("side", "", prompt, slot)
-        began = time.monotonic()
         try:
             done = await cache.access.prefill(prompt, lambda _: None, slot)
         except (asyncio.CancelledError, BackendError):
@@ -55,5 +53,5 @@ async def probe(cache: ServerCache, spent: Callable[[SpeedSample], None]) -> Non
         if done.cached_tokens is not None:
             cache.simulator.reported(done.cached_tokens)
         cache.simulator.end(Tokens.unknown(1))
-        spent(SpeedSample(done.cached_tokens or 0, len(prompt), time.monotonic() - began))
+        spent(SpeedSample(done.cached_tokens or 0, len(prompt), (done.prompt_ms or 0.0) / 1000))
         await cache.look()

@@ -375,6 +375,6 @@ class ServerCache(SlotObserver):
         is told how far it came when the slots say so: a batch may have been on its way."""
         self.simulator.cut(processed or 0)
         self._unheard = processed is None
-        self._came = came
         if self.simulator.said is not None:
+            self._came = (self.simulator.said.slot, came) if came is not None else None
             self.cancelled.add(self.simulator.said.slot, len(self._side_prompt), heard=processed is not None)

@@ -73,8 +73,8 @@ class SlotObserver:
         self._tasks_at_begin: tuple[int | None, ...] = ()
         self._began = False
         """Whether a request of ours was sent since the last look."""
-        self._came: Callable[[int], None] | None = None
-        """Is told how far the last request came, which was cancelled."""
+        self._came: tuple[int, Callable[[int], None]] | None = None
+        """The slot of the last request, which was cancelled, and what is told how far it came there."""
         self._unheard = False
         """Whether the last request was cancelled before the server was heard of: it may never have begun."""
         self.recollection: Recollection | None = None
@@ -189,11 +189,10 @@ class SlotObserver:
             self.simulator.never_began()
             self._came = None
         self._unheard, self._tasks_seen = False, tasks
-        cut, said = self._came, self.simulator.said
-        self._came = None
+        came, self._came = self._came, None
         surprises = self.simulator.observe([None if count.busy else count.tokens for count in counts], used)
-        if cut is not None and said is not None and said.slot < len(counts):
-            cut(counts[said.slot].tokens)
+        if came is not None and came[0] < len(counts):
+            came[1](counts[came[0]].tokens)
         for found in () if first or emptied or slot is None else surprises:
             if found.count and found.slot != slot and found.count != left:
                 self._used_by_another(found, counts[found.slot])

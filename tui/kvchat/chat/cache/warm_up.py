@@ -207,7 +207,8 @@ class WarmUp(ConversationObserver):
             link.shared.read(path, now)
         prompt, cached = figures.prompt_tokens, figures.cached_tokens
         if prompt is not None and cached is not None and not figures.estimated:
-            self._count(id, info, SpeedSample(cached, prompt, time.monotonic() - started))
+            took = time.monotonic() - started if figures.prompt_ms is None else figures.prompt_ms / 1000
+            self._count(id, info, SpeedSample(cached, prompt, took))
 
     async def _is_strange(self, link: Link, cache: ServerCache) -> bool:
         """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
@@ -245,43 +246,46 @@ class WarmUp(ConversationObserver):
         await self._routes.prepare(backend, cache, chosen, id, path, idle=True)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
-        read: int | None = None
-        cached, started = prediction.cached, time.monotonic()
         cause = self._tracker.ended_since(path, cache.server)
-        self._tracker.warms(id, PromptProgress(len(prefix), cached, cached, cause=cause))
+        heard: PromptProgress | None = None
+        self._tracker.warms(id, PromptProgress(len(prefix), prediction.cached, prediction.cached, cause=cause))
 
         def progressed(progress: PromptProgress) -> None:
-            nonlocal read, cached
-            read, cached = progress.processed, progress.cached
-            self._tracker.warms(id, replace(progress, cause=cause))
+            nonlocal heard
+            heard = replace(progress, cause=cause)
+            self._tracker.warms(id, heard)
             if time.monotonic() - self._told_at >= TOLD_S:
                 self._told_at = time.monotonic()
                 self._ground.events.tell(WarmthChanged())
 
         try:
             done = await cache.access.prefill(prefix, progressed, slot)
-            read = len(prefix)
             cache.simulator.end(Tokens.unknown(1))
             cache.journal.read_whole(cache.server.base_url)
             if whole:
                 cache.holds(id, tuple(node.digest.hex() for node in path))
+            cached = prediction.cached if done.cached_tokens is None else done.cached_tokens
             if done.cached_tokens is not None:
-                cached = done.cached_tokens
                 cache.simulator.reported(cached)
-        except (asyncio.CancelledError, BackendError):
-            seconds, heard, read = time.monotonic() - started, read or 0, None
+            self._spent(id, cache, SpeedSample(cached, len(prefix), (done.prompt_ms or 0.0) / 1000))
+        except asyncio.CancelledError:
+            cached, so_far = (heard.cached, heard.processed) if heard is not None else (prediction.cached, 0)
+            speed = heard.speed if heard is not None else None
 
             def came(count: int) -> None:
-                end = max(heard, min(count, len(prefix)))
-                share = (end - cached) / (heard - cached) if heard > cached else 1.0
-                self._spent(id, cache, SpeedSample(cached, end, seconds * share))
+                """The batch that was on its way has ended: its tokens count, and its time as that before it."""
+                end = max(so_far, min(count, len(prefix)))
+                self._spent(id, cache, SpeedSample(cached, end, (end - cached) / speed if speed else 0.0))
 
-            cache.side_request_cut(heard or None, came)
+            cache.side_request_cut(so_far or None, came)
+            raise
+        except BackendError:
+            if heard is not None:
+                self._spent(id, cache, SpeedSample(heard.cached, heard.processed, heard.elapsed_ms / 1000))
+            cache.side_request_cut(heard.processed if heard is not None else None)
             raise
         finally:
             self._tracker.warms("")
-            if read is not None:
-                self._spent(id, cache, SpeedSample(cached, read, time.monotonic() - started))
             self._ground.events.tell(WarmthChanged())
         await cache.look()
 
