@@ -79,6 +79,60 @@ def test_a_footnote_stands_where_it_is_called() -> None:
     assert text_of(read("x.docx", word(body, word__footnotes_xml=notes))) == "A claim (See page 9.), and on."
 
 
+R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def letter(section: str, **parts: str) -> bytes:
+    """A letter with three headers and a footer, those of which `section` names."""
+    kinds = {"all": "header", "first": "header", "even": "header", "foot": "footer"}
+    relations = "".join(f'<Relationship Id="{id}" Type="{R}/{kind}" Target="{id}.xml"/>' for id, kind in kinds.items())
+    edges = {
+        f"word/{id}.xml": f'<w:hdr xmlns:w="{W}">{table([f"Acme {id}", "Brest"])}{paragraph("")}</w:hdr>'
+        for id in kinds
+    }
+    rels = f"<Relationships>{relations}</Relationships>"
+    return docx(
+        paragraph("Dear Ada"),
+        f'<w:sectPr xmlns:r="{R}">{section}</w:sectPr>',
+        **{"word/_rels/document.xml.rels": rels, **edges, **parts},
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "settings", "text"),
+    [
+        (
+            '<w:headerReference r:id="all"/><w:footerReference r:id="foot"/>',
+            "",
+            ["Acme all | Brest", "Acme foot | Brest"],
+        ),
+        ('<w:headerReference w:type="first" r:id="first"/>', "", []),
+        ('<w:headerReference w:type="first" r:id="first"/><w:titlePg/>', "", ["Acme first | Brest"]),
+        ('<w:headerReference w:type="even" r:id="even"/>', "", []),
+        ('<w:headerReference w:type="even" r:id="even"/>', "<w:evenAndOddHeaders/>", ["Acme even | Brest"]),
+        ('<w:headerReference r:id="gone"/>', "", []),
+    ],
+    ids=["on all pages", "no first page", "a first page", "no even pages", "even pages", "no such part"],
+)
+def test_headers_and_footers_stand_around_the_text_where_word_shows_them(
+    section: str, settings: str, text: list[str]
+) -> None:
+    sections = read("x.docx", letter(section, **{"word/settings.xml": settings})).sections
+    assert [one.text for one in sections] == [*text[:1], "Dear Ada", *text[1:]]
+
+
+def test_a_header_of_many_sections_stands_there_once_and_a_broken_one_costs_nothing() -> None:
+    section = '<w:headerReference r:id="all"/>'
+    twice = letter(f"{section}</w:sectPr><w:sectPr xmlns:r='{R}'>{section}")
+    assert text_of(read("x.docx", twice)) == "Acme all | Brest\nDear Ada"
+    assert text_of(read("x.docx", letter(section, **{"word/all.xml": "<w:hdr"}))) == "Dear Ada"
+
+
+def test_a_text_box_and_a_footnote_in_it_are_read() -> None:
+    box = f"<w:r><w:pict><w:txbxContent>{paragraph('In a box')}</w:txbxContent></w:pict></w:r>"
+    assert text_of(read("x.docx", word(paragraph(box + run("Beside it"))))) == "In a box\n\nBeside it"
+
+
 @pytest.mark.parametrize(
     "hidden",
     [
@@ -191,6 +245,17 @@ def test_open_document_texts_are_read() -> None:
     assert [(section.titles, section.text) for section in content.sections] == [
         (("Head",), "Head\n\na b\tc\n\n- item\n\n1 | 2\n\nx")
     ]
+
+
+def test_headers_and_footers_of_open_documents_are_read() -> None:
+    master = (
+        "<o xmlns:style='s' xmlns:text='t'><style:master-page><style:header><text:p>Acme Works</text:p></style:header>"
+        "<style:header-left style:display='false'><text:p>OFF</text:p></style:header-left>"
+        "<style:footer><text:p>Invoice 4711-B</text:p></style:footer></style:master-page>"
+        "<style:master-page><style:header><text:p>Acme Works</text:p></style:header></style:master-page></o>"
+    )
+    content = read("x.odt", odt("<text:p>Dear Ada</text:p>", **{"styles.xml": master}))
+    assert [section.text for section in content.sections] == ["Acme Works", "Dear Ada", "Invoice 4711-B"]
 
 
 def test_an_encrypted_open_document_says_so() -> None:

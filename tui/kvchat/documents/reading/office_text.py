@@ -1,4 +1,5 @@
-"""Office texts (.docx, .odt): paragraphs under their headings, lists, tables and footnotes.
+"""Office texts (.docx, .odt): paragraphs under their headings, lists, tables and footnotes; headers once in front of
+all, footers behind.
 
 The rule: what the office program does not show is not read: deleted and hidden text, the codes of fields, comments.
 Nothing is inflated beyond `LARGEST` bytes in all, and XML that defines anything of its own is refused; so neither a
@@ -9,12 +10,13 @@ without text not counted.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 from kvchat.documents.errors import UnreadableError, attempted
-from kvchat.documents.reading.content import Builder, Content, Unit, as_title
+from kvchat.documents.reading.content import Builder, Content, Section, Unit, as_title
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -176,15 +178,29 @@ class Flow:
             self._rows.pop()
             self._before = ""
 
-    def content(self, title: str) -> Content:
-        """All of it; `title`: the one among the document's properties."""
+    def content(self, title: str, headers: Iterable[Flow] = (), footers: Iterable[Flow] = ()) -> Content:
+        """All of it; `title`: the one among the document's properties. What several headers say is said once."""
+        sections, last = self.sections(), max(self._number, 1)
+        sections = (*_edge(headers, 1), *sections, *_edge(footers, last))
+        return Content(title or self.title, Unit.PARAGRAPH, sections, exact=False)
+
+    def sections(self) -> tuple[Section, ...]:
         while self._rows:
             self.end_table()
-        return Content(title or self.title, Unit.PARAGRAPH, self._builder.sections(), exact=False)
+        return self._builder.sections()
+
+    def text(self) -> str:
+        return "\n\n".join(section.text for section in self.sections())
 
     def _add(self, text: str, kind: str) -> None:
         self._builder.add(text, self._number, self._number, close=bool(kind) and kind == self._before)
         self._before = kind
+
+
+def _edge(flows: Iterable[Flow], at: int) -> tuple[Section, ...]:
+    """The headers or footers of a document as a section beside the paragraph at which they stand."""
+    text = "\n\n".join(filter(None, dict.fromkeys(one.text() for one in flows)))
+    return (Section((), text, at, at),) if text else ()
 
 
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
@@ -203,8 +219,29 @@ def read_docx(data: bytes) -> Content:
     archive.parse("word/footnotes.xml", footnotes, optional=True)
     archive.parse("word/endnotes.xml", endnotes, optional=True)
     notes = {"footnoteReference": footnotes.by_id(), "endnoteReference": endnotes.by_id()}
-    archive.parse("word/document.xml", _WordBody(flow, styles.levels(), notes))
-    return flow.content(title_in(archive, "docProps/core.xml"))
+    body = _WordBody(flow, styles.levels(), notes)
+    archive.parse("word/document.xml", body)
+    relations, is_book = _Relations(), archive.holds("word/settings.xml", b"evenAndOddHeaders")
+    archive.parse("word/_rels/document.xml.rels", relations, optional=True)
+    edges: dict[str, list[Flow]] = {"header": [], "footer": []}
+    for kind, id in dict.fromkeys((kind, id) for kind, page, id in body.edges if page != "even" or is_book):
+        edge = Flow()
+        with suppress(UnreadableError):
+            archive.parse(relations.targets.get(id, ""), _WordBody(edge, {}, {}), optional=True)
+        edges[kind].append(edge)
+    return flow.content(title_in(archive, "docProps/core.xml"), edges["header"], edges["footer"])
+
+
+class _Relations(Handler):
+    """The parts that the document names."""
+
+    def __init__(self) -> None:
+        self.targets: dict[str, str] = {}
+        """Their names in the archive, by their ids."""
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        target = attributes.get("Target", "")
+        self.targets[attributes.get("Id", "")] = target[1:] if target.startswith("/") else f"word/{target}"
 
 
 def _name(tag: str) -> str:
@@ -352,6 +389,10 @@ class _WordBody(_Paragraphs):
         self._notes = notes
         self._formats: list[tuple[int, int]] = []
         """For each paragraph that is open its level as a heading and its depth in a list."""
+        self.edges: list[tuple[str, str, str]] = []
+        """The headers and footers of its sections: `header` or `footer`, `default`, `first` or `even`, and the id."""
+        self._section: list[tuple[str, str, str]] = []
+        self._has_first = False
 
     def begun(self) -> None:
         self._formats.append((0, 0))
@@ -366,6 +407,11 @@ class _WordBody(_Paragraphs):
         elif name in self._notes:
             note = self._notes[name].get(_attribute(attributes, "id"))
             self.put(f" ({note})" if note else "")
+        elif name in ("headerReference", "footerReference"):
+            page = _attribute(attributes, "type") or "default"
+            self._section.append((name.removesuffix("Reference"), page, _attribute(attributes, "id")))
+        elif name == "titlePg":
+            self._has_first = value.lower() not in _OFF
         elif not self._formats:
             return
         elif name == "pStyle":
@@ -384,6 +430,9 @@ class _WordBody(_Paragraphs):
             self._flow.row()
         elif name == "tbl":
             self._flow.end_table()
+        elif name == "sectPr":
+            self.edges += [one for one in self._section if one[1] != "first" or self._has_first]
+            self._section, self._has_first = [], False
 
     def paragraph(self, text: str) -> None:
         level, depth = self._formats.pop() if self._formats else (0, 0)
@@ -391,6 +440,7 @@ class _WordBody(_Paragraphs):
 
 
 _ODT_UNSEEN = frozenset(("annotation", "tracked-changes", "hidden-text", "script", "scripts", "automatic-styles"))
+_ODT_EDGES = frozenset(f"{edge}{page}" for edge in ("header", "footer") for page in ("", "-first", "-left"))
 _ODT_MARKS = {"tab": "\t", "line-break": "\n"}
 
 
@@ -399,9 +449,41 @@ def read_odt(data: bytes) -> Content:
     archive = Zipped(data, "OpenDocument text")
     if archive.holds("META-INF/manifest.xml", b"encryption-data"):
         raise UnreadableError("is encrypted")
-    flow = Flow()
+    flow, masters = Flow(), _OdtMasters()
     archive.parse("content.xml", _OdtBody(flow))
-    return flow.content(title_in(archive, "meta.xml"))
+    with suppress(UnreadableError):
+        archive.parse("styles.xml", masters, optional=True)
+    return flow.content(title_in(archive, "meta.xml"), masters.headers, masters.footers)
+
+
+class _OdtMasters(Handler):
+    """The headers and footers of all kinds of pages."""
+
+    def __init__(self) -> None:
+        self.headers: list[Flow] = []
+        self.footers: list[Flow] = []
+        self._body: _OdtBody | None = None
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition("}")[2]
+        if self._body is not None:
+            self._body.start(tag, attributes)
+        elif name in _ODT_EDGES and "false" not in (
+            value for key, value in attributes.items() if key.endswith("}display")
+        ):
+            flow = Flow()
+            (self.headers if name.startswith("header") else self.footers).append(flow)
+            self._body = _OdtBody(flow)
+
+    def data(self, text: str) -> None:
+        if self._body is not None:
+            self._body.data(text)
+
+    def end(self, tag: str) -> None:
+        if tag.rpartition("}")[2] in _ODT_EDGES:
+            self._body = None
+        elif self._body is not None:
+            self._body.end(tag)
 
 
 class _OdtBody(Handler):
