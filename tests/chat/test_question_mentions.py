@@ -104,6 +104,34 @@ async def test_a_file_of_the_disk_goes_along_where_a_word_begins(service, secret
 
 
 @pytest.mark.parametrize(
+    ("name", "mention"),
+    [
+        ("plain name.txt", "@./plain\\ name.txt"),
+        ("plain name.txt", '@"./plain name.txt"'),
+        ("plain\\ name.txt", "@./plain\\ name.txt"),
+        ("u\u0308ber.txt", "@./\u00fcber.txt"),
+        ("\u00fcber.txt", "@./u\u0308ber.txt"),
+        ("A\u0308rger/u\u0308ber uns.txt", "@./\u00c4rger/\u00fcber\\ uns.txt"),
+    ],
+)
+async def test_a_file_is_found_however_its_name_is_typed(service, secret, name, mention):
+    path = secret.parent / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("The key is green.\n")
+    question = await asked(service, id_of(service), f"What says {mention} of it?")
+    assert [block.text for block in files(question)] == ["The key is green.\n"]
+
+
+async def test_a_name_of_a_mac_is_found_in_a_collection(service, tmp_path):
+    notes = written(tmp_path / "notes", {"A\u0308rger/u\u0308ber.md": "# Ship\n\nThe ship is green.\n"})
+    await indexed(service, notes, "notes")
+    id = id_of(service)
+    assert "green" in files(await asked(service, id, "@notes/\u00c4rger/\u00fcber.md What colour?"))[0].text
+    scope = await service.documents.with_library(lambda library: library.scope_of("notes/\u00c4rger"))
+    assert scope == "docs/notes/A\u0308rger/"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "alias: { '@/': './src' } - what is this?",

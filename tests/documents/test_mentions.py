@@ -30,6 +30,7 @@ from kvchat.documents.mentions import (
         ('@"my notes/a b.md" sums up?', ["my notes/a b.md"]),
         ("@~/x.txt and @./y", ["~/x.txt", "./y"]),
         ("写在 @手册 里", ["手册"]),
+        ("@handbook\\\nHow?", ["handbook"]),
     ],
 )
 def test_a_mention_is_found_where_a_word_begins(text, names):

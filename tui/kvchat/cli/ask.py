@@ -215,11 +215,12 @@ def run(session: Session) -> int:
 def _must_be_there(paths: Sequence[str]) -> None:
     """Raises CommandError where a file is missing: before a server is waited for."""
     from kvchat.documents.attachments import must_be_there
+    from kvchat.documents.loading import path_meant
 
     try:
         for path in paths:
-            must_be_there(Path(path.strip()).expanduser().absolute())
-    except (DocumentError, RuntimeError) as error:
+            must_be_there(path_meant(path.strip()))
+    except (DocumentError, OSError, RuntimeError) as error:
         raise CommandError(str(error)) from None
 
 

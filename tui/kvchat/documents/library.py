@@ -27,6 +27,7 @@ from kvchat.documents.collection import (
 )
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.indexing.index_lock import is_held, revoke
+from kvchat.documents.loading import path_meant
 from kvchat.documents.mentions import Mention, collections, is_of_disk, on_disk, within
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
@@ -193,10 +194,19 @@ class Library:
 
     def scope_within(self, collection: Collection, path: str) -> str | None:
         """Where to search for a file or folder of a collection; None: nothing of it is indexed."""
-        doc = doc_of(collection.name, path)
+        doc = doc_of(collection.name, self.path_in(collection, path))
         if self.index.get(doc):
             return exactly(doc)
         return f"{doc}/" if self.index.names(f"{doc}/", "", 1) else None
+
+    def path_in(self, collection: Collection, typed: str) -> str:
+        """The path of a file or folder of a collection by what the user typed for it (see `path_meant`)."""
+        root = Path(collection.root)
+        try:
+            found = path_meant(str(root / typed)).relative_to(root)
+        except (OSError, RuntimeError, ValueError):
+            return typed
+        return found.as_posix() if typed and found.as_posix() != "." else typed
 
     def file_of(self, ref: str) -> Path | None:
         """The file that a reference or a document's name is about; None where it is gone, or leads out of its
@@ -241,8 +251,7 @@ def _absolute(path: str) -> Path:
     """The absolute path of a folder or file that is there, as it was given: links in it are not followed up. Raises
     DocumentError."""
     try:
-        given = Path(path.strip()).expanduser()
-        root = Path(os.path.normpath(Path.cwd() / given))
+        root = Path(os.path.normpath(path_meant(path.strip())))
         if not path.strip():
             raise DocumentError("Give the path of a folder or a file.")
         if not root.exists():

@@ -7,12 +7,16 @@ for, and a file that changes meanwhile is not taken for one that stood still.
 from __future__ import annotations
 
 import os
+import re
 import stat
+import unicodedata
 from dataclasses import dataclass
+from pathlib import Path
 
 from kvchat import paths
 from kvchat.documents.errors import UnreadableError
 
+_ESCAPED = re.compile(r"\\(.)")
 LINK = "is a symbolic link"
 _FLAGS = (
     os.O_RDONLY
@@ -43,6 +47,36 @@ class Loaded:
     data: bytes
     size: int
     mtime_ns: int
+
+
+def path_meant(typed: str) -> Path:
+    """The path that a user means by what they typed: `~` is the home folder, `\\ ` a blank as in a shell, and a name is
+    taken in the Unicode form that the disk has it in. What is not there stays as it is. Raises RuntimeError where there
+    is no such home folder, OSError where the working folder is gone."""
+    spelled = dict.fromkeys((typed, _ESCAPED.sub(r"\1", typed)))
+    found = [as_on_disk(Path(one).expanduser().absolute()) for one in spelled]
+    return next((path for path in found if os.path.lexists(path)), found[0])
+
+
+def as_on_disk(path: Path) -> Path:
+    """An absolute path with its names in the Unicode forms that the disk has them in: a file from a Mac may be called
+    `u` and two dots where `ü` is typed."""
+    if str(path).isascii() or os.path.lexists(path):
+        return path
+    found = Path(path.anchor)
+    for name in path.parts[1:]:
+        if not os.path.lexists(found / name):
+            sought = unicodedata.normalize("NFC", name)
+            try:
+                with os.scandir(found) as entries:
+                    names = (entry.name for entry in entries)
+                    name = next((one for one in names if unicodedata.normalize("NFC", one) == sought), "")
+            except (OSError, ValueError):
+                return path
+            if not name:
+                return path
+        found /= name
+    return found
 
 
 def loaded(path: str | bytes | os.PathLike[str], largest: int) -> Loaded:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from kvchat.documents.collection import Collection
+from kvchat.documents.loading import path_meant
 
-_NAMED = re.compile(r'@(?:"([^"\n]{1,1000})"|([^\s@"<>|]{1,1000}))')
+_NAMED = re.compile(r'@(?:"([^"\n]{1,1000})"|((?:\\ |[^\s@"<>|]){1,1000}))')
 _MENTION = re.compile(rf'(?<![\w@./"\\]){_NAMED.pattern}')
 _AFTER = ".,;:!?)]}'’”»…，。、；：！？）】」』"
 """What may follow a mention without belonging to it."""
@@ -231,7 +232,7 @@ def on_disk(beginning: str, most: int) -> list[Mention]:
         beginning += "/"
     folder, _, last = beginning.rpartition("/")
     try:
-        with os.scandir(Path(f"{folder}/").expanduser()) as entries:
+        with os.scandir(path_meant(f"{folder}/")) as entries:
             found = [(entry.name, entry.is_dir()) for entry in entries if _fits(entry.name, last)]
     except (OSError, RuntimeError, ValueError):
         return []
@@ -244,4 +245,5 @@ def on_disk(beginning: str, most: int) -> list[Mention]:
 
 def _fits(name: str, beginning: str) -> bool:
     hidden = name.startswith(".") and not beginning.startswith(".")
-    return name.isprintable() and not hidden and name.casefold().startswith(beginning.casefold())
+    folded, begun = (unicodedata.normalize("NFC", one).casefold() for one in (name, beginning))
+    return name.isprintable() and not hidden and folded.startswith(begun)

@@ -15,6 +15,7 @@ from kvchat.documents.attachments import attached
 from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.images import Keep
+from kvchat.documents.loading import path_meant
 from kvchat.documents.mentions import Written, is_of_disk, without, written
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import LABEL
@@ -134,7 +135,7 @@ class _MentionReader:
 
     def _of_disk(self, name: str) -> ContextBlock | None:
         try:
-            path = Path(name).expanduser().absolute()
+            path = path_meant(name)
             if _is_bare(name) or not path.exists():
                 return None
             if path.is_dir():
@@ -152,7 +153,7 @@ class _MentionReader:
         collection, library = self._known.get(_first(name)), self._library
         if collection is None or library is None:
             return None
-        rest = name.partition("/")[2].strip("/")
+        rest = library.path_in(collection, name.partition("/")[2].strip("/"))
         if not rest:
             if not library.index.names(collection.scope, "", 1):
                 raise self._not_indexed(collection, name)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.conversations import Conversations
@@ -271,9 +270,10 @@ class Retrieval:
         def capture() -> ContextBlock:
             from kvchat.documents.attachments import attached
             from kvchat.documents.errors import DocumentError
+            from kvchat.documents.loading import path_meant
 
             try:
-                whole = Path(path.strip()).expanduser().absolute()
+                whole = path_meant(path.strip())
                 newer = attached(whole, whole.name, most, self._keep)
             except (DocumentError, OSError, RuntimeError, ValueError, StoreError) as error:
                 raise ChatError.of(error) from None
