@@ -212,7 +212,7 @@ def plain_server() -> Iterator[RunningServer]:
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data, settings and home in a folder of this test alone."""
     home = tmp_path / "home"
-    home.mkdir()
+    (home / "config").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("KVCHAT_DATA_DIR", str(home / "data"))
     monkeypatch.setenv("KVCHAT_CONFIG", str(home / "config" / "config.toml"))

@@ -150,7 +150,7 @@ async def test_a_server_that_is_down_says_what_to_do(run, own_folders):
 async def test_a_new_question_goes_to_another_server_where_the_one_used_last_is_off_and_says_so(run, own_folders):
     async with ToyServer() as server:
         config = own_folders / "config" / "config.toml"
-        config.parent.mkdir(parents=True)
+        config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(f'[profiles.box]\nbase_url = "{server.url}"\n')
         store = store_of(own_folders)
         store.set_setting("last server", "http://127.0.0.1:9")
@@ -180,7 +180,7 @@ async def test_a_question_that_reached_no_server_changes_no_conversation(run, ow
 async def test_a_question_that_may_not_leave_this_machine_leaves_no_conversation(run, own_folders):
     async with ToyServer() as server:
         config = own_folders / "config" / "config.toml"
-        config.parent.mkdir(parents=True)
+        config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(f'[profiles.away]\nbase_url = "{server.url}"\nlocality = "cloud"\n')
         store = store_of(own_folders)
         store.set_setting("last server", "away")  # chosen in the app, and not agreed to
@@ -192,7 +192,7 @@ async def test_a_question_that_may_not_leave_this_machine_leaves_no_conversation
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (("--model", "/nowhere/model.gguf", "ask", "x"), 1, "/nowhere/model.gguf"),
+        (("--model", "/nowhere/model.gguf", "ask", "x"), 2, "/nowhere/model.gguf"),
         (("--base-url", "nonsense", "ask", "x"), 2, "--base-url"),
         (("ask", "x", "--conversation", "ffffffff"), 1, "ffffffff"),
         (("show", "ffffffff"), 1, "ffffffff"),

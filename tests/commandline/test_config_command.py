@@ -44,7 +44,7 @@ async def test_a_model_that_the_server_does_not_have_is_refused_before_anything_
 @pytest.fixture
 def file(own_folders: Path) -> Path:
     path = own_folders / "config" / "config.toml"
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("# mine\nmouse = true  # the cat's\n")
     return path
 

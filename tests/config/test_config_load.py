@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.config import Problem, Settings, effective, load
+from kvchat.config import Problem, ServerSettings, Settings, effective, load
 from kvchat.prompt.request import Parameters
 
 
@@ -79,29 +79,39 @@ def test_what_is_wrong_is_left_at_its_default_and_the_rest_is_used(file: Path) -
         (
             "theme = day",
             "1:9: not valid TOML: there is no value here that TOML knows (a text needs quotes; true and false "
-            "are lower case); the defaults are used",
+            "are lower case); nothing is sent until that is corrected",
         ),
-        ("\n theme", "2:7: not valid TOML: a key needs = and a value after it; the defaults are used"),
+        (
+            "\n theme",
+            "2:7: not valid TOML: a key needs = and a value after it; nothing is sent until that is corrected",
+        ),
         (
             'theme = "day',
-            "1:13: not valid TOML: a text is not closed, it needs a quote at its end; the defaults are used",
+            "1:13: not valid TOML: a text is not closed, it needs a quote at its end; nothing is sent until that is corrected",
         ),
-        ("a = [1,\n2", "2:2: not valid TOML: a list is not closed, it needs a ] at its end; the defaults are used"),
+        (
+            "a = [1,\n2",
+            "2:2: not valid TOML: a list is not closed, it needs a ] at its end; nothing is sent until that is corrected",
+        ),
         (
             "sidebar = true true",
             "1:16: not valid TOML: there is something left behind the value (a text needs quotes, and "
-            "each setting its own line); the defaults are used",
+            "each setting its own line); nothing is sent until that is corrected",
         ),
         (
             "mouse = true\nmouse = true",
-            "2:13: not valid TOML: this is set twice, one of the two must go; the defaults are used",
+            "2:13: not valid TOML: this is set twice, one of the two must go; nothing is sent until that is corrected",
         ),
-        ("[server]\n[server]", "2:8: not valid TOML: cannot declare ('server',) twice; the defaults are used"),
+        (
+            "[server]\n[server]",
+            "2:8: not valid TOML: cannot declare ('server',) twice; nothing is sent until that is corrected",
+        ),
     ],
 )
 def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sentence: str) -> None:
     assert said(file, text) == [f"config.toml:{sentence}"]
-    assert load(file)[0] == Settings()
+    barred = ServerSettings(wrong={"server": f"config.toml:{sentence}"})
+    assert load(file)[0] == Settings(server=barred)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +155,15 @@ def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sent
         ),
         (
             '[server]\nbase_url = "foo"',
-            '2:1: server.base_url must be an address such as "http://127.0.0.1:8080"; it is left out',
+            '2:1: server.base_url must be an address such as "http://127.0.0.1:8080"; nothing is sent until that is corrected',
         ),
         (
             '[server]\nproxy = "x"',
-            '2:1: server.proxy must be an address such as "http://127.0.0.1:3128"; it is left out',
+            '2:1: server.proxy must be an address such as "http://127.0.0.1:3128"; nothing is sent until that is corrected',
         ),
         (
             '[server]\napi_key_command = "pass \'x"',
-            "2:1: server.api_key_command has a quote that is not closed; it is left out",
+            "2:1: server.api_key_command has a quote that is not closed; nothing is sent until that is corrected",
         ),
         ("server = 1", "1:1: server must be a section: [server] on a line of its own, its settings below"),
         (
@@ -188,41 +198,47 @@ def test_a_key_written_into_the_file_is_refused_and_never_repeated(file: Path, t
 
 def test_a_file_that_is_not_utf_8_is_told_with_the_line_of_the_first_wrong_byte(file: Path) -> None:
     assert said(file, b'mouse = true\ntheme = "\xe4"\n') == [
-        "config.toml:2:10: this is not UTF-8, which the file must be saved as; the defaults are used"
+        "config.toml:2:10: this is not UTF-8, which the file must be saved as; nothing is sent until that is corrected"
     ]
 
 
 def test_a_file_that_is_too_large_is_not_read(file: Path) -> None:
-    assert said(file, "# x\n" * 70_000) == ["config.toml: is larger than 256 KiB; the defaults are used"]
+    assert said(file, "# x\n" * 70_000) == [
+        "config.toml: is larger than 256 KiB; nothing is sent until that is corrected"
+    ]
 
 
 def test_a_folder_in_the_place_of_the_file_is_told(file: Path) -> None:
     file.mkdir()
-    assert [str(problem) for problem in load(file)[1]] == ["config.toml: is not a file; the defaults are used"]
+    assert [str(problem) for problem in load(file)[1]] == [
+        "config.toml: is not a file; nothing is sent until that is corrected"
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 def test_a_named_pipe_in_the_place_of_the_file_does_not_hang(file: Path) -> None:
     os.mkfifo(file)
-    assert [str(problem) for problem in load(file)[1]] == ["config.toml: is not a file; the defaults are used"]
+    assert [str(problem) for problem in load(file)[1]] == [
+        "config.toml: is not a file; nothing is sent until that is corrected"
+    ]
 
 
 def test_endless_nesting_is_told_with_its_line(file: Path) -> None:
     assert said(file, "mouse = true\nx = " + "[" * 20_000) == [
-        "config.toml:2: too many lists or tables inside each other; the defaults are used"
+        "config.toml:2: too many lists or tables inside each other; nothing is sent until that is corrected"
     ]
 
 
 def test_a_number_without_end_is_told_with_its_line(file: Path) -> None:
     assert said(file, "mouse = true\n[parameters]\nseed = " + "9" * 5_000) == [
-        "config.toml:3: a number here is too long; the defaults are used"
+        "config.toml:3: a number here is too long; nothing is sent until that is corrected"
     ]
 
 
 @pytest.mark.parametrize("part", ["a", '"a" ', "'' "])
 def test_a_key_of_many_parts_is_told_and_not_worked_on(file: Path, part: str) -> None:
     assert said(file, "mouse = true\nx." + ".".join([part] * 20_000) + " = 1") == [
-        "config.toml:2:1: a key of too many parts; the defaults are used"
+        "config.toml:2:1: a key of too many parts; nothing is sent until that is corrected"
     ]
 
 

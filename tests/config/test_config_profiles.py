@@ -136,7 +136,7 @@ WORK = '[profiles.work]\nbase_url = "http://h"\n'
         (WORK + "timeout = 900", "3:1: profiles.work.timeout must be from 0 to 600; the default, 0, is used"),
         (
             WORK + 'locality = "cluod"',
-            '3:1: profiles.work.locality must be one of "auto", "local", "cloud"; the default, "auto", is used',
+            '3:1: profiles.work.locality must be one of "auto", "local", "cloud"; nothing is sent until that is corrected',
         ),
         (
             WORK + 'keep_alive = "a while"',
@@ -166,7 +166,7 @@ WORK = '[profiles.work]\nbase_url = "http://h"\n'
         (
             WORK + 'api_key_keyring = "sk-1"',
             "3:1: profiles.work.api_key_keyring must be the service and the user name of "
-            'the key, such as "llm/me", not the key itself; it is left out',
+            'the key, such as "llm/me", not the key itself; nothing is sent until that is corrected',
         ),
         (
             WORK + "parameters = 1",
@@ -207,9 +207,12 @@ WORK = '[profiles.work]\nbase_url = "http://h"\n'
         ),
         (
             'default_profile = "wrok"\n' + WORK,
-            "1:1: default_profile names no profile that can be used: wrok (did you mean work?); it is left out",
+            "1:1: default_profile names no profile that can be used: wrok (did you mean work?); nothing is sent until that is corrected",
         ),
-        ('default_profile = "x"', "1:1: default_profile names no profile that can be used: x; it is left out"),
+        (
+            'default_profile = "x"',
+            "1:1: default_profile names no profile that can be used: x; nothing is sent until that is corrected",
+        ),
     ],
 )
 def test_a_mistake_in_a_profile_is_told_with_its_line(file: Path, text: str, sentence: str) -> None:
@@ -221,7 +224,7 @@ def test_the_kind_of_a_server_is_one_that_is_known(file: Path) -> None:
     (sentence,) = said(file, WORK + 'kind = "lm studio"')
     assert sentence.startswith('config.toml:3:1: profiles.work.kind must be empty or one of "llama.cpp", ')
     assert '"lmstudio"' in sentence
-    assert sentence.endswith("; it is left out")
+    assert sentence.endswith("; nothing is sent until that is corrected")
 
 
 def test_a_profiles_name_with_a_dot_needs_quotes_and_is_told_so(file: Path) -> None:
@@ -288,16 +291,13 @@ def test_the_default_profile_can_be_given_for_a_run(file: Path) -> None:
     settings = load(file)[0]
     assert effective(settings, {"KVCHAT_DEFAULT_PROFILE": "gpu.lab"})[0].default_profile == "gpu.lab"
     assert effective(settings, {}, {"default_profile": ""})[0].default_profile == ""
-    same, problems = effective(settings, {"KVCHAT_DEFAULT_PROFILE": "gpu.lap"})
-    assert same == settings
-    assert problems == [
-        Problem(
-            None,
-            None,
-            None,
-            "KVCHAT_DEFAULT_PROFILE names no profile that can be used: gpu.lap (did you mean gpu.lab?); it is not used",
-        )
-    ]
+    barred, problems = effective(settings, {"KVCHAT_DEFAULT_PROFILE": "gpu.lap"})
+    sentence = (
+        "KVCHAT_DEFAULT_PROFILE names no profile that can be used: gpu.lap (did you mean gpu.lab?); nothing is sent "
+        "until that is corrected"
+    )
+    assert problems == [Problem(None, None, None, sentence, ("default_profile",))]
+    assert (barred.default_profile, barred.server.wrong) == ("", {"default_profile": sentence})
 
 
 def test_what_is_shown_hides_the_values_of_headers_and_loads_again(file: Path) -> None:

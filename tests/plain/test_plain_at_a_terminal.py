@@ -136,7 +136,7 @@ async def test_a_dumb_terminal_gets_plain_mode(own_folders: Path) -> None:
 
 async def test_the_setting_brings_it_too_and_a_signal_keeps_what_came(own_folders: Path) -> None:
     config = own_folders / "config" / "config.toml"
-    config.parent.mkdir()
+    config.parent.mkdir(exist_ok=True)
     config.write_text("plain = true\n")
     async with ToyServer() as server:
         server.on_chat(tokens("Kept", " text", hang_after=1))

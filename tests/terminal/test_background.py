@@ -196,7 +196,7 @@ async def test_a_late_answer_while_something_is_typed_and_the_answer_runs(own_fo
 async def test_the_terminal_is_not_asked_where_its_answer_has_no_say(
     own_folders: Path, env: dict[str, str], settings: str
 ) -> None:
-    (own_folders / "config").mkdir()
+    (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config" / "config.toml").write_text(settings)
     async with ToyServer() as server:
         with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment(**env)) as terminal:
@@ -209,7 +209,7 @@ async def test_the_terminal_is_not_asked_where_its_answer_has_no_say(
 
 @pytest.mark.process
 async def test_who_wants_it_by_the_terminal_again_says_auto(own_folders: Path) -> None:
-    (own_folders / "config").mkdir()
+    (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config" / "config.toml").write_text('theme = "kvchat-night"\n')
     async with ToyServer() as server:
         with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment()) as terminal:

@@ -311,7 +311,7 @@ async def test_another_program_has_the_tab_while_it_has_the_terminal(own_folders
     ],
 )
 async def test_neither_is_written_where_it_is_not_wanted(own_folders: Path, env: dict[str, str], settings: str) -> None:
-    (own_folders / "config").mkdir()
+    (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config" / "config.toml").write_text(settings)
     async with ToyServer() as server:
         script = Script()

@@ -85,7 +85,7 @@ def input_of(seed: int, size: int) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", CASES)
 async def test_a_megabyte_of_anything_is_lived_with(own_folders: Path, seed: int) -> None:
-    (own_folders / "config").mkdir()
+    (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config" / "config.toml").write_text('[keys]\nquit = "f11"\n')
     with Terminal(KVCHAT, environment()) as terminal:
         await terminal.shows("newline")

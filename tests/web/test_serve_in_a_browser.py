@@ -49,7 +49,7 @@ async def serving(base_url: str) -> AsyncIterator[str]:
 @pytest.mark.engine
 async def test_a_question_is_typed_and_its_answer_read(own_folders: Path, tmp_path: Path) -> None:
     config = own_folders / "config" / "config.toml"
-    config.parent.mkdir()
+    config.parent.mkdir(exist_ok=True)
     config.write_text("[parameters]\nmax_tokens = 16\ntemperature = 0.0\n")
     with running_server() as server:
         async with serving(server.base_url) as url, browser(tmp_path / "profile") as page:

@@ -56,8 +56,8 @@ class Paths:
 def find(data_dir: str | None = None, config_file: str | None = None, env: Mapping[str, str] = os.environ) -> Paths:
     """The places for these options of the command line, else of the environment, else the platform's own.
     Raises PathError."""
-    data = data_dir or env.get(DATA_VARIABLE)
-    config = config_file or env.get(CONFIG_VARIABLE)
+    data = (data_dir or env.get(DATA_VARIABLE, "")).strip()
+    config = (config_file or env.get(CONFIG_VARIABLE, "")).strip()
     data_path = _given(data) if data else _platform("data")
     cache_path = data_path / "cache" if data else _platform("cache")
     return Paths(data_path, _given(config) if config else _platform("config") / "config.toml", cache_path)

@@ -182,7 +182,7 @@ def run(session: Session) -> int:
             raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
         if args.alternatives:
             raise UsageError("--continue-answer gives one answer. Leave out --alternatives.")
-        session.print_problems()
+        session.print_problems(sends=True)
         return session.with_service(lambda service: ask(service, args, None))
     if args.text is None:
         raise UsageError("The question is missing. Give it as an argument, or pipe it in with: kvchat ask -")
@@ -198,7 +198,7 @@ def run(session: Session) -> int:
     if args.attach:
         _must_be_there(args.attach)
     question = read_question(args.text, not args.no_stdin)
-    session.print_problems()
+    session.print_problems(sends=True)
 
     async def work(service: ChatService) -> int:
         persona = NOBODY

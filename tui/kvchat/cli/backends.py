@@ -173,8 +173,11 @@ async def _asked_elsewhere(
 
 
 async def _visited(address: str, server: ServerSettings) -> Row | None:
-    """What a server of the network says of itself; None where its address leads to the internet."""
+    """What a server of the network says of itself; None where its address leads to the internet. One whose settings
+    cannot be used is not asked."""
     shown = Found(without_user(address))
+    if server.wrong:
+        return Row(shown, NOT_ASKED)
     try:
         async with asyncio.timeout(ELSEWHERE_S):
             if (await locate(parse_base_url(address))).host_class is HostClass.CLOUD:

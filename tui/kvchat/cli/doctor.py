@@ -20,7 +20,7 @@ from kvchat.backends.http.endpoint import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.server.connection import server_options
 from kvchat.cli.plain_output import Printer
-from kvchat.cli.session import Session
+from kvchat.cli.session import Session, UsageError
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Examination, Report, unexamined
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(session: Session) -> int:
     """Examine a server and print the report. Raises CommandError."""
-    session.print_problems()
+    session.print_problems(sends=not session.args.url)
     return session.with_service(lambda service: doctor(service, session.args))
 
 
@@ -80,8 +80,10 @@ async def _made(service: ChatService, args: argparse.Namespace) -> Report:
 
 def _server(settings: Settings, named: str, key_variable: str | None) -> ServerSettings:
     """The settings for the server at an address, or of the profile, that was named on the command line. Another
-    server's key is never used; a variable named on the command line is."""
+    server's key is never used; a variable named on the command line is. Raises UsageError."""
     own = settings.profiles.get(named) or _known(settings, named) or ServerSettings(base_url=named)
+    for said in own.wrong.values():
+        raise UsageError(f"{said}.")
     return replace(own, api_key_env=key_variable) if key_variable else own
 
 

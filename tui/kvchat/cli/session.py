@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kvchat import paths
 from kvchat.config import Problem, Settings, load
+from kvchat.config.load import UNREAD, WHOLE
 from kvchat.paths import Paths, reason
 from kvchat.sanitize import one_line
 
@@ -152,8 +153,15 @@ class Session:
             else:
                 words()
 
-    def print_problems(self) -> None:
+    def print_problems(self, *, sends: bool = False) -> None:
+        """Say what is wrong in the settings. `sends`: the command sends words to a server. Raises UsageError where the
+        one that was named cannot be used."""
+        settings = self.settings
+        first = settings.server if self._has_one_server() else settings.profiles.get(settings.default_profile)
+        wrong = (first or settings.server).wrong if sends else {}
         for problem in self.problems:
+            if str(problem) in wrong.values():
+                raise UsageError(f"{problem}.")
             print(f"kvchat: {problem}", file=sys.stderr)
 
 
@@ -218,9 +226,31 @@ def begun(args: argparse.Namespace) -> Session:
             from kvchat import logs
 
             logs.start(args.log)
-        return Session(args, places, *_settings(args, places)[:2])
+        if args.command != "config":
+            _must_be_there(args.config, places.config)
+        session = Session(args, places, *_settings(args, places)[:2])
     except paths.PathError as error:
         raise CommandError(str(error)) from None
+    if args.command not in (None, "config", "completion", "serve") and (
+        said := session.settings.server.wrong.get(UNREAD)
+    ):
+        raise UsageError(f"{said}.")  # the app shows it
+    return session
+
+
+def _must_be_there(option: str | None, config: Path) -> None:
+    """Raises UsageError where the settings file that was named is missing: an option's, or that of a variable with its
+    folder, where it could still be made."""
+    variable = os.environ.get(paths.CONFIG_VARIABLE, "").strip()
+    for name, path in (
+        (("--config", config),) if option else ((paths.CONFIG_VARIABLE, config.parent),) if variable else ()
+    ):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise UsageError(f"There is no {path}, which {name} needs. Correct it, or leave it out.") from None
+        except OSError:
+            pass  # it is said when it is read
 
 
 def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[Problem], dict[str, str]]:
@@ -236,18 +266,22 @@ def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[P
     if args.model:
         overrides.update(_model(args.model))
     if args.profile:
-        settings = _with_profile(settings, args.profile)
+        settings = _with_profile(settings, args.profile.strip(), problems)
     own = settings.server.base_url
     settings, more = _over(settings, overrides)
     for problem in more:
-        if problem.file is None and args.base_url and str(problem).startswith("server.base_url"):
-            raise UsageError(f"--base-url {problem.text.removeprefix('server.base_url ').partition(';')[0]}.")
+        path, _, wrong = problem.text.partition(" ")
+        if problem.file is None and overrides.get(path) is not None:
+            raise UsageError(f"{_OPTIONS[path]} {wrong.partition(';')[0]}.")
     given = {path: _OPTIONS[path] for path, value in overrides.items() if value is not None}
     if args.profile:
         given["server"] = "--profile"
     elif args.base_url and own and settings.server.base_url != own:
         given["server"] = "--base-url"
-    return settings, [*problems, *more], given
+    problems = [
+        p for p in (*problems, *more) if p.bars[:1] in ((), ("profiles",)) or ".".join(p.bars) in settings.server.wrong
+    ]
+    return settings, problems, given
 
 
 _OPTIONS = {
@@ -269,13 +303,15 @@ def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings
 
     whole, problems = effective(settings, overrides=overrides)
     own, given = settings.server.base_url, whole.server.base_url
-    if not own or not given or _origin(own) == _origin(given):
+    is_own = own and _origin(own) == _origin(given)
+    if is_own or not given or (not own and "server.base_url" not in settings.server.wrong):
         return whole, problems
     profiles = settings.profiles.values()
     server = next((profile for profile in profiles if profile.base_url.rstrip("/") == given.rstrip("/")), None) or next(
         (profile for profile in profiles if _origin(profile.base_url) == _origin(given)), ServerSettings()
     )
-    return effective(replace(settings, server=server), overrides=overrides)
+    unread = {name: said for name, said in settings.server.wrong.items() if name == UNREAD}
+    return effective(replace(settings, server=replace(server, wrong={**server.wrong, **unread})), overrides=overrides)
 
 
 def _origin(address: str) -> tuple[str, str, int]:
@@ -290,8 +326,11 @@ def _origin(address: str) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port
 
 
-def _with_profile(settings: Settings, name: str) -> Settings:
+def _with_profile(settings: Settings, name: str, problems: Sequence[Problem]) -> Settings:
     if name not in settings.profiles:
+        for problem in problems:
+            if problem.bars == WHOLE or problem.bars[:2] == ("profiles", name) or f"profiles.{name} " in problem.text:
+                raise UsageError(f"The profile {name} cannot be used: {problem}.")
         known = (
             f"The settings have: {', '.join(settings.profiles)}."
             if settings.profiles
@@ -313,11 +352,16 @@ def _text_or_file(given: str) -> str:
 
 
 def _model(given: str) -> dict[str, object]:
-    path = Path(given).expanduser()
-    if path.is_file():
+    given = given.strip()
+    try:
+        path = Path(given).expanduser()
+        is_file = path.is_file()
+    except (RuntimeError, ValueError, OSError):  # ~ of nobody, a NUL, a name too long: no file in any case
+        path, is_file = Path(given), False
+    if is_file:
         return {"engine.model": str(path.resolve()), "server.base_url": ""}
     if given.endswith(".gguf") or given.startswith((".", "~")) or path.is_absolute():
-        raise CommandError(
+        raise UsageError(
             f"There is no model file {path}. Give the path of a GGUF file, or the name of a server's model."
         )
     return {"server.model": given}

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(session: Session) -> int:
     """Carry out a trunk command and return the exit status. Raises CommandError."""
-    session.print_problems()
+    session.print_problems(sends=session.args.what in ("add", "warm"))
     args = session.args
     if args.incognito:
         raise UsageError("An incognito run has no trunks; leave out --incognito.")

@@ -1,13 +1,14 @@
 """From a settings file, the environment and the command line to `Settings`.
 
-The rule: what is wrong becomes a `Problem` and leaves its default in place; nothing here raises on bad content.
+The rule: what is wrong becomes a `Problem`; nothing here raises on bad content. A default stands in for a matter of
+taste, never for where words go: what is wrong there bars the server that it names (`ServerSettings.wrong`).
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,24 +18,48 @@ from kvchat.config.server import PROFILE_NAME, ServerSettings
 from kvchat.config.settings import BY_PATH, OPTIONS, Settings, changed, changed_at, opens, option_at
 from kvchat.config.source import Key
 from kvchat.config.toml import SIZE_LIMIT, TomlFile, read_toml, written, written_key
-from kvchat.config.unknown import nearest, unknown
+from kvchat.config.unknown import barred, nearest, unknown
+from kvchat.paths import CONFIG_VARIABLE, DATA_VARIABLE
 from kvchat.sanitize import one_line
 
 _SHORT_VARIABLES = {"KVCHAT_BASE_URL": "server.base_url", "KVCHAT_MODEL": "server.model"}
 _KEYS_DEPTH = 4
+_DEFAULT_PROFILE: Key = ("default_profile",)
+_PLACE_WORDS = {"HOST", "PORT", "ADDRESS", "PROFILE"}
+_BARRED = "nothing is sent until that is corrected"
 
 
 def load(path: Path) -> tuple[Settings, list[Problem]]:
     """The settings of a file and what is wrong in it. A file that does not exist has none."""
-    file = read_toml(path, SIZE_LIMIT)
-    settings, problems = Settings(), list(file.problems)
+    file = read_toml(path, SIZE_LIMIT, _BARRED)
+    settings, problems = Settings(), [replace(problem, bars=WHOLE) for problem in file.problems]
     for key, value in _flat(file.values):
         problem, settings = _taken(file, settings, key, value)
         problems += problem
     for look in (_profiles, _commands, _default_profile):
         found, settings = look(file, settings)
         problems += found
-    return settings, sorted(problems, key=lambda p: (p.line or 0, p.column or 0))
+    problems.sort(key=lambda p: (p.line or 0, p.column or 0))
+    return _barred(settings, problems), problems
+
+
+WHOLE: Key = ("server",)
+"""What a settings file bars that cannot be read."""
+UNREAD = ".".join(WHOLE)
+"""Its name in `ServerSettings.wrong`."""
+
+
+def _barred(settings: Settings, problems: Sequence[Problem]) -> Settings:
+    """The settings with what is wrong with their servers."""
+    for problem in problems:
+        holder = problem.bars[:2] if problem.bars[:1] == ("profiles",) else WHOLE
+        if problem.bars and (holder == WHOLE or holder[1] in settings.profiles):
+            server = settings.server if holder == WHOLE else settings.profiles[holder[1]]
+            wrong = {".".join(problem.bars): str(problem), **server.wrong}
+            settings = changed_at(settings, (*holder, "wrong"), wrong)
+        if problem.bars == _DEFAULT_PROFILE:
+            settings = replace(settings, default_profile="")
+    return settings
 
 
 def effective(
@@ -46,11 +71,13 @@ def effective(
     line put over them. `overrides` has values by path (`server.model`); None is one that was not given."""
     problems: list[Problem] = []
     for name, option in _variables():
-        if given := env.get(name):
+        if (given := env.get(name)) and (given.strip() or not option.spec.routes):
             try:
                 settings = _given(settings, option, given)
             except UnfitError as unfit:
-                problems.append(Problem(None, None, None, f"{name} {unfit}; it is not used"))
+                problems.append(_unfit(name, option, unfit))
+    problems += _unknown_variables(env)
+    settings = _barred(settings, problems)
     for path, value in (overrides or {}).items():
         if value is None:
             continue
@@ -59,6 +86,27 @@ def effective(
         except UnfitError as unfit:
             problems.append(Problem(None, None, None, f"{path} {unfit}; it is not used"))
     return settings, problems
+
+
+def _unfit(name: str, option: Option, unfit: UnfitError) -> Problem:
+    routes = option.spec.routes
+    text = f"{name} {unfit}; {_BARRED if routes else 'it is not used'}"
+    return Problem(None, None, None, text, option.key if routes else ())
+
+
+def _unknown_variables(env: Mapping[str, str]) -> Iterator[Problem]:
+    """The variables that are none and were probably meant to say where words go."""
+    given = {name for name in env if name.startswith("KVCHAT_")} - {DATA_VARIABLE, CONFIG_VARIABLE}
+    if not given:
+        return
+    routes = {name: option.spec.routes for name, option in _variables()} | {DATA_VARIABLE: True, CONFIG_VARIABLE: True}
+    for name in sorted(given - routes.keys()):
+        if name.endswith(("_KEY", "_TOKEN", "_SECRET")):
+            continue  # a key, that api_key_env may name
+        near = (nearest(name, map(str.lower, routes)) or "").upper()
+        if routes.get(near) or not _PLACE_WORDS.isdisjoint(name.split("_")):
+            meant = f" (did you mean {near}?)" if routes.get(near) else ""
+            yield Problem(None, None, None, f"there is no variable {name}{meant}; {_BARRED}", (*WHOLE, name))
 
 
 def variables_used(env: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -78,9 +126,20 @@ def _given(settings: Settings, option: Option, value: object) -> Settings:
     """The settings with one that was given for this run. Raises UnfitError."""
     value = from_text(option.spec, value) if isinstance(value, str) else fitted(option.spec, value)
     settings = changed(settings, option.path, value)
+    if settings.server.wrong:
+        settings = changed_at(settings, (*WHOLE, "wrong"), _still_wrong(settings.server.wrong, option, value))
     if option.path == "default_profile" and (wrong := no_profile(settings)):
         raise UnfitError(wrong)
     return settings
+
+
+def _still_wrong(wrong: Mapping[str, str], given: Option, value: object) -> dict[str, str]:
+    """What stays wrong with the server of the settings when a value is given for this run: an address stands for the
+    default profile and the engine's model too, an empty one (`--model FILE`) for all of the server."""
+    settled = {given.path}
+    if given.path == "server.base_url":
+        settled = {given.path, "default_profile", "engine.model"} if value else wrong.keys() - {UNREAD}
+    return {name: said for name, said in wrong.items() if name not in settled}
 
 
 def _variables() -> Iterator[tuple[str, Option]]:
@@ -105,11 +164,12 @@ def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple
     path = one_line(".".join(key), 100)
     option = option_at(key)
     if option is None:
-        return [file.problem(key, unknown(key, value))], settings
+        return [replace(file.problem(key, unknown(key, value)), bars=barred(key, value))], settings
     try:
         fit = fitted(option.spec, value)
     except UnfitError as unfit:
-        return [file.problem(key, f"{path} {unfit}; {_instead(option)}")], settings
+        problem = file.problem(key, f"{path} {unfit}; {_instead(option)}")
+        return [replace(problem, bars=key if option.spec.routes else ())], settings
     if option.spec.kind is Kind.KEYS and isinstance(fit, Mapping):
         return _keys(file, settings, fit)
     problems = []
@@ -119,15 +179,18 @@ def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple
             file.problem((*key, name), f"{path}.{one_line(written_key(name), 60)} {why}") for name, why in wrong.items()
         ]
         fit = {name: item for name, item in fit.items() if name not in wrong}
+    if option.spec.routes:
+        problems = [replace(problem, bars=key) for problem in problems]
     return problems, changed_at(settings, key, fit)
 
 
 def _instead(option: Option) -> str:
     """What happens without a setting that does not fit."""
-    if option.default not in (None, "", ()):
-        return f"the default, {written(option.default)}, is used"
-    needed = option.holder[:1] == ("profiles",) and option.name == "base_url"
-    return "the profile is left out" if needed else "it is left out"
+    if option.holder[:1] == ("profiles",) and option.name == "base_url":
+        return "the profile is left out"
+    if option.spec.routes:
+        return _BARRED
+    return "it is left out" if option.default in (None, "", ()) else f"the default, {written(option.default)}, is used"
 
 
 def _keys(file: TomlFile, settings: Settings, table: Mapping[str, object]) -> tuple[list[Problem], Settings]:
@@ -175,14 +238,14 @@ def _commands(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settin
         return [], settings
     for key in keys:
         settings = changed_at(settings, key, "")
-    return [file.problem(key, f"{'.'.join(key)} is not used: {why}") for key in keys], settings
+    return [replace(file.problem(key, f"{'.'.join(key)} is not used: {why}"), bars=key) for key in keys], settings
 
 
 def _default_profile(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
     if not (wrong := no_profile(settings)):
         return [], settings
-    said = f"default_profile {wrong}; it is left out"
-    return [file.problem(("default_profile",), said)], replace(settings, default_profile="")
+    problem = file.problem(_DEFAULT_PROFILE, f"default_profile {wrong}; {_BARRED}")
+    return [replace(problem, bars=_DEFAULT_PROFILE)], settings
 
 
 def no_profile(settings: Settings) -> str | None:

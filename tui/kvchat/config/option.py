@@ -51,6 +51,8 @@ class Spec:
     """Whether the values of a table stay out of what is printed."""
     words: Callable[[], tuple[str, ...]] | None = None
     """The words that it may be, where they are few."""
+    routes: bool = False
+    """Whether it decides where words go, and how: no default stands in for a value that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def fitted(spec: Spec, value: object) -> object:
         case Kind.FLAG if isinstance(value, bool):
             return value
         case Kind.TEXT if isinstance(value, str):
+            value = value.strip() if spec.routes else value
             if spec.check and (wrong := spec.check(value)):
                 raise UnfitError(wrong)
             return value
@@ -213,9 +216,10 @@ def text(
     example: str | None = None,
     shown: bool = True,
     words: Callable[[], tuple[str, ...]] | None = None,
+    routes: bool = False,
 ) -> str:
     """`shown` is False for what may carry a secret: it stays out of the repr."""
-    spec = Spec(Kind.TEXT, doc, check=check, example=example, words=words)
+    spec = Spec(Kind.TEXT, doc, check=check, example=example, words=words, routes=routes)
     return field(default=default, repr=shown, metadata={"spec": spec})
 
 
@@ -223,10 +227,11 @@ def whole(default: int, doc: str, low: int, high: int) -> int:
     return field(default=default, metadata={"spec": Spec(Kind.WHOLE, doc, low, high)})
 
 
-def choice(default: T, doc: str, choices: tuple[T, ...]) -> T:
+def choice(default: T, doc: str, choices: tuple[T, ...], *, routes: bool = False) -> T:
     """One of a few words."""
     words = tuple(str(word) for word in choices)
-    return field(default=default, metadata={"spec": Spec(Kind.TEXT, doc, check=one_of(words), words=lambda: words)})
+    spec = Spec(Kind.TEXT, doc, check=one_of(words), words=lambda: words, routes=routes)
+    return field(default=default, metadata={"spec": spec})
 
 
 def texts(doc: str, check: Check, *, example: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -235,8 +240,9 @@ def texts(doc: str, check: Check, *, example: tuple[str, ...]) -> tuple[str, ...
 
 
 def table(doc: str, entry: EntryCheck, *, example: Mapping[str, str]) -> Mapping[str, str]:
-    """A table of texts whose values may be secrets: they stay out of the repr and of what is printed."""
-    spec = Spec(Kind.TABLE, doc, entry=entry, example=example, secret=True)
+    """A table of texts whose values may be secrets, sent with what is asked: they stay out of the repr and of what is
+    printed."""
+    spec = Spec(Kind.TABLE, doc, entry=entry, example=example, secret=True, routes=True)
     return field(default_factory=dict, repr=False, metadata={"spec": spec})
 
 

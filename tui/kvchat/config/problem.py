@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvchat.config.source import Key
 from kvchat.sanitize import one_line
 
 
@@ -14,7 +15,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something to mend. What it is about is left at its default; everything else is used."""
+    """Something to mend. What it is about is left at its default, or bars a server; everything else is used."""
 
     file: Path | None
     """The file it is in; None for the environment and the command line, which the text names."""
@@ -22,6 +23,9 @@ class Problem:
     """Counted from 1; None when it is about the file as a whole."""
     column: int | None
     text: str
+    bars: Key = ()
+    """The setting that decides where words go, where it is about one: nothing is sent by such settings. Empty: it is a
+    matter of taste."""
 
     def __str__(self) -> str:
         place = [] if self.file is None else [self.file.name]

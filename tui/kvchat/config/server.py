@@ -149,9 +149,13 @@ class ServerSettings:
         _address,
         example="http://127.0.0.1:8080",
         shown=False,
+        routes=True,
     )
     model: str = text(
-        "", "The model to ask for, as the server names it. Empty: the one it has loaded.", example="qwen3-8b"
+        "",
+        "The model to ask for, as the server names it. Empty: the one it has loaded.",
+        example="qwen3-8b",
+        routes=True,
     )
     kind: str = text(
         "",
@@ -159,6 +163,7 @@ class ServerSettings:
         _is_kind,
         example="ollama",
         words=_kinds,
+        routes=True,
     )
     api_key_env: str = text(
         "",
@@ -166,6 +171,7 @@ class ServerSettings:
         _variable,
         example="KVCHAT_API_KEY",
         shown=False,
+        routes=True,
     )
     api_key_command: str = text(
         "",
@@ -173,6 +179,7 @@ class ServerSettings:
         command,
         example="pass show llm/key",
         shown=False,
+        routes=True,
     )
     api_key_keyring: str = text(
         "",
@@ -181,6 +188,7 @@ class ServerSettings:
         _keyring,
         example="llm/me",
         shown=False,
+        routes=True,
     )
     headers: Mapping[str, str] = table(
         "Headers to send with every request to this server, to no other one. `kvchat config show` hides their values.",
@@ -191,6 +199,7 @@ class ServerSettings:
         "",
         "A file of certificates to trust for https, in PEM form. Empty: the usual ones.",
         example="~/certificates/home.pem",
+        routes=True,
     )
     proxy: str = text(
         "",
@@ -198,6 +207,7 @@ class ServerSettings:
         _proxy,
         example="http://127.0.0.1:3128",
         shown=False,
+        routes=True,
     )
     allow_plain_http_key: bool = flag(
         False, "Send the API key over http without encryption to a server on another machine."
@@ -206,6 +216,7 @@ class ServerSettings:
         "auto",
         "local: a server on the internet that is your own; cloud: never taken for local; auto: by its address.",
         ("auto", "local", "cloud"),
+        routes=True,
     )
     timeout: int = whole(0, "Seconds to wait for a connection. 0: 2 on this machine, else 5.", 0, 600)
     session_headers: tuple[str, ...] | None = texts(
@@ -251,3 +262,6 @@ class ServerSettings:
     )
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations on this server, put over the general ones."""
+    wrong: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with how this server was named, by the setting that says it: while there is something, nothing is
+    sent by these settings. No setting itself."""

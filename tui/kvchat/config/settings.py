@@ -21,7 +21,7 @@ from kvchat.text.options import reserved_words
 class EngineSettings:
     """The built-in engine, used when no server answers."""
 
-    model: str = text("", "The model file to load (GGUF).", example="~/models/qwen3-1.7b-q4_k_m.gguf")
+    model: str = text("", "The model file to load (GGUF).", example="~/models/qwen3-1.7b-q4_k_m.gguf", routes=True)
     context_size: int = whole(
         0,
         "Tokens that fit in one conversation; more take more memory. 0: what the model was made for, at most 8192.",
@@ -234,7 +234,10 @@ class Settings:
         True, "Show in the terminal's tab or taskbar how much of a prompt is prefilled (not in tmux or screen)."
     )
     default_profile: str = text(
-        "", "The profile whose server new conversations begin with. Empty: the server of [server].", example="work"
+        "",
+        "The profile whose server new conversations begin with. Empty: the server of [server].",
+        example="work",
+        routes=True,
     )
     server: ServerSettings = field(default_factory=ServerSettings)
     profiles: Mapping[str, ServerSettings] = field(default_factory=dict)

@@ -36,6 +36,22 @@ def unknown(key: Key, value: object) -> str:
     return f"unknown setting {name}{_meant(key, value)}"
 
 
+def barred(key: Key, value: object) -> Key:
+    """The setting of a server that stands misspelt, or in the wrong place, at `key`, as `Problem.bars` has it: what is
+    unknown below a server, and elsewhere what resembles or holds a server's setting. Empty: it is a matter of taste."""
+    if key[0] == "server" or (key[0] == "profiles" and len(key) > 1):
+        return key
+    if key == ("profiles",):
+        return ("server", *key)
+    if isinstance(value, Mapping) and len(key) == 1:
+        names = {option.name for option in server_options(())}
+        near = nearest(key[0], ("server", "profiles", *(s for s in SECTIONS if "." not in s)))
+        return ("server", *key) if near in ("server", "profiles") or names & set(value) else ()
+    routes = [option for option in (*server_options(("server",)), *OPTIONS) if option.spec.routes]
+    found = nearest(key[-1], {option.name for option in routes})
+    return ("server", *key) if found else ()
+
+
 def _meant(key: Key, value: object) -> str:
     profile = key[:2] if key[0] == "profiles" else ()
     server = profile or (("server",) if key[0] == "server" else ())

@@ -176,6 +176,7 @@ class Connector:
         if self._backend is not None and self.connection.phase == "ready":
             return await self._backend.alive()
         try:
+            self._must_be_usable()
             backend = await self._reached(self.base_url or self.home)
         except BackendError as error:
             return error.trouble is Trouble.LOADING
@@ -282,7 +283,13 @@ class Connector:
     def _chosen(self) -> bool:
         return bool(self.base_url or self.model_path)
 
+    def _must_be_usable(self) -> None:
+        """Raises BackendError where the settings name a server, or a way to one, that cannot be used."""
+        if self.server.wrong:
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence=f"{next(iter(self.server.wrong.values()))}.")
+
     async def _found(self) -> Backend:
+        self._must_be_usable()
         if self._missing:
             raise failure(Trouble.REFUSED, Fault.NO_PROFILE, name=self._missing)
         if self.home:

@@ -68,7 +68,7 @@ class ServerFallback:
         """The built-in engine: with the model file of the settings, the one that was used last, or the one that came
         along."""
         default = self._links.at(DEFAULT)
-        is_free = default is not off and not default.connector.base_url
+        is_free = default is not off and not default.connector.base_url and not default.connector.server.wrong
         if find_spec("xllamacpp") is None:
             return None
         if is_free and default.connector.model_path is not None:

@@ -289,7 +289,9 @@ class Servers(ConversationObserver):
     def is_named(self) -> bool:
         """Whether the settings, or the command line, name the server of new conversations."""
         settings = self._ground.settings
-        return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
+        server = settings.server
+        named = server.base_url or server.wrong or settings.default_profile or settings.engine.model
+        return self._one_server or bool(named)
 
     @property
     def is_given(self) -> bool:
@@ -304,7 +306,7 @@ class Servers(ConversationObserver):
             return DEFAULT
         if settings.default_profile in settings.profiles:
             return settings.default_profile
-        if settings.server.base_url or settings.engine.model:
+        if settings.server.base_url or settings.server.wrong or settings.engine.model:
             return DEFAULT
         last = self._ground.store.setting(LAST_SERVER) or DEFAULT
         there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
