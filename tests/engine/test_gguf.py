@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.backends.engine.gguf import WINDOW, GgufError, GgufHeader, read_header
+from kvchat.text.engine import EngineProblem
 
 
 def sentence(path: Path) -> str:
@@ -56,21 +57,23 @@ def test_a_vocabulary_of_megabytes_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "tensors", "chats"),
+    ("entries", "tensors", "what"),
     [
-        (chat_model(), 1, True),
-        (chat_model(general__type="mmproj", general__architecture="clip"), 1, False),
-        (chat_model(general__type="adapter"), 1, False),
-        (chat_model(), 0, False),
-        (chat_model(split__count=3), 0, True),
-        (chat_model(llama__pooling_type=3), 1, False),
-        (chat_model(llama__pooling_type=0), 1, True),
-        ({"general.architecture": "nomic-bert", "nomic-bert.context_length": 2048}, 1, False),
-        ({"general.architecture": "flux"}, 1, False),
+        (chat_model(), 1, None),
+        (chat_model(general__type="mmproj", general__architecture="clip"), 1, EngineProblem.PROJECTOR),
+        (chat_model(general__type="adapter"), 1, EngineProblem.ADAPTER),
+        (chat_model(), 0, EngineProblem.OTHER_KIND),
+        (chat_model(split__count=3), 0, None),
+        (chat_model(llama__pooling_type=3), 1, EngineProblem.EMBEDDER),
+        (chat_model(llama__pooling_type=0), 1, None),
+        ({"general.architecture": "nomic-bert", "nomic-bert.context_length": 2048}, 1, EngineProblem.EMBEDDER),
+        ({"general.architecture": "flux"}, 1, EngineProblem.OTHER_KIND),
     ],
 )
-def test_only_models_to_chat_with_chat(tmp_path: Path, entries: dict[str, object], tensors: int, chats: bool) -> None:
-    assert read_header(write(tmp_path / "m.gguf", entries, tensors=tensors)).chats is chats
+def test_only_models_to_chat_with_chat(
+    tmp_path: Path, entries: dict[str, object], tensors: int, what: EngineProblem | None
+) -> None:
+    assert read_header(write(tmp_path / "m.gguf", entries, tensors=tensors)).no_chat is what
 
 
 def test_another_kind_of_file_is_named_by_its_beginning(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, driving
 
+from engine_fixture import small_model
 from kvchat.backends.dialect import HostClass
 from kvchat.chat.question import Question
 from kvchat.config import Settings, changed
@@ -301,6 +302,27 @@ async def test_the_first_run_says_what_to_do_and_an_address_ends_it(drive: Drive
         await app.until(lambda: "No model server answered" not in app.text)
         await app.say("hi")
         assert app.shown == ["hi", "Hello"]
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("nothing_found")
+async def test_a_path_sent_alone_on_the_first_run_starts_that_model(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "my models/Tiny Q4.gguf"
+    model.parent.mkdir()
+    model.symlink_to(small_model())
+    monkeypatch.setattr("kvchat.backends.engine.models.BUNDLED", "no_such_package")
+    (tmp_path / "page.gguf").write_text("<html>")
+    async with drive(server=None) as app:
+        await app.until(lambda: "No model server answered on this machine" in app.text)
+        await app.write(f"{tmp_path}/page.gguf")
+        await app.press("enter")
+        await app.until(lambda: app.noticed("page.gguf is not a GGUF model file"))
+        assert "No model server answered on this machine" in app.text
+        await app.write(f"'{model}'")
+        await app.press("enter")
+        await app.until(lambda: "Tiny Q4" in app.lines[0] and app.service.servers.connection.phase == "ready")
 
 
 @pytest.mark.usefixtures("nothing_found")

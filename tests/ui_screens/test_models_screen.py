@@ -13,6 +13,7 @@ from screens_kit import showing
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.http.payload import Model
+from kvchat.chat.errors import ChatError
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.ui.screens.servers import ModelPicker, address_of
 
@@ -97,6 +98,33 @@ async def test_an_address_is_offered_as_a_server() -> None:
         assert "http://box.lan:8080" in shown.cursor_line
         await shown.press("enter")
         assert shown.answers == [("url", "http://box.lan:8080")]
+
+
+async def at(path: Path) -> Sequence[Any]:
+    if path.suffix == ".gguf":
+        return [SimpleNamespace(**{**vars(FILES[0]), "path": path, "name": path.stem, "source": ""})]
+    raise ChatError.of(f"{path} holds no GGUF model to chat with.")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["/m/my model.gguf", "'/m/my model.gguf' ", "/m/my\\ model.gguf", "file:///m/my%20model.gguf", " /m/my model.gguf"],
+)
+async def test_a_path_is_offered_as_a_model(written: str) -> None:
+    async with showing(picker(at=at)) as shown:
+        await shown.type(written)
+        await shown.app.workers.wait_for_complete()
+        assert "my model" in shown.cursor_line and "Q4_K_M" in shown.cursor_line
+        await shown.press("enter")
+        assert shown.answers == [("file", Path("/m/my model.gguf"))]
+
+
+async def test_what_is_at_a_path_and_no_model_is_said() -> None:
+    async with showing(picker(at=at, typed="/m/empty")) as shown:
+        await shown.app.workers.wait_for_complete()
+        assert "/m/empty holds no GGUF model to chat with." in shown.text
+        await shown.press("enter")
+        assert shown.answers == []
 
 
 async def test_files_found_late_do_not_move_the_cursor() -> None:

@@ -11,9 +11,9 @@ from textual import events
 from textual.binding import Binding
 
 from kvchat.documents.attachments import attached
+from kvchat.paths import pasted_path
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.ui.widgets.composer import chips
-from kvchat.ui.widgets.composer.chips import pasted_path
 from kvchat.ui.widgets.composer.widget import Composer
 
 Writing = Callable[..., Any]

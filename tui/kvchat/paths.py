@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from pathlib import Path
 
 DATA_VARIABLE = "KVCHAT_DATA_DIR"
 CONFIG_VARIABLE = "KVCHAT_CONFIG"
+LONGEST = 4096
+"""Characters of a path that is pasted."""
+_BEGINS = re.compile(r"""['"]?(?:/|~/|\./|\.\./|file://)""")
 
 
 class PathError(Exception):
@@ -61,6 +65,28 @@ def find(data_dir: str | None = None, config_file: str | None = None, env: Mappi
     data_path = _given(data) if data else _platform("data")
     cache_path = data_path / "cache" if data else _platform("cache")
     return Paths(data_path, _given(config) if config else _platform("config") / "config.toml", cache_path)
+
+
+def pasted_path(text: str) -> str | None:
+    """The one path that a pasted text is: plain, in quotes, with backslashes, or as a file: address. None: it is
+    something else."""
+    text = text.strip()
+    if not text or len(text) > LONGEST or "\n" in text or "\r" in text or not _BEGINS.match(text):
+        return None
+    if text.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        try:
+            return unquote(urlsplit(text).path) or None
+        except ValueError:
+            return None
+    import shlex
+
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return text
+    return words[0] if len(words) == 1 else text
 
 
 def own_themes() -> Path:

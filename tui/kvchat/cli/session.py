@@ -353,14 +353,16 @@ def _text_or_file(given: str) -> str:
 
 def _model(given: str) -> dict[str, object]:
     given = given.strip()
+    is_path = given.lower().endswith(".gguf") or given.startswith((".", "~"))
     try:
         path = Path(given).expanduser()
-        is_file = path.is_file()
+        is_path = is_path or path.is_absolute()
+        there = path.absolute() if path.is_file() or (is_path and path.is_dir()) else None
     except (RuntimeError, ValueError, OSError):  # ~ of nobody, a NUL, a name too long: no file in any case
-        path, is_file = Path(given), False
-    if is_file:
-        return {"engine.model": str(path.resolve()), "server.base_url": ""}
-    if given.endswith(".gguf") or given.startswith((".", "~")) or path.is_absolute():
+        path, there = Path(given), None
+    if there is not None:
+        return {"engine.model": str(there), "server.base_url": ""}
+    if is_path:
         raise UsageError(
             f"There is no model file {path}. Give the path of a GGUF file, or the name of a server's model."
         )

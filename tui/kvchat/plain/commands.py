@@ -465,15 +465,27 @@ class Commands:
                 )
             )
             self._say("/model NAME changes to one.")
-        elif name in service.settings.profiles:
-            if await self._chat.agreed("model", title="Switch to another server?"):
-                await service.chooser.use(self._chat.id, name)
-                self._say(f"This conversation goes on with {name}.")
-        elif server is not None and server.listing and not server.known(name):
-            self._say(f"This server has no model {one_line(name, 80)}. /model names those it has.")
-        elif await self._chat.agreed("model"):
-            await service.options.set_model(self._chat.id, name)
-            self._say(f"This conversation goes on with {one_line(name, 80)}.")
+        else:
+            await self._chat.attempt(self._use(name))
+
+    async def _use(self, written: str) -> None:
+        """Go on with the model or the server that this stands for. Raises ChatError."""
+        service, id = self._chat.service, self._chat.id
+        choice = service.chooser.meant(id, written)
+        name = str(choice[1])
+        if choice[0] == "file":
+            files = await service.chooser.files_at(choice[1])
+            if len(files) > 1:
+                self._say(*(one_line(str(file.path), 200) for file in files))
+                return
+            name = str(files[0].path)
+        if not await self._chat.agreed("model", title="" if choice[0] == "model" else "Switch to another server?"):
+            return
+        if choice[0] == "model":
+            await service.options.set_model(id, name)
+        else:
+            await service.chooser.use(id, name)
+        self._say(f"This conversation goes on with {one_line(name, 200)}.")
 
     async def _thinking(self, word: str) -> None:
         change = await self._chat.service.options.thinking(self._chat.id, word)

@@ -227,6 +227,7 @@ class ChatProblem(StrEnum):
     )
     TRUNK_ABOUT_TOO_LONG = TRUNK_TOO_LONG.replace("{tokens", "about {tokens")
     # the server
+    NO_SUCH_MODEL = "This server has no model {model}. /model lists its models."
     EXAMINING = "The server is being examined already."
     ANSWERING = "An answer is running on this server. Ask again when it has ended."
     EXAMINATION_ENDED = "The examination was ended by a question that went first. Ask again later."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from kvchat.paths import pasted_path
 from kvchat.ui.action_table import ACTIONS, Action
 
 
@@ -16,13 +17,25 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str) -> Parsed:
-    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment."""
+    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment. The
+    path of a model file alone chooses that."""
+    if (path := _model_file(text)) is not None:
+        return Parsed("model", path)
     if not text.startswith("/"):
         return Parsed(None, text)
     if text.startswith("//"):
         return Parsed(None, text if text[2:3].isspace() else text[1:])
     name, *argument = re.split(r"\s+", text[1:], maxsplit=1)
     return Parsed(name, argument[0].strip() if argument else "")
+
+
+def _model_file(text: str) -> str | None:
+    """The path that `text` is, and nothing else, if it is one of a GGUF file."""
+    name = re.match(r"/([^/\s]*)(?:\s|$)", text)
+    if text.startswith("//") or (name is not None and not name[1].endswith(".gguf")):
+        return None  # a command, whose argument may be a path
+    path = pasted_path(text)
+    return path if path is not None and path.lower().endswith(".gguf") else None
 
 
 def slash_commands() -> list[tuple[str, str]]:

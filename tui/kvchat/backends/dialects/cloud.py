@@ -14,7 +14,7 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo
 from kvchat.backends.errors import unknown_field
-from kvchat.backends.http.payload import Model, Models, Responses, count_at, figures_at, is_object, models_in
+from kvchat.backends.http.payload import Model, Models, Responses, chats_in, count_at, figures_at, is_object, models_in
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import ServerKind
 
@@ -137,8 +137,7 @@ def _with(model: Model, entry: Mapping[str, object]) -> Model:
 
 def _chats(name: str, entry: Mapping[str, object]) -> bool:
     """Whether a model answers in words: as the list says, or else as its name does."""
-    outputs = figures_at(entry, "architecture").get("output_modalities")
-    if isinstance(outputs, list):
-        return "text" in outputs
+    if (says := chats_in(entry)) is not None:
+        return says
     able = figures_at(entry, "capabilities").get("completion_chat")
     return able if isinstance(able, bool) else not _NOT_CHAT.search(name)

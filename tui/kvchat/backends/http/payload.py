@@ -271,9 +271,16 @@ def _model(entry: Mapping[str, object]) -> Model:
         whole_characters(owner) if isinstance(owner, str) else "",
         context,
         loaded,
+        chats=chats_in(entry) is not False,
         sees=sees_in(entry),
         vocabulary=count_at(figures_at(entry, "meta"), "n_vocab"),
     )
+
+
+def chats_in(entry: Mapping[str, object]) -> bool | None:
+    """Whether a model answers in words, as its entry in a list says (llama.cpp, OpenRouter). None: it does not say."""
+    outputs = figures_at(entry, "architecture").get("output_modalities")
+    return "text" in outputs if isinstance(outputs, list) and outputs else None
 
 
 def sees_in(entry: Mapping[str, object]) -> bool | None:

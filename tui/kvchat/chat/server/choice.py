@@ -5,9 +5,12 @@ The rule: looking for servers sends no text and wakes no model; choosing one nev
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass
@@ -22,12 +25,24 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Phase, found_here
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import LAST_SERVER, Servers
+from kvchat.paths import pasted_path
+from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.backends.discovery import Found
     from kvchat.backends.engine.models import ModelFile
     from kvchat.doctor.report import Report
+
+
+ModelChoice = (
+    tuple[Literal["model"], str]
+    | tuple[Literal["file"], Path]
+    | tuple[Literal["url"], str]
+    | tuple[Literal["server"], str, str]
+)
+"""A model of the server in use; a model file; an address; a server by its name, and one of its models (empty: the one
+it has loaded)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +244,27 @@ class ServerChooser:
             raise ChatError(ChatProblem.EXAMINATION_ENDED)
         return report(found)
 
+    def meant(self, id: str, name: str) -> ModelChoice:
+        """What a name stands for that was written for the model of a conversation. Raises ChatError."""
+        info = self._servers.link(id).info
+        if name in self._ground.settings.profiles:
+            return "server", name, ""
+        if (path := written_path(name)) is not None:
+            return "file", path
+        if info is not None and info.listing and not info.known(name):
+            raise ChatError(ChatProblem.NO_SUCH_MODEL, model=one_line(name, 80))
+        return "model", name
+
+    async def files_at(self, path: Path) -> list[ModelFile]:
+        """The model files that a path names: one, or those of a folder. Raises ChatError."""
+        from kvchat.backends.engine.gguf import GgufError
+        from kvchat.backends.engine.models import models_at
+
+        try:
+            return await asyncio.to_thread(models_at, path)
+        except GgufError as error:
+            raise ChatError.of(error) from None
+
     async def model_files(self) -> list[ModelFile]:
         """The model files on this machine's disk that the embedded engine can run."""
         return await self._servers.link().connector.find_models()
@@ -236,3 +272,10 @@ class ServerChooser:
     def model_folders(self) -> list[str]:
         """Where model files are looked for, in words."""
         return [f"{source}: {folder}" for source, folder in self._servers.link().connector.folders()]
+
+
+def written_path(text: str) -> Path | None:
+    """The path that is written in place of a model's name; None: it is none."""
+    text = text.strip()
+    path = pasted_path(text) or (text if text.lower().endswith(".gguf") and os.path.isfile(text) else None)  # noqa: PTH113
+    return Path(os.path.expanduser(path)).absolute() if path else None  # noqa: PTH111 - it never fails

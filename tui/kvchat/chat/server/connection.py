@@ -352,15 +352,20 @@ class Connector:
             images=self._images,
         )
 
-    async def _started(self, model: Path) -> Backend:
-        from kvchat.backends.engine.gguf import read_header
+    async def _started(self, file: Path) -> Backend:
+        from kvchat.backends.engine.gguf import GgufError, read_header
         from kvchat.backends.engine.log import EngineError
+        from kvchat.backends.engine.models import model_at
         from kvchat.backends.engine.options import EngineOptions
         from kvchat.backends.engine.process import Engine
         from kvchat.backends.identify import connect
 
         async with self._engine_turn():
-            self._say(Connection("starting", Reaching.STARTING.format(name=model.name)))
+            self._say(Connection("starting", Reaching.STARTING.format(name=file.name)))
+            try:
+                model = (await asyncio.to_thread(model_at, file)).path
+            except GgufError as error:
+                raise failure(Trouble.REFUSED, Fault.TOLD, sentence=error.sentence) from None
             options = self._settings.engine
             self._engine = self._engine or Engine(self._engine_ended)
             self._options = EngineOptions(

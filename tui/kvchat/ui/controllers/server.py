@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from kvchat.chat.errors import ChatError
 from kvchat.text.cache import cost_words, to_prefill
 from kvchat.text.format import counted, short_count
 from kvchat.text.servers import fallback_words, leaving_lines, place_words
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kvchat.cache.price import Price
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
+    from kvchat.chat.server.choice import ModelChoice
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation
@@ -93,36 +95,44 @@ class ServerController:
         """The model, or the server and its model."""
         from kvchat.ui.screens.servers import ModelPicker
 
-        if name:
-            await self._use("model", name)
-            return
-        if await self._moved_or_waits():
-            return
         chooser = self._service.chooser
-        chosen = await self.workspace.ask(
-            ModelPicker(chooser.all(), current=self.workspace.model(), look=chooser.look, files=chooser.model_files)
-        )
-        if chosen is not None:
-            await self._use(*chosen)
+        try:
+            chosen = chooser.meant(self.workspace.conversation.id, name) if name else None
+            if chosen is None and await self._moved_or_waits():
+                return
+            if chosen is not None and chosen[0] == "file":
+                files = await chooser.files_at(chosen[1])
+                chosen = ("file", files[0].path) if len(files) == 1 else None
+            if chosen is None:
+                chosen = await self.workspace.ask(
+                    ModelPicker(
+                        chooser.all(),
+                        current=self.workspace.model(),
+                        look=chooser.look,
+                        files=chooser.model_files,
+                        at=chooser.files_at,
+                        typed=name,
+                    )
+                )
+            if chosen is not None:
+                await self._use(chosen)
+        except ChatError as error:
+            self.workspace.say(str(error), "warning")
 
-    async def _use(self, kind: str, value: object, model: str = "") -> None:
-        workspace, id, name = self.workspace, self.workspace.conversation.id, str(value)
-        live, server = workspace.conversation.live, self._servers.info
-        if live is not None and live.waiting is not None and live.waiting.phase == "gone" and kind != "model":
+    async def _use(self, choice: ModelChoice) -> None:
+        workspace, id = self.workspace, self.workspace.conversation.id
+        live, use = workspace.conversation.live, self._service.chooser.use
+        name, model = str(choice[1]), choice[2] if choice[0] == "server" else ""
+        if live is not None and live.waiting is not None and live.waiting.phase == "gone" and choice[0] != "model":
             # Nothing was sent: the question goes to the server that is chosen now.
-            await self._service.chooser.use(id, name, model)
+            await use(id, name, model)
         elif id in self._service.conversations.streaming():
             workspace.say("An answer is running · Esc stops it", "warning")
-        elif kind == "model" and name in self._service.settings.profiles:
-            await self._use("server", value)
-        elif kind == "model" and server and server.listing and not server.known(name):
-            key = workspace.key_of("model")
-            workspace.say(f"This server has no model {name} · {key} lists its models", "warning")
-        elif kind == "model":
+        elif choice[0] == "model":
             if await self._costs.agreed("model"):
-                await self._service.options.set_model(workspace.conversation.id, name)
+                await self._service.options.set_model(id, name)
         elif await self._costs.agreed("model", title="Switch to another server?"):
-            await self._service.chooser.use(workspace.conversation.id, name, model)
+            await use(id, name, model)
 
     @in_worker("dialog")
     async def doctor(self) -> None:

@@ -17,6 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
+from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import size
@@ -24,7 +25,6 @@ from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, joined, removed_words, shown
-from kvchat.ui.widgets.composer.chips import pasted_path
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
 from kvchat.ui.widgets.composer.context_line import GLYPHS
 from kvchat.ui.widgets.composer.mentions import is_folder, on_disk

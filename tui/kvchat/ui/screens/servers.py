@@ -25,7 +25,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.chat.server.choice import ServerChoice
+from kvchat.chat.errors import ChatError
+from kvchat.chat.server.choice import ModelChoice, ServerChoice, written_path
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
 from kvchat.ui.actions import binding
@@ -35,14 +36,6 @@ from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TO
 from kvchat.ui.widgets.header_text import HOSTS, model_name
 from kvchat.ui.widgets.transcript.widget import Transcript
 
-ModelChoice = (
-    tuple[Literal["model"], str]
-    | tuple[Literal["file"], Path]
-    | tuple[Literal["url"], str]
-    | tuple[Literal["server"], str, str]
-)
-"""A model of the server in use; a model file; an address; a server by its name, and one of its models (empty: the one
-it has loaded)."""
 PHASES = {
     "idle": "not connected",
     "loading": "loading its model",
@@ -58,7 +51,7 @@ LOADED = {True: "loaded", False: "not loaded", None: ""}
 
 
 class FoundModel(Protocol):
-    """A model file on disk, as `ChatService.model_files` gives them."""
+    """A model file on disk, as `ServerChooser.model_files` gives them."""
 
     @property
     def path(self) -> Path: ...
@@ -120,12 +113,18 @@ class ModelPicker(ListModal[ModelChoice]):
         current: str = "",
         look: Callable[[], Awaitable[Sequence[ServerChoice]]] | None = None,
         files: Callable[[], Awaitable[Sequence[FoundModel]]] | None = None,
+        at: Callable[[Path], Awaitable[Sequence[FoundModel]]] | None = None,
+        typed: str = "",
     ) -> None:
-        """`current`: the model that answers here now. `look`: asks this machine's usual ports."""
+        """`current`: the model that answers here now. `look`: asks this machine's usual ports. `files`, `at`: the
+        models on this disk, and those at a path. `typed`: what the filter begins with."""
         super().__init__(classes="-list")
         self.heading = "Model and server"
         self.hints = (("rows.choose", "use"), ("dialog.close", "close"))
-        self._find, self._look = files, look
+        self._find, self._look, self._at = files, look, at
+        self._typed = typed
+        self._named: tuple[Path, Sequence[Line]] | None = None
+        """The path that is typed, with what is there."""
         self._looking = files is not None
         self._asking = look is not None
         self._trouble = ""
@@ -139,12 +138,12 @@ class ModelPicker(ListModal[ModelChoice]):
         """The first line that has what is typed in so many words."""
 
     def body(self) -> Iterable[Widget]:
-        yield FilterLine("filter, or the address of a server: http://HOST:PORT")
+        yield FilterLine("filter, http://HOST:PORT of a server, or the path of a .gguf", self._typed)
         yield RowList(self._draw)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
-        self._filter(keep=False)
+        self._take(self._typed)
         if self._find is not None:
             self._load(self._find)
         if self._look is not None:
@@ -170,7 +169,23 @@ class ModelPicker(ListModal[ModelChoice]):
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
         if event.value != self._query:
-            self._query = event.value
+            self._take(event.value)
+
+    def _take(self, typed: str) -> None:
+        self._query, self._named = typed, None
+        if self._at is not None and (path := written_path(typed)) is not None:
+            self._named = path, [Line(one_line(str(path), 120), "looking …", ("file", path))]
+            self._look_at(path, self._at)
+        self._filter(keep=False)
+
+    @work(exclusive=True, group="path", exit_on_error=False)
+    async def _look_at(self, path: Path, at: Callable[[Path], Awaitable[Sequence[FoundModel]]]) -> None:
+        try:
+            lines = [_file_line(file, self._engine_model) for file in await at(path)]
+        except ChatError as error:
+            lines = [Line("", one_line(str(error), 200))]
+        if self._named is not None and self._named[0] == path:
+            self._named = path, lines
             self._filter(keep=False)
 
     def _filter(self, *, keep: bool) -> None:
@@ -179,6 +194,9 @@ class ModelPicker(ListModal[ModelChoice]):
         self._lines, self._first = [], None
         if address := address_of(self._query):
             self._lines += [Line("Another server"), Line(address, "connect", ("url", address))]
+        if self._named is not None:
+            self._lines += [Line("At this path"), *self._named[1]]
+            self._first = 1
         for group in self._servers:
             self._add(group.words, group.lines, group.about)
         if self._asking:
@@ -194,7 +212,7 @@ class ModelPicker(ListModal[ModelChoice]):
             if self._first is None
             else self._first
         )
-        self.rows.empty = "Nothing of this name. An address is written like http://HOST:PORT."
+        self.rows.empty = "Nothing of this name. An address is written like http://HOST:PORT, a path like ~/model.gguf."
         self.rows.show(len(self._lines), cursor=cursor, headings=headings)
 
     def _add(self, group: str, lines: Sequence[Line], about: str = "") -> None:

@@ -1,5 +1,4 @@
-"""Chips: a long paste or an attached file stands in the composer as a short label, its text beside it. And the path of
-a file as a terminal pastes it when the file is dragged into it: whether there is one is looked up elsewhere.
+"""Chips: a long paste or an attached file stands in the composer as a short label, its text beside it.
 
 The rule: a chip is whole or gone. Its label in the text is what sends its block; an edit takes all of it or nothing.
 """
@@ -78,29 +77,3 @@ def blocks_in(text: str, chips: Mapping[str, ContextBlock]) -> tuple[ContextBloc
     """The blocks whose labels are in `text`, in the order of their first label."""
     labels = dict.fromkeys(found[0] for found in _LABEL.finditer(text))
     return tuple(chips[label] for label in labels if label in chips)
-
-
-LONGEST = 4096
-_BEGINS = re.compile(r"""['"]?(?:/|~/|\./|\.\./|file://)""")
-
-
-def pasted_path(text: str) -> str | None:
-    """The one path that a pasted text is: plain, in quotes, with backslashes, or as a file: address. None: it is
-    something else."""
-    text = text.strip()
-    if not text or len(text) > LONGEST or "\n" in text or "\r" in text or not _BEGINS.match(text):
-        return None
-    if text.startswith("file://"):
-        from urllib.parse import unquote, urlsplit
-
-        try:
-            return unquote(urlsplit(text).path) or None
-        except ValueError:
-            return None
-    import shlex
-
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return text
-    return words[0] if len(words) == 1 else text

@@ -20,20 +20,12 @@ from textual.document._edit import Edit
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
+from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import FIELD
 from kvchat.sanitize import clean
 from kvchat.ui import actions
-from kvchat.ui.widgets.composer.chips import (
-    block_of,
-    is_long,
-    label_of,
-    new_label,
-    next_number,
-    pasted_path,
-    plain_paste,
-    spans,
-)
+from kvchat.ui.widgets.composer.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
 from kvchat.ui.widgets.composer.messages import PathPasted
 
 SIGN = "@"
