@@ -40,6 +40,20 @@ async def test_it_says_what_it_took_what_it_left_out_and_how_to_undo_it(run: Any
     assert back.out.startswith("3 came back from the trash.")
 
 
+async def test_what_is_archived_there_is_out_of_the_list_and_the_report_counts_the_tags(
+    run: Any, own_folders: Path
+) -> None:
+    path = own_folders / "conversations.json"
+    rows = [
+        {**chatgpt_conversation(number), "is_archived": number < 2, "is_starred": number == 2} for number in range(3)
+    ]
+    path.write_text(json.dumps(rows))
+    done = await run("import", path)
+    assert "Tags: archive (2), favourite (1)." in done.out.splitlines()
+    assert [one["title"] for one in json.loads((await run("list", "--json")).out)] == ["Night 2"]
+    assert (await run("list", "--tag", "archive")).out.count("Night") == 2
+
+
 async def test_json_has_all_of_it(run: Any, own_folders: Path) -> None:
     path = SAMPLES["open_webui"](own_folders, 3, broken=1)
     dry = json.loads((await run("import", "--json", "--dry-run", path)).out)
@@ -56,6 +70,7 @@ async def test_json_has_all_of_it(run: Any, own_folders: Path) -> None:
         "unchanged": 0,
         "messages": 45,
         "programs": {"Open WebUI": 3},
+        "tags": {},
         "left_out": {"images": 3},
         "other_files": 0,
         "skipped": [{"file": str(path), "whole_file": False, "conversations": 1, "kind": "not_json", "arguments": {}}],

@@ -150,6 +150,231 @@ def test_thoughts_of_open_webui_leave_the_text() -> None:
     assert first.reasoning == "I count the rows." and first.text == answer(0, 0).strip()
 
 
+# -- what the programs write today ------------------------------------------------------------------------------------
+
+
+def read_by(name: str, value: dict[str, object]) -> Grown:
+    """What a value becomes that the format of this name reads."""
+    format = next(one for one in formats() if isinstance(one, JsonFormat) and one.title == name)
+    assert format.fits(value)
+    thread = format.read(value)
+    assert isinstance(thread, Thread)
+    made = grown(thread, None, DEFAULT_INSTRUCTIONS, 1.0)
+    assert is_lawful(made)
+    return made
+
+
+def chatgpt_value(*messages: dict[str, object], **more: object) -> dict[str, object]:
+    """A conversation of ChatGPT: a question, then these messages, one below the other."""
+    asked = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["Where is the lamp?"]}}
+    every = (asked, *({"author": {"role": "assistant"}, "recipient": "all", **one} for one in messages))
+    mapping = {
+        f"m{number}": {
+            "parent": f"m{number - 1}" if number else None,
+            "message": {"create_time": 1.78e9 + number, **one},
+        }
+        for number, one in enumerate(every)
+    }
+    return {"title": "Lamps", "conversation_id": "c", "mapping": mapping, "current_node": f"m{len(messages)}", **more}
+
+
+def spoken(text: str, **metadata: object) -> dict[str, object]:
+    return {"content": {"content_type": "text", "parts": [text]}, "metadata": metadata}
+
+
+def mark(*parts: str) -> str:
+    return f"\ue200{chr(0xE202).join(parts)}\ue201"
+
+
+def test_thoughts_of_chatgpt_are_reasoning_and_the_day_the_model_and_the_archive_come_along() -> None:
+    thoughts = [{"summary": "Looking", "content": "It is in Brest."}, {"summary": "", "content": "Sure."}, 7]
+    made = read_by(
+        "ChatGPT",
+        chatgpt_value(
+            {"content": {"content_type": "thoughts", "thoughts": thoughts}},
+            {"content": {"content_type": "reasoning_recap", "content": "Thought for 4s"}},
+            spoken("In Brest."),
+            default_model_slug="gpt-5-6-thinking",
+            is_archived=True,
+            is_starred=True,
+            create_time=1.78e9,
+        ),
+    )
+    reply = branch(made)[-1]
+    assert (reply.text, reply.message.reasoning) == ("In Brest.", "**Looking**\n\nIt is in Brest.\n\nSure.")
+    assert (reply.model, reply.created, made.losses) == ("gpt-5-6-thinking", 1.78e9 + 1, {})
+    assert made.source.conversation.tags == ("archive", "favourite")
+
+
+SOURCE = {"title": "Lamp [news]", "url": "https://lamp.example/a b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata", "shown"),
+    [
+        (mark("cite", "turn0search1"), {"alt": "([A](https://a.example))"}, "([A](https://a.example))"),
+        (mark("cite", "turn0search1"), {"items": [SOURCE]}, "([Lamp news](https://lamp.example/a%20b))"),
+        (mark("cite", "turn0search1"), SOURCE, "([Lamp news](https://lamp.example/a%20b))"),
+        (
+            mark("cite", "turn0search1"),
+            {"safe_urls": ["https://a.example"]},
+            "([https://a.example](https://a.example))",
+        ),
+        (mark("filecite", "turn0file0"), {"type": "file", "name": "log.txt"}, "(log.txt)"),
+        (mark("entity", '["city","Brest",0]'), {}, "Brest"),
+        (mark("entity", '["city","Brest",0]'), {"type": "entity", "name": "Brest, France"}, "Brest, France"),
+        (mark("entity", "[broken"), {}, ""),
+        (mark("url", "The lamp", "https://lamp.example"), {}, "[The lamp](https://lamp.example)"),
+        (mark("image_group", '{"query":["lamp"]}'), {"items": [None, 3]}, ""),
+        ("\ue203seen\ue204" + mark("cite", "turn9view9"), {"alt": None}, "seen"),
+        ("\ue200cite\ue202turn0sea", {}, ""),
+        ("【12†source】", {"items": [SOURCE]}, "([Lamp news](https://lamp.example/a%20b))"),
+        ("【12†source】", {}, "【12†source】"),
+    ],
+)
+def test_the_marks_of_chatgpt_become_what_stands_for_them(text: str, metadata: dict[str, object], shown: str) -> None:
+    references = [{"matched_text": text[text.find("\ue200") :] if "【" not in text else text, **metadata}, "odd", {}]
+    made = read_by("ChatGPT", chatgpt_value(spoken(f"It is there {text}", content_references=references)))
+    assert branch(made)[-1].text.strip() == f"It is there {shown}".strip()
+
+
+def test_marks_of_older_exports_have_their_links_by_their_places() -> None:
+    cited = [{"start_ix": 6, "end_ix": 17, "metadata": SOURCE}, {"start_ix": "x"}]
+    made = read_by("ChatGPT", chatgpt_value(spoken("Seen. 【12†source】", citations=cited)))
+    assert branch(made)[-1].text == "Seen. ([Lamp news](https://lamp.example/a%20b))"
+
+
+def test_the_canvas_of_chatgpt_is_text() -> None:
+    def call(name: str, value: object) -> dict[str, object]:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return {"recipient": f"canmore.{name}", "content": {"content_type": "code", "text": text}}
+
+    told = {"author": {"role": "tool", "name": "canmore.create_textdoc"}, **spoken("Successfully created.")}
+    made = read_by(
+        "ChatGPT",
+        chatgpt_value(
+            call("create_textdoc", {"name": "Log", "type": "document", "content": "# Night 1"}),
+            told,
+            call("create_textdoc", {"name": "turn.py", "type": "code/python", "content": "print('```')\n"}),
+            call("update_textdoc", {"updates": [{"pattern": ".*", "multiple": False, "replacement": "# Night 2"}]}),
+            call("comment_textdoc", {"comments": []}),
+            call("create_textdoc", "{broken"),
+            spoken("There it is."),
+        ),
+    )
+    assert branch(made)[-1].text == (
+        "**Log**\n\n# Night 1\n\n**turn.py**\n\n````python\nprint('```')\n````\n\n# Night 2\n\n"
+        "[tool call: canmore.comment_textdoc]\n\n[tool call: canmore.create_textdoc]\n\nThere it is."
+    )
+    assert made.losses == {Loss.TOOL_CALLS: 2}
+
+
+def claude_value(*content: object, **more: object) -> dict[str, object]:
+    messages = [
+        {"uuid": "q", "sender": "human", "text": "Where?", "created_at": "2026-11-11T09:00:00Z"},
+        {
+            "uuid": "a",
+            "sender": "assistant",
+            "text": "",
+            "content": list(content),
+            "created_at": "2026-11-11T09:01:00Z",
+        },
+    ]
+    return {"uuid": "c", "name": "Lamps", "chat_messages": messages, **more}
+
+
+def test_artifacts_and_sources_of_claude_are_text() -> None:
+    cited = {"end_index": 9, "details": {"type": "web_search_citation", **SOURCE}}
+    made = read_by(
+        "Claude",
+        claude_value(
+            {"type": "text", "text": "In Brest. So:", "citations": [cited, cited, {"end_index": 99}, 4]},
+            {
+                "type": "tool_use",
+                "name": "artifacts",
+                "input": {
+                    "command": "create",
+                    "title": "turn.py",
+                    "type": "application/vnd.ant.code",
+                    "language": "python",
+                    "content": "turns = 12",
+                },
+            },
+            {"type": "tool_result", "name": "artifacts", "content": [{"type": "text", "text": "OK"}]},
+            {"type": "tool_use", "name": "create_file", "input": {"path": "/out/log.md", "file_text": "# Night 1\n"}},
+            {"type": "tool_use", "name": "bash_tool", "input": {"command": "ls"}},
+            {
+                "type": "text",
+                "text": 'And <antArtifact identifier="x" type="text/html" title="A &amp; B">\n<p>\n</antArtifact>',
+            },
+            {"type": "of tomorrow", "x": 1},
+            model="claude-opus-5",
+            is_starred=True,
+        ),
+    )
+    reply = branch(made)[-1]
+    assert reply.text.rstrip() == (
+        "In Brest. ([Lamp news](https://lamp.example/a%20b)) So:\n\n**turn.py**\n\n```python\nturns = 12\n```\n\n"
+        "**log.md**\n\n# Night 1\n\n[tool call: bash_tool]\n\nAnd\n\n**A & B**\n\n```html\n<p>\n```"
+    )
+    assert (reply.model, made.source.conversation.tags) == ("claude-opus-5", ("favourite",))
+    assert made.losses == {Loss.TOOL_CALLS: 1, Loss.OTHER: 1}
+
+
+def test_open_webui_says_what_is_pinned_archived_and_tagged() -> None:
+    value = open_webui_conversation(0, 1)
+    value |= {"pinned": True, "archived": True, "meta": {"tags": ["Machine learning", {"name": "light/lamp"}, 7, ""]}}
+    made = read_by("Open WebUI", value)
+    assert made.source.conversation.tags == ("archive", "favourite", "light-lamp", "machine-learning")
+    assert made.losses == {Loss.OTHER: 2}
+    assert read_by("Open WebUI", open_webui_conversation(0, 1) | {"pinned": "no"}).source.conversation.tags == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "thought"),
+    [
+        ("> I count.\n> &gt; twice &lt;3", "I count.\n> twice <3"),
+        ("&gt; I count.\n&gt;\n&gt; Twice.", "I count.\n\nTwice."),
+        ("> a quote in\nthoughts", "> a quote in\nthoughts"),
+    ],
+)
+def test_quoted_thoughts_of_open_webui_are_as_they_were(written: str, thought: str) -> None:
+    value = json.loads(json.dumps(open_webui_conversation(0, 1)))
+    for message in value["chat"]["history"]["messages"].values():
+        if message["role"] == "assistant":
+            message["content"] = (
+                f'<details type="reasoning" done="true">\n<summary>x</summary>\n{written}\n</details>\nHere.'
+            )
+    assert [node.message.reasoning for node in read_by("Open WebUI", value).source.tree.leaves()] == [thought] * 2
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_field_of_another_kind_costs_itself_alone(data: st.DataObject) -> None:
+    odd = st.sampled_from([None, 7, -1.5, True, "", "x", [], [None], [{}], {}, {"type": "x"}, {"parts": 3}])
+    sample = data.draw(
+        st.sampled_from([chatgpt_conversation(0, 3), claude_conversation(0, 3), open_webui_conversation(0, 3)])
+    )
+    value = json.loads(json.dumps(sample))
+    place: object = value
+    for _ in range(data.draw(st.integers(1, 7))):
+        if not isinstance(place, dict | list) or not place:
+            break
+        keys = sorted(place) if isinstance(place, dict) else range(len(place))
+        key, above = data.draw(st.sampled_from(keys)), place
+        place = place[key]
+        if data.draw(st.booleans()):
+            above[key] = data.draw(odd)
+            break
+    for format in formats():
+        if isinstance(format, JsonFormat) and format.fits(value):
+            try:
+                thread = format.read(value)
+                assert isinstance(thread, Thread) and is_lawful(grown(thread, None, DEFAULT_INSTRUCTIONS, 1.0))
+            except NotTaken:
+                pass
+
+
 def test_the_older_json_and_the_trace_of_llama_cpp_are_one_conversation(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(llama_trace(0))
     (tmp_path / "b.json").write_text(

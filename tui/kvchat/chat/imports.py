@@ -190,6 +190,7 @@ class _Arrivals:
             return
         before, nodes = outcome.arrival.before, outcome.arrival.nodes
         report.made += before is None
+        report.tags.update(outcome.arrival.conversation.tags if before is None else ())
         report.restored += before is not None and before.trashed is not None
         report.grown += before is not None and before.trashed is None
         report.messages += sum(_is_said(node) for node in nodes)

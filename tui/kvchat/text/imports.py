@@ -6,12 +6,15 @@ The rule: a kind and its arguments become words here and nowhere else; the kinds
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from kvchat.cache.causes.cause import Statement
 from kvchat.sanitize import one_line
 from kvchat.text.format import count, counted
 
+MOST_TAGS = 12
+"""Tags that are named at most."""
 BAR = 20
 """Cells of the bar that shows how far it has come."""
 
@@ -103,6 +106,13 @@ def sources(programs: Mapping[str, int]) -> str:
         if len(names) > 1
         else (f"From {next(iter(programs))}." if names else "")
     )
+
+
+def tags(numbers: Counter[str]) -> str:
+    """`Tags: archive (12), favourite (3), home (2).`"""
+    named = ", ".join(f"{one_line(name)} ({count(number)})" for name, number in numbers.most_common(MOST_TAGS))
+    more = len(numbers) - MOST_TAGS
+    return f"Tags: {named}{f', and {count(more)} more' if more > 0 else ''}."
 
 
 def other_files(number: int) -> str:

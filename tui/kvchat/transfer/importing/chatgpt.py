@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvchat.prompt.message import Role
+from kvchat.transfer.exact_json import loads
 from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
@@ -12,8 +13,10 @@ from kvchat.transfer.importing.thread import (
     Said,
     Thread,
     dict_of,
+    fenced,
     id_of,
     joined,
+    link,
     list_of,
     placeholder,
     seconds_of,
@@ -21,6 +24,11 @@ from kvchat.transfer.importing.thread import (
 )
 
 _ASSET = re.compile(r"[a-z-]{1,20}://(file[-_]\w{6,64})(?:#.*)?")
+_CANVAS = "canmore."
+_PART = "\ue202"
+_MARK = re.compile("([ \t]?)\ue200(?:([a-z_]{0,40})([^\ue200\ue201]{0,4000})\ue201|[^\\s\ue200\ue201]{0,200}\\Z)")
+"""A mark of a source or of what is named, such as `cite` and `turn0search1`; at the end of a text it may be cut."""
+_ANY_MARK = re.compile("[\ue200-\ue20f]")
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
@@ -38,6 +46,8 @@ def _read(value: dict[str, object]) -> Thread:
         head=id_of(value.get("current_node")) or None,
         created=seconds_of(value.get("create_time")),
     )
+    thread.mark(favourite=value.get("is_starred"), archived=value.get("is_archived"))
+    model = text_of(value.get("default_model_slug"))
     for id, entry in mapping.items():
         if not isinstance(entry, dict):
             thread.lost(Loss.BROKEN)
@@ -45,26 +55,38 @@ def _read(value: dict[str, object]) -> Thread:
         parent = id_of(entry.get("parent")) or None
         message = entry.get("message")
         thread.messages.append(
-            _said(id, parent, message, thread) if isinstance(message, dict) else Said(id, parent, Role.SYSTEM, "")
+            _said(id, parent, message, thread, model)
+            if isinstance(message, dict)
+            else Said(id, parent, Role.SYSTEM, "")
         )
     return thread
 
 
-def _said(id: str, parent: str | None, message: dict[str, object], thread: Thread) -> Said:
+def _said(id: str, parent: str | None, message: dict[str, object], thread: Thread, model: str) -> Said:
+    """`model`: of a reply that names none."""
     content, metadata = dict_of(message.get("content")), dict_of(message.get("metadata"))
-    role = _ROLES.get(text_of(dict_of(message.get("author")).get("role")), Role.SYSTEM)
-    kind, text, pictures = text_of(content.get("content_type")), "", list[Picture]()
+    author, recipient = dict_of(message.get("author")), text_of(message.get("recipient"))
+    role = _ROLES.get(text_of(author.get("role")), Role.SYSTEM)
+    kind, text, thoughts, pictures = text_of(content.get("content_type")), "", "", list[Picture]()
     if kind == "user_editable_context":  # the person's own instructions
         role = Role.SYSTEM
         text = joined(text_of(content.get("user_profile")), text_of(content.get("user_instructions")))
-    elif dict_of(message.get("author")).get("role") == "tool":
+    elif author.get("role") == "tool" and text_of(author.get("name")).startswith(_CANVAS):
+        pass  # it says that the text was taken
+    elif author.get("role") == "tool":
         thread.lost(Loss.TOOL_RESULTS)
         thread.lost(Loss.IMAGES, sum(_is_image(part) for part in list_of(content.get("parts"))))
     elif metadata.get("is_visually_hidden_from_conversation"):
         pass
-    elif role is Role.ASSISTANT and text_of(message.get("recipient")) not in ("", "all"):
-        thread.lost(Loss.TOOL_CALLS)
-        text = placeholder("tool call", text_of(message.get("recipient")))
+    elif role is Role.ASSISTANT and recipient not in ("", "all"):
+        text = _canvas(content) if recipient.startswith(_CANVAS) else ""
+        if not text:
+            thread.lost(Loss.TOOL_CALLS)
+            text = placeholder("tool call", recipient)
+    elif kind == "thoughts":
+        thoughts = joined(*(_thought(dict_of(one)) for one in list_of(content.get("thoughts"))))
+    elif kind == "reasoning_recap":
+        pass  # how long it thought
     elif kind in ("text", "multimodal_text", "code"):
         if role is Role.USER:
             pictures = [picture for part in list_of(content.get("parts")) if (picture := _picture(part, metadata))]
@@ -75,15 +97,84 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
         )
     elif kind:
         thread.lost(Loss.OTHER)
+    if role is Role.ASSISTANT:
+        text, thoughts = (_with_sources(one, metadata) for one in (text, thoughts))
     return Said(
         id,
         parent,
         role,
         text,
         seconds_of(message.get("create_time")),
-        text_of(metadata.get("model_slug")) if role is Role.ASSISTANT else "",
+        text_of(metadata.get("model_slug")) or model if role is Role.ASSISTANT else "",
+        thoughts,
         pictures=tuple(pictures),
     )
+
+
+def _thought(one: dict[str, object]) -> str:
+    summary, text = text_of(one.get("summary")).strip(), text_of(one.get("content"))
+    return joined(f"**{summary}**" if summary else "", text)
+
+
+def _canvas(content: dict[str, object]) -> str:
+    """The text that a call puts into the canvas; empty: it puts none there."""
+    source = text_of(content.get("text")) or "".join(map(text_of, list_of(content.get("parts"))))
+    try:
+        value = dict_of(loads(source))
+    except ValueError:
+        return ""
+    kind, _, language = text_of(value.get("type")).partition("/")
+    texts = [
+        text_of(value.get("content")),
+        *(text_of(dict_of(one).get("replacement")) for one in list_of(value.get("updates"))),
+    ]
+    texts = [fenced(one, language) if kind == "code" and one.strip() else one for one in texts]
+    name = text_of(value.get("name"))
+    return joined(f"**{name}**" if name else "", *texts) if joined(*texts) else ""
+
+
+# -- the marks of sources in an answer
+
+
+def _with_sources(text: str, metadata: dict[str, object]) -> str:
+    """A text with links where it has marks of sources, and names where it has marks of what it names. A mark of which
+    nothing is known goes."""
+    if not _ANY_MARK.search(text) and "【" not in text:
+        return text
+    known = dict[str, str]()
+    for one in map(dict_of, list_of(metadata.get("content_references"))):
+        known[text_of(one.get("matched_text"))] = _reference(one)
+    for one in map(dict_of, list_of(metadata.get("citations"))):  # as older exports have them
+        start, end = one.get("start_ix"), one.get("end_ix")
+        if isinstance(start, int) and isinstance(end, int):
+            known.setdefault(text[start:end], _reference(dict_of(one.get("metadata"))))
+    for mark, shown in known.items():
+        if shown and mark[:1] in ("\ue200", "【"):
+            text = text.replace(mark, shown)
+    return _ANY_MARK.sub("", _MARK.sub(_unmarked, text))
+
+
+def _reference(one: dict[str, object]) -> str:
+    """What a reference is shown as; empty: nothing is known of it."""
+    if alt := text_of(one.get("alt")).strip() or (text_of(one.get("name")) if one.get("type") == "entity" else ""):
+        return alt
+    items = [*map(dict_of, list_of(one.get("items")))] or [one]
+    links = [link(text_of(item.get("title")) or text_of(item.get("name")), text_of(item.get("url"))) for item in items]
+    urls = [link("", text_of(url)) for url in list_of(one.get("safe_urls"))]
+    return " ".join(filter(None, links)) or " ".join(filter(None, urls))
+
+
+def _unmarked(found: re.Match[str]) -> str:
+    blank, kind, rest = found[1], found[2], (found[3] or "").split(_PART)[1:]
+    if kind == "entity" and rest:
+        try:
+            named = list_of(loads(rest[0]))
+        except ValueError:
+            named = []
+        return blank + text_of(named[1]) if len(named) > 1 else ""
+    if kind == "url" and len(rest) > 1:
+        return blank + link(rest[0], rest[1])[1:-1]
+    return ""
 
 
 def _is_image(part: object) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
     JsonFormat,
@@ -11,14 +14,25 @@ from kvchat.transfer.importing.thread import (
     Said,
     Thread,
     dict_of,
+    fenced,
     id_of,
     joined,
+    link,
     list_of,
     placeholder,
     seconds_of,
     text_of,
 )
 
+_WRITERS = ("artifacts", "create_file", "str_replace")
+_LANGUAGES = {
+    "text/html": "html",
+    "image/svg+xml": "svg",
+    "application/vnd.ant.mermaid": "mermaid",
+    "application/vnd.ant.react": "jsx",
+}
+_TAGS = re.compile(r"\s*<antArtifact\b([^>]{0,2000})>\n?(.*?)</antArtifact>\s*", re.DOTALL)
+_ATTRIBUTE = re.compile(r'([\w-]{1,40})="([^"]*)"')
 _ROLES = {"human": Role.USER, "user": Role.USER, "assistant": Role.ASSISTANT}
 
 
@@ -38,6 +52,8 @@ def _read(value: dict[str, object]) -> Thread:
         head=id_of(value.get("current_leaf_message_uuid")) or None,
         created=seconds_of(value.get("created_at")),
     )
+    thread.mark(favourite=value.get("is_starred"))
+    model = text_of(value.get("model"))
     ids = {id_of(dict_of(one).get("uuid")) for one in messages}
     before: str | None = None
     for number, one in enumerate(messages):
@@ -50,28 +66,39 @@ def _read(value: dict[str, object]) -> Thread:
         parent = id_of(message.get("parent_message_uuid"))
         if "parent_message_uuid" in message:  # the first one follows a message that is none
             before = parent if parent in ids else None
-        thread.messages.append(_said(id, before, role, message, thread))
+        thread.messages.append(_said(id, before, role, message, thread, model))
         before = id
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
+def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str) -> Said:
     texts, thoughts, files = list[str](), list[str](), list[tuple[str, str]]()
-    for part in map(dict_of, list_of(message.get("content"))):
+    content = message.get("content")
+    if isinstance(content, str):
+        texts.append(content)
+    for part in map(dict_of, list_of(content)):
         match text_of(part.get("type")):
             case "text":
-                texts.append(text_of(part.get("text")))
+                texts.append(_with_artifacts(_cited(part)))
             case "thinking":
                 thoughts.append(text_of(part.get("thinking")))
+            case "tool_use" if text := _artifact(dict_of(part.get("input"))):
+                texts.append(text)
             case "tool_use":
                 thread.lost(Loss.TOOL_CALLS)
                 texts.append(placeholder("tool call", text_of(part.get("name"))))
+            case "tool_result" if text_of(part.get("name")) in _WRITERS:
+                pass  # it says that the text was taken
             case "tool_result":
                 thread.lost(Loss.TOOL_RESULTS)
+            case "voice_note":
+                texts.append(text_of(part.get("text")))
+            case "token_budget" | "flag":
+                pass
             case _:
                 thread.lost(Loss.OTHER)
     if not texts:
-        texts.append(text_of(message.get("text")))
+        texts.append(_with_artifacts(text_of(message.get("text"))))
     for attached in map(dict_of, [*list_of(message.get("attachments")), *list_of(message.get("files"))]):
         name, text = text_of(attached.get("file_name")), text_of(attached.get("extracted_content"))
         if text:
@@ -85,9 +112,49 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         role,
         joined(*texts),
         seconds_of(message.get("created_at")),
+        (text_of(message.get("model")) or model) if role is Role.ASSISTANT else "",
         reasoning=joined(*thoughts),
         files=tuple(files) if role is Role.USER else (),
     )
+
+
+def _artifact(call: dict[str, object]) -> str:
+    """The text that a call writes into an artifact or a file; empty: it writes none."""
+    text = text_of(call.get("content")) or text_of(call.get("file_text")) or text_of(call.get("new_str"))
+    name = text_of(call.get("title")) or text_of(call.get("path")).rpartition("/")[2] or text_of(call.get("id"))
+    return _document(name, text_of(call.get("type")), text_of(call.get("language")), text) if text.strip() else ""
+
+
+def _with_artifacts(text: str) -> str:
+    """A text with the artifacts that stand in it as tags, as older exports have them."""
+    return _TAGS.sub(_untagged, text) if "<ant" in text else text
+
+
+def _untagged(found: re.Match[str]) -> str:
+    about = {key: unescape(value) for key, value in _ATTRIBUTE.findall(found[1])}
+    name = about.get("title") or about.get("identifier", "")
+    return f"\n\n{_document(name, about.get('type', ''), about.get('language', ''), found[2])}\n\n"
+
+
+def _document(name: str, kind: str, language: str, text: str) -> str:
+    """A text beside the conversation, below its name; code, and what is drawn from code, as a block."""
+    is_prose = kind in ("text/markdown", "text/plain") or (not kind and name.endswith((".md", ".txt")))
+    body = text.strip("\n") if is_prose else fenced(text, language or _LANGUAGES.get(kind, ""))
+    return joined(f"**{name}**" if name else "", body)
+
+
+def _cited(part: dict[str, object]) -> str:
+    """The text of a part, with a link behind each passage that has a source."""
+    text = text_of(part.get("text"))
+    found = dict[tuple[int, str], None]()
+    for one in map(dict_of, list_of(part.get("citations"))):
+        details, end = dict_of(one.get("details")), one.get("end_index")
+        url = text_of(details.get("url")) or text_of(one.get("url"))
+        if url and isinstance(end, int) and 0 < end <= len(text):
+            found[end, link(text_of(details.get("title")) or text_of(one.get("title")), url)] = None
+    for end, shown in sorted(found, reverse=True):
+        text = f"{text[:end]} {shown}{text[end:]}"
+    return text
 
 
 FORMAT = JsonFormat("Claude", _fits, _read)

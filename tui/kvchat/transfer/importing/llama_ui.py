@@ -43,6 +43,7 @@ def _read(value: dict[str, object]) -> Thread:
     thread = Thread(
         "llama_ui", id, text_of(about.get("name")), head=id_of(about.get("currNode")) or None, own_ids=own_ids
     )
+    thread.mark(favourite=about.get("pinned"))
     ids = {id_of(one.get("id")) for one in messages}
     before: str | None = None
     for number, message in enumerate(messages):

@@ -43,6 +43,7 @@ def _read(value: dict[str, object]) -> Thread:
         created=seconds_of(created, 1.0 if isinstance(created, str) else 0.001),
         system=text_of(value.get("systemPrompt")) or system,
     )
+    thread.mark(favourite=value.get("pinned"))
     before: str | None = None
     for number, one in enumerate(list_of(value.get("messages"))):
         message = dict_of(one)

@@ -25,7 +25,7 @@ from kvchat.transfer.importing.thread import (
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 _FOLDED = re.compile(r'<details type="(\w+)"([^>]*)>\s*(?:<summary>[^<]*</summary>)?(.*?)</details>\s*', re.DOTALL)
 _NAME = re.compile(r'\bname="([^"]*)"')
-_QUOTE = re.compile("^> ?", re.MULTILINE)
+_QUOTE = re.compile("^(?:>|&gt;) ?")
 
 
 def _fits(value: dict[str, object]) -> bool:
@@ -51,6 +51,9 @@ def _read(value: dict[str, object]) -> Thread:
         created=seconds_of(value.get("created_at")) or seconds_of(chat.get("timestamp"), 0.001),
         system=text_of(chat.get("system")) or text_of(dict_of(chat.get("params")).get("system")),
     )
+    thread.mark(favourite=value.get("pinned"), archived=value.get("archived"))
+    for tag in [*list_of(dict_of(value.get("meta")).get("tags")), *list_of(chat.get("tags"))]:
+        thread.tag(dict_of(tag).get("name") or tag)
     listed = messages.values() if messages else list_of(chat.get("messages"))
     before: str | None = None
     for number, one in enumerate(listed):
@@ -71,7 +74,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
 
     def unfolded(found: re.Match[str]) -> str:
         if found[1] == "reasoning":
-            thoughts.append(unescape(_QUOTE.sub("", found[3].strip())))
+            thoughts.append(_unquoted(found[3].strip()))
             return ""
         thread.lost(Loss.TOOL_CALLS if found[1] == "tool_calls" else Loss.OTHER)
         name = _NAME.search(found[2])
@@ -105,6 +108,14 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         tuple(files) if role is Role.USER else (),
         tuple(pictures) if role is Role.USER else (),
     )
+
+
+def _unquoted(text: str) -> str:
+    """Thoughts as they were, whose lines are quoted in the text and whose signs are escaped there."""
+    lines = text.split("\n")
+    if all(_QUOTE.match(line) for line in lines if line.strip()):
+        lines = [_QUOTE.sub("", line) for line in lines]
+    return unescape("\n".join(lines))
 
 
 def _part(part: object, thread: Thread, pictures: list[Picture]) -> str:

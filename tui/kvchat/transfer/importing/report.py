@@ -42,6 +42,8 @@ class Report:
     """Whether the person stopped it."""
     programs: Counter[str] = field(default_factory=Counter)
     """Conversations that were found, by the program whose format they are in."""
+    tags: Counter[str] = field(default_factory=Counter)
+    """Of the new conversations, by their names here."""
     losses: Counter[Loss] = field(default_factory=Counter)
     skipped: Counter[Skip] = field(default_factory=Counter)
 
@@ -71,6 +73,7 @@ class Report:
             if not self.failed or not self.skipped
             else "",
             words.sources(self.programs) if self.taken else "",
+            words.tags(self.tags) if self.tags else "",
             *(words.loss(kind.value, number) for kind, number in sorted(self.losses.items())),
             *(words.skipped(one.file, one.why, one.whole, number) for one, number in self.skipped.items()),
             words.other_files(self.passed_over) if self.passed_over else "",
@@ -89,6 +92,7 @@ class Report:
             "unchanged": self.unchanged,
             "messages": self.messages,
             "programs": dict(self.programs),
+            "tags": dict(self.tags),
             "left_out": {kind.value: number for kind, number in self.losses.items()},
             "other_files": self.passed_over,
             "skipped": [

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.prompt.message import Role
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
+from kvchat.prompt.tags import LONGEST as LONGEST_TAG
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,6 +25,9 @@ LONGEST = 32 * 2**20
 """Characters that one conversation has at most in its file."""
 DEEPEST = 200
 """Levels of nesting that one has at most."""
+
+
+_NO_TAG = re.compile(r'[\s/,"#]+')
 
 
 class Reason(StrEnum):
@@ -124,10 +129,23 @@ class Thread:
     """Its system prompt, where that is no message."""
     own_ids: bool = True
     """Whether the messages' ids are the program's own, the same in every file; else they count in this one only."""
+    tags: set[str] = field(default_factory=set)
+    """As kvchat writes them, FAVOURITE and ARCHIVE among them."""
     losses: Counter[Loss] = field(default_factory=Counter)
 
     def lost(self, kind: Loss, number: int = 1) -> None:
         self.losses[kind] += number
+
+    def tag(self, name: object) -> None:
+        """Put a tag of the program's on it: `Machine learning` is `machine-learning` here."""
+        try:
+            self.tags.add(tag_name(_NO_TAG.sub("-", text_of(name)).strip("-")[:LONGEST_TAG]))
+        except TagError:
+            self.lost(Loss.OTHER)
+
+    def mark(self, *, favourite: object = False, archived: object = False) -> None:
+        """What the program says of its place in the list, where it says it plainly."""
+        self.tags |= {tag for tag, is_set in ((FAVOURITE, favourite), (ARCHIVE, archived)) if is_set is True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +248,19 @@ def placeholder(what: str, name: str = "") -> str:
     """The line that stands where something was: `[image not imported: lamp.png]`."""
     name = " ".join(name.replace("[", "(").replace("]", ")").split())[:120]
     return f"[{what}: {name}]" if name else f"[{what}]"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A text as a code block, in a fence that is longer than any in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    name = language if re.fullmatch(r"[\w+#.-]{1,40}", language) else ""
+    return f"{fence}{name}\n{text.strip(chr(10))}\n{fence}"
+
+
+def link(title: str, url: str) -> str:
+    """`([Lamp news](https://lamp.example/a))`, as ChatGPT shows a source."""
+    title = " ".join(re.sub(r"[\[\]]", "", title).split())
+    return f"([{title or url}]({url.replace(' ', '%20')}))" if url else f"({title})" if title else ""
 
 
 def joined(*texts: str) -> str:

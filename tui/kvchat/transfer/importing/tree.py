@@ -18,6 +18,7 @@ from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
+from kvchat.prompt.tags import tagged
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.formats import Source
@@ -128,6 +129,7 @@ class _Growth:
             updated=max(one.created for one in said if one.id in made),
             title=self._title(),
             turns=questions,
+            tags=tagged(self._thread.tags),
         )
         return Grown(Source(record, self._tree), tuple(self._new), +self._losses)
 
