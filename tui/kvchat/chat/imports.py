@@ -227,7 +227,8 @@ class _Arrivals:
         if before is not None and before.trashed is None and not any(map(_is_said, new)) and head == before.head:
             return _Same(Counter({kind: number for kind, number in losses.items() if kind is Loss.EDITED}))
         new_ones = _names(new)
-        record = replace(source.conversation, head=head, trashed=None)
+        # A file names no destination: what comes in begins on the server in use.
+        record = replace(source.conversation, head=head, trashed=None, server="", model="")
         marks = (
             {}
             if self._memory

@@ -85,25 +85,29 @@ class ChatService:
         lanes: Path | None = None,
         trunks: Path | None = None,
         one_server: bool = False,
+        model: str = "",
         memories: Callable[[], Memories | None] | None = None,
         memory_is_untouched: Callable[[], bool] = lambda: False,
         library: Callable[[], Library | None] | None = None,
     ) -> None:
         """`snapshots`, `lanes`, `trunks`: the folders of saved states, of the locks between kvchats and of trunks.
-        `one_server`: every conversation goes to the server of the settings, whatever it was begun on. `memories`,
+        `one_server`: every conversation goes to the server of the settings, whatever it was begun on; `model`: and asks
+        for this one. `memories`,
         `library` are opened when they are first needed; None, and in an incognito run: there are none.
         `memory_is_untouched`: whether nothing was ever remembered, so that a question need not have it opened."""
         self.store, self.incognito, self.clock = store, incognito, clock
         self.ground = ground = Ground(store, settings, incognito=incognito, strict=strict, clock=clock)
         self.events, self.keeper = ground.events, ground.keeper
         self.conversations = shared = Conversations(ground)
-        self.servers = servers = Servers(ground, shared, snapshots=snapshots, lanes=lanes, one_server=one_server)
+        self.servers = servers = Servers(
+            ground, shared, snapshots=snapshots, lanes=lanes, one_server=one_server, model=model
+        )
         self.new_conversations = NewConversations(ground, shared, servers)
         self.tracker = tracker = CacheTracker(ground, shared, servers)
         self.claims = claims = KeptClaims(ground, self._trunk_states)
         self.saver = StateSaver(ground, shared, servers, tracker, claims)
         self.routes = Routes(ground, tracker, self.saver, claims)
-        self.options = Options(ground, shared, tracker)
+        self.options = Options(ground, shared, servers, tracker)
         self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
 
         self.jobs = jobs = Jobs(ground)

@@ -365,7 +365,7 @@ async def ask(
         asked = replace(asked, text=filled(persona.first_message, asked.text))
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
-    service.servers.consent.asks_before_leaving = not service.servers.is_named
+    service.servers.consent.take_named(service.servers.named_address)
     service.events.subscribe(_tell_fallback)
     conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)

@@ -126,6 +126,7 @@ class Session:
             memory_is_untouched=is_untouched,
             library=library,
             one_server=self._has_one_server(),
+            model=self._given_model(),
         )
         return service, store.notices
 
@@ -143,6 +144,11 @@ class Session:
         args = self.args
         in_variables = any(os.environ.get(name) for name in ("KVCHAT_BASE_URL", "KVCHAT_SERVER_BASE_URL"))
         return bool(args.base_url or args.profile or in_variables or (args.model and self.settings.engine.model))
+
+    def _given_model(self) -> str:
+        """The model of a server that this run was given; empty: none."""
+        in_variables = any(os.environ.get(name) for name in ("KVCHAT_MODEL", "KVCHAT_SERVER_MODEL"))
+        return self.settings.server.model if self.args.model or in_variables else ""
 
     def tell(self, found: object, words: Callable[[], None], default: Callable[[object], object] | None = None) -> None:
         """Print `found` as JSON where that is asked for (`default` makes it of what JSON has not), else say it in

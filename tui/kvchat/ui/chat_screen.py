@@ -532,6 +532,7 @@ class ChatScreen(Screen[None]):
                     self.queue.show()
             case ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
+                self.server.show()
             case CompactionChanged(conversation=id):
                 self.view.compaction_changed(id)
             case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited() if self.workspace.shows(event.conversation):

@@ -10,6 +10,7 @@ from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
+from kvchat.chat.server.servers import Servers
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.request import Parameters
 from kvchat.text.options import EFFORTS, THINKING, THINKING_USAGE, no_thinking
@@ -51,9 +52,10 @@ class ThinkingChange:
 class Options:
     """Sets the options of conversations."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, tracker: CacheTracker) -> None:
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker) -> None:
         self._ground = ground
         self._conversations = conversations
+        self._servers = servers
         self._tracker = tracker
 
     async def set_parameters(self, id: str, parameters: Parameters) -> None:
@@ -82,7 +84,7 @@ class Options:
     async def set_model(self, id: str, model: str) -> None:
         conversation = self._conversations.load(id)
         self._tracker.did(conversation, "model")
-        await self._conversations.update(conversation, model=model)
+        await self._servers.move(conversation, self._servers.link(id).kept_name, model)
 
     def prompts(self) -> list[SavedPrompt]:
         """The library of system prompts, by name."""

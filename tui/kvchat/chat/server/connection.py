@@ -82,7 +82,10 @@ class Connector:
         which ends it elsewhere. `images`: gives the images that messages name."""
         self._settings = settings
         self.server = server or settings.server
-        self._setting = next((f"profiles.{name}" for name, own in settings.profiles.items() if own is server), "server")
+        self.profile = next(
+            (name for name, own in settings.profiles.items() if own.base_url and own == self.server), ""
+        )
+        """The name of the profile whose settings these are; empty: none."""
         self._changed = changed
         self._finds = finds
         self._missing = missing
@@ -393,7 +396,7 @@ class Connector:
     def _api_key(self, server: ServerSettings) -> str | None:
         """The key of this server's settings; no other one is shown it."""
         try:
-            key = api_key(server, name=self._setting)
+            key = api_key(server, name=f"profiles.{self.profile}" if self.profile else "server")
         except ConfigError as error:
             raise failure(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
         for secret in (key, *server.headers.values()):

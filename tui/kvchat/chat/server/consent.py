@@ -28,10 +28,28 @@ class Consent:
         self._asked_model = asked_model
         self.asks_before_leaving = False
         """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
+        self._named: str | None = None
+
+    def take_named(self, base_url: str) -> None:
+        """Where nobody is asked: the user means the server that they named for this run, at this address (empty: none),
+        and the one that a conversation was answered on last; any other is agreed to in the app."""
+        self.asks_before_leaving, self._named = True, normal(base_url)
 
     def agreed_to(self, server: ServerInfo, id: str = "") -> bool:
         """Whether a conversation may go to this server now."""
-        return not self.asks_before_leaving or self.may_send_to(server, id)
+        return not self.asks_before_leaving or self._is_meant(server, id) or self.may_send_to(server, id)
+
+    def _is_meant(self, server: ServerInfo, id: str) -> bool:
+        if self._named is None:
+            return False
+        if normal(server.base_url) == self._named:
+            return True
+        if self._conversations.record(id) is None or server.remote_of(self._asked_model(id)):
+            return False
+        path = reversed(self._conversations.load(id).path())
+        answered = (self._ground.store.request_of(node.id) for node in path if node.role is Role.ASSISTANT)
+        last = next(answered, None)
+        return last is not None and last.server == server.place
 
     def may_send_to(self, server: ServerInfo, id: str = "") -> bool:
         """Whether the server is on this machine, or the person agreed to send to it. A conversation that was begun on

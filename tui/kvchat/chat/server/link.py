@@ -53,6 +53,21 @@ class Link:
         return self.connector.info
 
     @property
+    def kept_name(self) -> str:
+        """The name that leads here in later runs too, whatever is found or set then; DEFAULT while that is not
+        known."""
+        connector, file = self.connector, self.connector.engine_model
+        return self.name or connector.profile or connector.base_url or connector.home or (str(file) if file else "")
+
+    def leads_to(self, name: str) -> bool:
+        """Whether this is the server of that name, too."""
+        if "://" in name:
+            return _address(self) == normal(name)
+        if is_file(name):
+            return self.connector.engine_model == Path(name)
+        return name in (self.name, self.kept_name)
+
+    @property
     def lane(self) -> Lane:
         """The lane of the server, however it is called: its address may only be known once it is found."""
         address = _address(self)
@@ -98,7 +113,7 @@ class Links:
 
     def at(self, name: str) -> Link:
         """The link to the server of this name; made when it is first asked for."""
-        found = self._all.get(name) or self._same(name)
+        found = self._all.get(name) or next((link for link in self if link.leads_to(name)), None)
         if found is None:
             found = self._all[name] = self._made(name)
         return found
@@ -133,14 +148,6 @@ class Links:
 
             with suppress(OSError, PathError):  # as far as they are of servers that are not in use
                 await asyncio.to_thread(server_snapshots.forget, folder, conversations)
-
-    def _same(self, name: str) -> Link | None:
-        """The link that leads to the same place under another name."""
-        if "://" in name:
-            return next((link for link in self if _address(link) == normal(name)), None)
-        if is_file(name):
-            return next((link for link in self if link.connector.engine_model == Path(name)), None)
-        return None
 
     def _made(self, name: str) -> Link:
         server, file, missing = _server_of(name, self._ground.settings)

@@ -33,7 +33,7 @@ from kvchat.text.notes import note_sentence
 from kvchat.text.servers import Reaching, place_words
 
 LAST_SERVER = "last server"
-"""The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""
+"""The setting that holds the name of the server used last of those chosen on the screen or given to a run."""
 
 
 class ServerObserver(Protocol):
@@ -54,14 +54,16 @@ class Servers(ConversationObserver):
         snapshots: Path | None = None,
         lanes: Path | None = None,
         one_server: bool = False,
+        model: str = "",
     ) -> None:
-        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
-        conversation goes to the server of the settings, whatever it was begun on."""
+        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`, `model`:
+        this run was given its server, or model: every conversation goes there, whatever answered it before."""
         self._ground = ground
         self._conversations = conversations
         self._one_server = one_server
+        self._model = model
         self._moved: set[str] = set()
-        """Conversations whose server was chosen in this run."""
+        """Conversations whose server or model was chosen in this run."""
         self.connects_ahead = False
         """Whether a server is connected to as soon as one of its conversations is looked at: the app sets it."""
         self.waits = False
@@ -84,21 +86,37 @@ class Servers(ConversationObserver):
         record = self._conversations.record(id)
         if record is None:
             return self.links.at(self.first())
-        return self.links.at(DEFAULT if self._one_server and record.id not in self._moved else record.server)
+        if self._one_server and record.id not in self._moved:
+            return self.links.at(DEFAULT)
+        return self.links.at(record.server or self.first())
 
     def asked_model(self, id: str) -> str:
         """The model that a conversation asks its server for; empty: the one that the server has loaded."""
-        record, link = self._conversations.record(id), self.link(id)
-        info, chosen = link.info, record.model if record is not None else ""
-        if self._one_server and id not in self._moved and info is not None and info.known(chosen) is None:
-            chosen = ""  # it was chosen on another server
-        return chosen or link.connector.server.model or (info.model if info is not None else "")
+        info = self.link(id).info
+        named = self._kept_model(id) or self._named_model(id)
+        if info is None or info.known(named) is not None:
+            return named
+        return next((model.id for model in info.listing if _is_same_file(model.id, named)), named or info.model)
+
+    def _kept_model(self, id: str) -> str:
+        """The model that answered a conversation on its server, or was chosen for it; empty: none, or this run was
+        given another."""
+        record = self._conversations.record(id)
+        if record is None or (id not in self._moved and self._model):
+            return ""
+        return record.model if not record.server or self.link(id).leads_to(record.server) else ""
+
+    def _named_model(self, id: str) -> str:
+        """The model that was given for this run, or that the settings name for a conversation's server."""
+        return self._model or self.link(id).connector.server.model
 
     def model_of(self, conversation: OpenConversation, server: ServerInfo) -> str:
-        """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
-        llama.cpp would let another model answer without a word."""
+        """The model to ask for. Raises BackendError where the server lists its models and the one that answered here
+        is not there any more; one that is named for this run, or in the settings, is asked for all the same, but where
+        the server would let another model answer without a word."""
         model = self.asked_model(conversation.id)
-        if server.models and model not in server.models and kinds.kind_of(server.kind).takes_any_model:
+        is_strict = model != self._named_model(conversation.id) or kinds.kind_of(server.kind).takes_any_model
+        if server.listing and server.known(model) is None and is_strict:
             raise failure(
                 Trouble.REFUSED,
                 Fault.NO_SUCH_MODEL,
@@ -110,8 +128,8 @@ class Servers(ConversationObserver):
 
     def window(self, id: str) -> int | None:
         """Tokens that fit in a conversation, with its server and model."""
-        info, record = self.link(id).info, self._conversations.record(id)
-        return info.window(record.model if record else "") if info else None
+        info = self.link(id).info
+        return info.window(self.asked_model(id)) if info else None
 
     def window_share(self, conversation: OpenConversation) -> float | None:
         """How full the window is, from 0 to 1; None when that is not known."""
@@ -135,6 +153,21 @@ class Servers(ConversationObserver):
                 conversation,
                 lambda row: replace(
                     row, server=name, model=model, parameters=own if row.parameters == first else row.parameters
+                ),
+            )
+
+    async def keep(self, conversation: OpenConversation, link: Link, model: str = "") -> None:
+        """A conversation is answered: from now on it goes to this server and asks for this model (empty: the one that
+        it asks for now), in later runs too."""
+        model, was = model or self.asked_model(conversation.id), conversation.record
+        name = was.server if was.server and link.leads_to(was.server) else link.kept_name
+        if (was.server, was.model) != (name, model):
+            await self._conversations.change(
+                conversation,
+                lambda row: (
+                    replace(row, server=name, model=model)
+                    if (row.server, row.model) == (was.server, was.model)
+                    else row
                 ),
             )
 
@@ -179,9 +212,9 @@ class Servers(ConversationObserver):
         return await self.link().connector.ready()
 
     async def reach(self, id: str = "", *, name: str = "") -> ServerInfo:
-        """The server of a conversation, or the one of this name, connected, and such that words may go there. Without
-        both: that of the next new conversation, which begins elsewhere while the server used last is off. Raises
-        ChatError: then nothing was stored or sent."""
+        """The server of a conversation, or the one of this name, connected; it has the conversation's model, and words
+        may go there. Without both: that of the next new conversation, which begins elsewhere while the server used last
+        is off. Raises ChatError: then nothing was stored or sent."""
         try:
             try:
                 backend = await (self.links.at(name) if name else self.link(id)).connector.ready()
@@ -190,15 +223,22 @@ class Servers(ConversationObserver):
                     raise
                 await looking
                 backend = await self.link(id).connector.ready()
+            if (conversation := self._conversations.get(id)) is not None:
+                self.model_of(conversation, backend.info)
         except BackendError as error:
             raise ChatError.of(error) from None
         if not self.consent.agreed_to(backend.info, id):
             raise ChatError.of(note_sentence(not_agreed(backend.info)))
         return backend.info
 
-    async def must_take_images(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
-        """Nothing, where the messages of `path` hold no images, or the server takes those. Raises ChatError: nothing
-        was sent or stored."""
+    async def must_take(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
+        """Nothing, where the server, as far as it is known, has the conversation's model, and that takes the images of
+        `path`. Raises ChatError: nothing was sent or stored."""
+        if (known := self.link(conversation.id).info) is not None:
+            try:
+                self.model_of(conversation, known)
+            except BackendError as error:
+                raise ChatError.of(error) from None
         if not has_images(node.wire for node in path):
             return
         from kvchat.text.messages import no_images
@@ -248,19 +288,21 @@ class Servers(ConversationObserver):
         return kinds.usual_places()
 
     def opened(self, id: str, before: str) -> None:
-        """A conversation is looked at: its server is connected to."""
-        link = self.link()
-        if link is not self._link_of(before) or not link.info:
-            self._ground.in_background(self._met(link))
+        """A conversation is looked at: its server is connected to. A fork goes on where that was chosen in this run."""
+        link, record = self.link(), self._conversations.record(id)
+        if record is not None and before == record.forked_from and before in self._moved:
+            self._moved.add(id)
+            link = self.link()
+        self._ground.in_background(self._met(link, is_known=link is self._link_of(before) and link.info is not None))
         self.begin_here(id)
 
-    async def _met(self, link: Link) -> None:
-        """Connect to the server of the conversation that is looked at now. The engine is not taken from another model
-        for a look: that waits for a question."""
+    async def _met(self, link: Link, *, is_known: bool = False) -> None:
+        """Connect to the server of the conversation that is looked at now, unless that is known. The engine is not
+        taken from another model for a look: that waits for a question."""
         self._ground.events.tell(ServerChanged())
         engine = self.links.engine
         takes_engine = link.connector.model_path is not None and engine not in (None, link)
-        if self.connects_ahead and not takes_engine:
+        if self.connects_ahead and not is_known and not takes_engine:
             try:
                 await link.connector.ready()
             except BackendError:
@@ -268,6 +310,8 @@ class Servers(ConversationObserver):
 
     def _link_changed(self, link: Link) -> None:
         link.changed()
+        if self._one_server and link.name == DEFAULT and link.connector.connection.phase == "ready":
+            self._ground.in_background(self._ground.keep_setting(LAST_SERVER, link.kept_name))
         self.begin_here(self._conversations.looked_at)
         self._ground.events.tell(ServerChanged())
         for observer in self.observers:
@@ -292,6 +336,11 @@ class Servers(ConversationObserver):
         server = settings.server
         named = server.base_url or server.wrong or settings.default_profile or settings.engine.model
         return self._one_server or bool(named)
+
+    @property
+    def named_address(self) -> str:
+        """The address that the settings, or the command line, name for new conversations; empty: none."""
+        return self.links.at(self.first()).connector.base_url if self.is_named else ""
 
     @property
     def is_given(self) -> bool:
@@ -379,3 +428,8 @@ class Servers(ConversationObserver):
         yield self._ground.settings.server.base_url
         yield from self._ground.settings.profiles
         yield from (record.server for record in self._conversations.all())
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    """Whether two models' names are paths of a file of one name: llama-server calls a model as it was started with."""
+    return one.endswith(".gguf") and Path(one).name == Path(other).name

@@ -15,9 +15,12 @@ from kvchat.backends.dialect import (
     ChatTurn,
     Emit,
     Ended,
+    OfAlternative,
     Posted,
+    ReasoningDelta,
     ServerInfo,
     StreamEvent,
+    TextDelta,
     Trouble,
     Waiting,
 )
@@ -31,7 +34,7 @@ from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.link import DEFAULT, Link
+from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
@@ -174,8 +177,13 @@ class AnswerRequests:
             asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
             link.shared.sent(asked, self._ground.timestamp())
         watched = self._tracker.watched(tracked, emit)
+        is_kept = False
 
         def noting(event: StreamEvent) -> None:
+            nonlocal is_kept
+            if not (is_kept or asking.model) and isinstance(event, TextDelta | ReasoningDelta | OfAlternative):
+                is_kept = True
+                self._ground.in_background(self._servers.keep(conversation, link))
             if isinstance(event, Posted):
                 for answer_run in asking.runs:
                     self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
@@ -195,13 +203,11 @@ class AnswerRequests:
         )
 
     async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
-        """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
-        system message goes, and that it stays with the server that was found for it."""
+        """At a conversation's first message, decide once whether the template is asked to keep reasoning, and where the
+        system message goes."""
         options, info = conversation.record.template_options, backend.info
         if conversation.record.turns != 1:
             return
-        if link.connector.home and conversation.record.server == DEFAULT:
-            await self._conversations.update(conversation, server=link.connector.home)
         if info.reasoning_option is not None and info.reasoning_option[0] not in options:
             kept = dict([info.reasoning_option])
             await self._conversations.change(

@@ -144,7 +144,7 @@ class Turns:
         `anyway`."""
         branch = await self._questions.built(conversation, head, question)
         path = [*conversation.tree.path(head), branch.nodes[0]]
-        await self._servers.must_take_images(conversation, path)
+        await self._servers.must_take(conversation, path)
         if not anyway:
             await self._sizes.must_fit(conversation, path)
         return branch
@@ -188,7 +188,7 @@ class Turns:
             await self._grow(conversation, branch, parameters, whole=at_end)
             self._ground.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
             return
-        await self._servers.must_take_images(conversation, conversation.tree.path(cut.id))
+        await self._servers.must_take(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
         answer = begun(question, cut, self._ground.clock())
         self._tracker.did(conversation, "continue", cut.id)
@@ -202,7 +202,7 @@ class Turns:
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
-        await self._servers.must_take_images(conversation, conversation.tree.path(question.id))
+        await self._servers.must_take(conversation, conversation.tree.path(question.id))
         fresh = awaited(question, self._ground.clock())
         self._tracker.did(conversation, "regenerate", answer.id if answer else None)
         self.conversations.remember_head(conversation)
@@ -264,6 +264,9 @@ class Turns:
         conversation, choices = self.conversations.load(id), self.choices(id)
         chosen = next((node for node in choices if node.id == node_id), None) or usual_choice(choices)
         self._undecided.discard(id)
+        link = self._servers.link(id)
+        if not conversation.record.model and link.info is not None and link.info.known(chosen.model):
+            await self._servers.keep(conversation, link, chosen.model)  # of several models, it goes on with this one's
         conversation.alternatives = ()
         used = chosen.figures.context_used if chosen.figures else None
         await self.conversations.change(
@@ -382,8 +385,8 @@ class Turns:
     def _beside(self, conversation: OpenConversation, answer: Node, count: int, model: str) -> list[Node]:
         """So many answers to the question of `answer`, in its place; each names the model that it is asked of, so that
         one that is cut off still says whose it was."""
-        info = self._servers.link(conversation.id).info
-        model = model or (conversation.record.model or info.model if info is not None else answer.model)
+        is_known = self._servers.link(conversation.id).info is not None
+        model = model or (self._servers.asked_model(conversation.id) if is_known else answer.model)
         return [
             replace(answer, id=new_id() if at else answer.id, created=answer.created + at * BESIDE_S, model=model)
             for at in range(count)

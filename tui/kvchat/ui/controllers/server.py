@@ -44,7 +44,7 @@ class ServerController:
 
     def show(self) -> None:
         """The header."""
-        server, connection, current = self._servers.info, self._servers.connection, self.workspace.current
+        server, connection = self._servers.info, self._servers.connection
         self._header.set_state(
             HeaderState(
                 model=self.workspace.model(),
@@ -54,7 +54,7 @@ class ServerController:
                 sentence=f"{self._place()} is off" if connection.is_awaited else connection.sentence,
                 embedded=bool(server and server.embedded),
                 context_used=self._header.state.context_used,
-                context_size=server.window(current.record.model if current else "") if server else None,
+                context_size=self._servers.window(self.workspace.open_id),
                 incognito=self._service.incognito,
             )
         )

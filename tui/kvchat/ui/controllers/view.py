@@ -204,8 +204,7 @@ class ConversationView:
         self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
     def _show_context(self, used: int | None) -> None:
-        server = self._service.servers.info
-        self._header.set_context(used, server.context_size if server else None)
+        self._header.set_context(used, self._service.servers.window(self.workspace.open_id))
 
     # -- a running answer
 

@@ -118,8 +118,7 @@ class Workspace:
 
     def model(self) -> str:
         """The model that would answer here."""
-        chosen = self.current.record.model if self.current else ""
-        return chosen or (self.service.servers.info.model if self.service.servers.info else "")
+        return self.service.servers.asked_model(self.open_id)
 
     def target(self, node: str | None = None) -> str | None:
         """The message an action is about: `node` if it is of this conversation (keys may come faster than the screen
