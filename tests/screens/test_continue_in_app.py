@@ -15,10 +15,11 @@ async def test_the_key_goes_on_and_the_cut_one_is_a_version_beside_it(drive: Dri
     server.on_chat(tokens("Once", " upon", finish="length"))
     async with drive() as app:
         await app.begin("a story")
-        assert "▲ Cut at max tokens (2) · c continue · r retry" in app.text
+        assert "▲ Cut at max tokens (2) · Tab, then c continue · r retry" in app.text
         old = app.path[-1]
         server.on_chat(tokens(" a time", hang_after=1))
-        await app.focus_transcript()
+        await app.press("tab")
+        assert "▲ Cut at max tokens (2) · c continue · r retry" in app.text
         await app.press("c")
         await app.until(lambda: "Once upon a time" in app.text)
         assert "2/2" in app.text

@@ -34,7 +34,7 @@ MODALS = {
     "system": "SystemPromptScreen",
     "model": "ModelPicker",
     "inspector": "InspectorScreen",
-    "theme": "CommandPalette",
+    "theme": "ThemeScreen",
     "palette": "PaletteScreen",
     "help": "HelpScreen",
     "compact": "ConfirmScreen",
@@ -608,6 +608,15 @@ async def _(app: Driven, do: Do) -> None:
     await app.until(lambda: not app.chat.composer.memories)
     app.chat.composer.replace_text("")
     await app.service.memory.with_memories(lambda memories: [memories.delete(entry.id) for entry in memories.entries()])
+
+
+@case("composer.messages")
+async def _(app: Driven, do: Do) -> None:
+    await do()
+    assert app.app.focused is app.chat.transcript
+    assert "e edit" in app.text and "Tab messages" not in app.text
+    await app.press("escape")
+    assert "Tab messages" in app.text
 
 
 @case("composer.newline")

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
@@ -178,6 +178,22 @@ def test_an_answer_that_called_a_tool_says_so_with_its_words_and_without() -> No
     assert text_of(foot_rows(empty, 120, Folds())) == [f"▲ The answer is empty: {told} · r retry", ""]
     whole = TranscriptItem("n", Role.ASSISTANT, "M", text="Let me look.", note=note)
     assert text_of(foot_rows(whole, 120, Folds())) == [f"▲ {told}", ""]
+
+
+def test_keys_of_messages_are_named_with_the_way_there_while_the_focus_is_elsewhere() -> None:
+    block = ContextBlock(PASSAGE, "[1] a.md", "x", "docs/a/a.md#1")
+    half = TranscriptItem("n", Role.ASSISTANT, "M", text="Half [1].", state=State.CANCELLED, sources=((1, block),))
+
+    def foot(item: TranscriptItem, has_keys: bool, width: int = 120) -> str:
+        return "\n".join(text_of(foot_rows(item, width, Folds(), selected=True, has_keys=has_keys)))
+
+    assert "■ Stopped · Tab, then c continue" in foot(half, False)
+    assert "o open" not in foot(half, False)
+    assert "■ Stopped · c continue" in foot(half, True)
+    assert "o open" in foot(half, True)
+    failed = replace(half, state=State.ERROR, note="out of memory")
+    assert "│ Tab, then c continue   r retry   y copy " in foot(failed, False)
+    assert {cell_len(row) for row in foot(failed, False, 40).splitlines() if row[:1] in "╭│╰" and row} == {40}
 
 
 def test_a_cut_answer_names_its_limit_and_the_key_that_goes_on() -> None:

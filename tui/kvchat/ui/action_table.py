@@ -353,6 +353,16 @@ ACTIONS: tuple[Action, ...] = (
         method="documents.run",
     ),
     Action(
+        "composer.messages",
+        "tab",
+        "Messages",
+        "Go to the messages: each has keys to copy, edit, regenerate or continue it. In a mention Tab completes it.",
+        "Messages",
+        footer="messages",
+        palette=False,
+        reason=_MOVING,
+    ),
+    Action(
         "transcript.previous",
         "up,k",
         "Message above",

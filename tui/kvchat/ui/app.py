@@ -89,8 +89,6 @@ class KvchatApp(App[int]):
         self._frame = Frame()
         self.follows_terminal = False
         """Whether the theme is a light or a dark one as the terminal is."""
-        self._terminals_choice = ""
-        """The theme that the terminal's answer is just changing to."""
         self._has_themes = False
         """Whether all themes are registered, or just the one that is wanted."""
         self._take_theme()
@@ -181,7 +179,6 @@ class KvchatApp(App[int]):
         self._notices += [*screen.load_snippets(), *self._load_personas()]
         for notice in (*self._notices, *self.service.store.notices):
             screen.workspace.say(notice, "warning")
-        self.theme_changed_signal.subscribe(self, self._theme_chosen)
         if self.follows_terminal:
             self.ask_terminal()
         self.call_after_refresh(self._connect)
@@ -282,10 +279,12 @@ class KvchatApp(App[int]):
 
     def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
-        what can be typed. `can`: what can be done with this message and not with each."""
+        what can be typed. `place` "composer": there are messages to go to. `can`: what can be done with this message
+        and not with each."""
         if place == "jump":
             return [("letter", "go there"), ("escape", "back")]
-        words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
+        words = {"composer.messages": "messages"} if place == "composer" else {}
+        words |= {a.id: a.footer for a in actions.ACTIONS if a.footer and a.context == "app" and a.id != "help"}
         if place == "transcript":
             words = {
                 "transcript.continue": "continue",
@@ -341,7 +340,6 @@ class KvchatApp(App[int]):
         """What the terminal answered."""
         name = LIGHT_THEME if is_light else DARK_THEME
         if self.follows_terminal and name != self.theme and name in self.available_themes:
-            self._terminals_choice = name
             self.theme = name
 
     def follow_terminal(self) -> None:
@@ -350,12 +348,11 @@ class KvchatApp(App[int]):
         self._save_theme(AUTOMATIC)
         self.ask_terminal()
 
-    def _theme_chosen(self, theme: object) -> None:
-        own, self._terminals_choice = self._terminals_choice == self.theme, ""
-        if own:
-            return
+    def choose_theme(self, name: str) -> None:
+        """Wear this theme from now on, in later runs too."""
         self.follows_terminal = False
-        self._save_theme(self.theme)
+        self.theme = name
+        self._save_theme(name)
 
     def layers(self) -> Layers:
         """The settings as they are now, with where they come from."""
@@ -368,8 +365,7 @@ class KvchatApp(App[int]):
         if now.theme != before.theme and not self.no_color:
             self.follows_terminal = now.theme == AUTOMATIC
             name = DARK_THEME if self.follows_terminal else now.theme
-            if name != self.theme and name in self.available_themes:
-                self._terminals_choice = name  # it is in the file already
+            if name in self.available_themes:
                 self.theme = name
             if self.follows_terminal:
                 self.ask_terminal()

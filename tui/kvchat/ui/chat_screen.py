@@ -237,7 +237,8 @@ class ChatScreen(Screen[None]):
     def on_descendant_focus(self) -> None:
         """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
         inside = self.focused is self.transcript
-        place = "transcript" if inside else "jump" if self.focused is self.jump else ""
+        writing = bool(self.transcript.items) and self.focused is not None and self.composer in self.focused.ancestors
+        place = "transcript" if inside else "jump" if self.focused is self.jump else "composer" if writing else ""
         self.keybar.set_keys(self.app.footer_keys(place, self.transcript.can if inside else ()))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)

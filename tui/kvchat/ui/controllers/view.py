@@ -159,6 +159,7 @@ class ConversationView:
         self._show_context(conversation.context_used if conversation.record.turns else None)
         self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()
+        self.workspace.screen.on_descendant_focus()
         if conversation.id in self._conversations.streaming():
             self.tick()
 

@@ -55,6 +55,11 @@ class TranscriptItem:
         """Whether it is the beginning of an answer, which can be gone on with."""
         return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning)
 
+    @property
+    def names_keys(self) -> bool:
+        """Whether it says with which keys one goes on from how it ended."""
+        return self.state is State.ERROR or self.state in _ENDINGS or bool(self.note)
+
 
 @dataclass(frozen=True, slots=True)
 class Folds:
@@ -247,11 +252,13 @@ def foot_rows(
     live: Sequence[Span] | None = None,
     *,
     selected: bool = False,
+    has_keys: bool = True,
     pictures: Mapping[str, Thumbnail] = NO_PICTURES,
 ) -> list[Row]:
     """What stands below the body: images, sources or context, the live row, how the message ended, and an empty row.
-    `pictures`: the images that can be shown, by their names."""
-    rows: list[Row] = source_rows(item.sources, width, selected=selected) if item.sources else []
+    `has_keys`: whether the messages have the focus, so that their keys work; else Tab leads there. `pictures`: the
+    images that can be shown, by their names."""
+    rows: list[Row] = source_rows(item.sources, width, selected=selected and has_keys) if item.sources else []
     for block in item.blocks:
         if block.kind == IMAGE and (picture := pictures.get(sha256_of(block))) is not None:
             from kvchat.ui.render.picture import picture_rows
@@ -262,23 +269,28 @@ def foot_rows(
     if live:
         rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:
-        rows += error_box(clean(item.note) or "The server answered with an error.", width, goes_on=item.is_cut)
+        keys = (*((CONTINUE,) if item.is_cut else ()), "r retry", "y copy")
+        rows += error_box(clean(item.note) or "The server answered with an error.", width, keys, has_keys)
     elif not item.streaming and (item.state in _ENDINGS or item.note):
-        rows += wrapped(_ending(item), width, end="")
+        rows += wrapped(_ending(item, has_keys), width, end="")
     return [*rows, BLANK]
 
 
-def _ending(item: TranscriptItem) -> list[Span]:
-    """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · c continue · r retry`."""
+def _ending(item: TranscriptItem, has_keys: bool) -> list[Span]:
+    """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · Tab, then c continue · r retry`."""
     glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
         words += f" ({item.figures.predicted_tokens:,})"
     note = "" if item.state is State.LENGTH else one_line(item.note)  # said once
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
     spans = [Span(f"{glyph} {told}", style, "")]
-    for key in (*((CONTINUE,) if item.is_cut else ()), *keys):
-        spans += [Span(" · ", "muted", ""), *_key_spans(key)]
+    for number, key in enumerate((*((CONTINUE,) if item.is_cut else ()), *keys)):
+        spans += [Span(" · ", "muted", ""), *(() if number or has_keys else _THERE), *_key_spans(key)]
     return spans
+
+
+_THERE = (Span("Tab", "key", ""), Span(", then ", "muted", ""))
+"""In front of keys that work in the messages, while the focus is elsewhere."""
 
 
 def _key_spans(keys: str) -> list[Span]:
@@ -286,12 +298,13 @@ def _key_spans(keys: str) -> list[Span]:
     return [Span(key, "key", ""), Span(f" {words}", "muted", "")]
 
 
-def error_box(note: str, width: int, *, goes_on: bool = False) -> list[Row]:
-    """A failure, told in a frame, with the keys of what can be done. `goes_on`: with what came until then."""
+def error_box(note: str, width: int, keys: Sequence[str], has_keys: bool) -> list[Row]:
+    """A failure, told in a frame, with the keys of what can be done."""
     inner = max(8, min(width, 96) - 4)
     lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
-    keys = (*_key_spans(CONTINUE), Span("   ", "", "")) if goes_on else ()
-    lines.append((*keys, *_key_spans("r retry"), Span("   ", "", ""), *_key_spans("y copy")))
+    hints = [span for key in keys for span in (*_key_spans(key), Span("   ", "", ""))][:-1]
+    there = _THERE if not has_keys and spans_width([*_THERE, *hints]) <= inner else ()
+    lines.append((*there, *hints))
     heading = "─ error "
     rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
     for spans in lines:

@@ -105,7 +105,6 @@ class ComposerText(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("composer"),
         Binding("super+c", "copy", "Copy", show=False),
-        Binding("tab", "key('tab')", "Complete", show=False),
         Binding("escape", "key('escape')", "Close the list", show=False),
     ]
 
@@ -129,6 +128,11 @@ class ComposerText(TextArea):
         used."""
         self.cursor_blink = cursor_blink
         self.match_cursor_bracket = False
+
+    def action_messages(self) -> None:
+        """Complete what is typed, else leave for the messages."""
+        if not self._decide("tab"):
+            self.screen.focus_next()
 
     def action_key(self, key: str) -> None:
         if not self._decide(key):

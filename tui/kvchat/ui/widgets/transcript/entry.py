@@ -40,13 +40,20 @@ class Entry:
     """A message with its rows and its cache of strips."""
 
     def __init__(
-        self, item: TranscriptItem, folds: Folds, width: int, pictures: Mapping[str, Thumbnail] = NO_PICTURES
+        self,
+        item: TranscriptItem,
+        folds: Folds,
+        width: int,
+        pictures: Mapping[str, Thumbnail] = NO_PICTURES,
+        has_keys: bool = False,
     ) -> None:
-        """`pictures`: the images that can be shown, by their names."""
+        """`pictures`: the images that can be shown, by their names. `has_keys`: whether the transcript has the
+        focus, so that the keys it names work."""
         self._pictures = pictures
         self.item = item
         self.folds = folds
         self.selected = False
+        self.has_keys = has_keys
         self.stretch = NO_WORD
         """Where its tokens are."""
         self.live: Live | None = None
@@ -106,10 +113,16 @@ class Entry:
 
     def _frame(self) -> None:
         """Draw what stands around the body."""
-        self._head = head_rows(self.item, self._width, self.folds, selected=self.selected)
+        self._head = head_rows(self.item, self._width, self.folds, selected=self._is_keyed)
         live = self.live(self._width) if self.live else None
         self._foot = foot_rows(
-            self.item, self._width, self.folds, live, selected=self.selected, pictures=self._pictures
+            self.item,
+            self._width,
+            self.folds,
+            live,
+            selected=self.selected,
+            has_keys=self.has_keys,
+            pictures=self._pictures,
         )
 
     def _settle(self, first: int = 0) -> int:
@@ -167,6 +180,16 @@ class Entry:
         self.selected = selected
         return self._redraw() if self.drawn else 0
 
+    def set_keys(self, has_keys: bool) -> int:
+        """Name the keys that work while the transcript has the focus, or how one gets there."""
+        self.has_keys = has_keys
+        return self._redraw() if self.drawn and (self.selected or self.item.names_keys) else 0
+
+    @property
+    def _is_keyed(self) -> bool:
+        """Whether the keys of a selected message work here and now."""
+        return self.selected and self.has_keys
+
     def _redraw(self) -> int:
         if self.drawn:
             self._draw_body()
@@ -192,7 +215,7 @@ class Entry:
         return self._foot[number - len(self._body)]
 
     def _keyed(self, row: Row) -> Row:
-        if not self.selected or not row.action:
+        if not self._is_keyed or not row.action:
             return row
         from kvchat.ui.render.code import with_key
 

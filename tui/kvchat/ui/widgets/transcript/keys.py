@@ -107,15 +107,18 @@ class TranscriptKeys(TranscriptView):
         self.scroll_to(y=max(0, y), animate=False)
 
     def on_focus(self) -> None:
-        self._repaint_selected()
+        self._give_keys(True)
 
     def on_blur(self) -> None:
-        self._repaint_selected()
+        self._give_keys(False)
 
-    def _repaint_selected(self) -> None:
-        for entry in self._selected_entries:
-            entry.strips.clear()
-            self.refresh()
+    def _give_keys(self, has_focus: bool) -> None:
+        """The keys that messages name work from now on, or no longer."""
+        for index, entry in enumerate(self._column.entries):
+            height = entry.height
+            first = entry.set_keys(has_focus)
+            if entry.selected or entry.height != height or entry.item.names_keys:
+                self._changed(index, first, height)
 
     # -- moving
 

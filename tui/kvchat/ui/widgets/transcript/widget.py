@@ -104,8 +104,7 @@ class Transcript(TranscriptKeys, can_focus=True):
         known = {entry.item.node_id: entry for entry in entries}
         anchor = self._anchor()
         top = (entries[anchor[0]].item.node_id, anchor[1]) if anchor else None
-        width, folds = self.text_width, Folds(reasoning=self._unfold_reasoning)
-        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width, self._pictures) for item in items]
+        fresh = [_kept(known.get(item.node_id), item) or self._entry(item) for item in items]
         if not any(item.node_id in known for item in items):
             self.following = True
         self._column.set(fresh)
@@ -123,10 +122,14 @@ class Transcript(TranscriptKeys, can_focus=True):
     def append(self, item: TranscriptItem) -> None:
         """Show one more message at the end."""
         anchor = self._anchor()
-        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width, self._pictures))
+        self._column.append(self._entry(item))
         self._place_live()
         self._unseen = self._unseen or not self.following
         self._arrange(anchor)
+
+    def _entry(self, item: TranscriptItem) -> Entry:
+        folds = Folds(reasoning=self._unfold_reasoning)
+        return Entry(item, folds, self.text_width, self._pictures, self.has_focus)
 
     def add_pictures(self, pictures: Mapping[str, Thumbnail]) -> None:
         """Show these images, by their names, in the messages that have them."""
