@@ -550,10 +550,20 @@ async def test_a_chosen_theme_is_kept(drive: Drive) -> None:
     config = find().config
     async with drive() as app:
         await app.run("theme")
-        await app.opens("CommandPalette")
+        await app.opens("ThemeScreen")
+        before = app.app.theme
+        await app.press("down", "down")
+        await app.until(lambda: app.app.theme != before)
+        assert "It turned 112 times" in app.text, "a conversation shows how it looks"
+        await app.press("escape")
+        await app.until(lambda: app.app.theme == before)
+        assert not config.exists(), "what was only looked at is not kept"
+        await app.run("theme")
+        await app.opens("ThemeScreen")
         await app.type("kvchat-day")
-        await app.until(lambda: "kvchat-day" in app.text)
+        await app.until(lambda: app.app.theme == "kvchat-day")
         await app.press("enter")
+        await app.closes()
         await app.until(lambda: app.app.theme == "kvchat-day")
         await app.until(config.exists)
         assert tomllib.loads(config.read_text())["theme"] == "kvchat-day"

@@ -81,15 +81,23 @@ class OptionController:
         await self._options.set_template_options(conversation.id, change.options)
         workspace.say(thinking_words(change.word, known=bool(change.is_known)))
 
-    def theme(self, name: str = "") -> None:
+    @in_worker("dialog")
+    async def theme(self, name: str = "") -> None:
+        from kvchat.ui.screens.themes import ThemeScreen
+
         app = self.workspace.app
         if app.no_color:
             self.workspace.say("NO_COLOR is set: no theme has colours.")
-        elif not name:
-            app.search_themes()
-        elif name == AUTOMATIC:
+            return
+        if not name:
+            names = sorted(app.available_themes, key=lambda one: (not one.startswith("kvchat"), one))
+            used = AUTOMATIC if app.follows_terminal else app.theme
+            name = await self.workspace.ask(ThemeScreen([AUTOMATIC, *names], used, app.theme)) or ""
+        if name == AUTOMATIC:
             app.follow_terminal()
         elif name in app.available_themes:
-            app.theme = name
+            app.choose_theme(name)
+        elif not name:
+            return
         else:
             self.workspace.say(f"There is no theme {name}. /theme shows them all.", "warning")

@@ -1,0 +1,132 @@
+"""The theme chooser: the themes at the left, a conversation in the one under the cursor beside them.
+
+The rule: the whole app wears the theme that is looked at; only a choice is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from textual import on
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.rail import Stretch, Where
+from kvchat.prompt.message import Role, State
+from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.screens.modal import ListModal
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.tones import MUTED, content
+from kvchat.ui.themes import AUTOMATIC
+from kvchat.ui.widgets.transcript.widget import Transcript
+
+_ANSWER = """\
+## The lamp
+
+It turned **112 times**, as `lamp.log` says:
+
+| night | turns |
+|---|--:|
+| 34 | 112 |
+| 35 | 108 |
+
+```python
+turns = [night.turns for night in log]
+print(max(turns))  # 112
+```
+
+> The keeper wrote it down at dawn.
+"""
+_SAMPLE = (
+    TranscriptItem("question", Role.USER, "You", "09:16", "How often did the lamp turn?"),
+    TranscriptItem(
+        "answer",
+        Role.ASSISTANT,
+        "model",
+        text=_ANSWER,
+        figures=TurnFigures(prompt_tokens=3812, cached_tokens=3764, new_tokens=48, ttft_ms=140.0),
+    ),
+    TranscriptItem("asked", Role.USER, "You", "09:21", "And on the longest night?"),
+    TranscriptItem("cut", Role.ASSISTANT, "model", text="That was night", state=State.LENGTH),
+)
+_RAIL = {"question": Stretch(Where.SLOT), "answer": Stretch(Where.SLOT), "asked": Stretch(Where.NOWHERE)}
+
+
+class ThemeScreen(ListModal[str]):
+    """The themes on one filtered list. Result: the name of the one to keep."""
+
+    DEFAULT_CSS = """
+    ThemeScreen {
+        & #names { width: 30; }
+        & Transcript { width: 1fr; height: 1fr; background: $background; margin-left: 1; }
+    }
+    """
+
+    def __init__(self, names: Sequence[str], chosen: str, worn: str) -> None:
+        """`names`: those that there are, in their order. `chosen`: the one in the settings; `worn`: what the app wears
+        now, and again where none is chosen."""
+        super().__init__(classes="-list -wide")
+        self.heading = "Theme"
+        self.hints = (
+            ("rows.up rows.down", "look at it"),
+            ("type", "to filter"),
+            ("rows.choose", "keep it"),
+            ("dialog.close", "as before"),
+        )
+        self._names = [*names]
+        self._chosen = chosen
+        self._worn = worn
+        self._query = ""
+        self._shown = [*names]
+        self._sample = Transcript()
+        self._sample.can_focus = False
+
+    def body(self) -> Iterable[Widget]:
+        with Horizontal():
+            with Vertical(id="names"):
+                yield FilterLine("filter")
+                yield RowList(self._draw, empty="No theme has this name.")
+            yield self._sample
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._sample.set_items(_SAMPLE)
+        self._sample.following = False  # its beginning is shown
+        self._sample.set_rail(_RAIL)
+        self._filter("", self._chosen)
+
+    def _filter(self, query: str, under: str = "") -> None:
+        self._query = query
+        self._shown = [self._names[at] for at in kept(self._names, query)]
+        self.rows.show(len(self._shown), cursor=self._shown.index(under) if under in self._shown else 0)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        if event.value != self._query:
+            self._filter(event.value)
+
+    @on(RowList.Moved)
+    def _look(self) -> None:
+        at = self.rows.cursor
+        if self.is_up and at is not None:
+            name = self._shown[at]
+            self.app.theme = self._worn if name == AUTOMATIC else name
+
+    def choose(self, index: int) -> None:
+        self.finish(self._shown[index])
+
+    def finish(self, result: str | None) -> None:
+        if result is None and self.is_up:
+            self.app.theme = self._worn
+        super().finish(result)
+
+    def _draw(self, index: int, width: int) -> Content:
+        name = self._shown[index]
+        words = " · as the terminal" if name == AUTOMATIC else ""
+        used = " ✓" if name == self._chosen else ""
+        return Content.assemble(
+            highlighted(content(name), self._query), content((words, MUTED)), content((used, MUTED))
+        )
