@@ -73,7 +73,7 @@ class FileLock:
         os.close(self._fd)
 
 
-VERSION = 2
+VERSION = 3
 """Raised when the tables, or `tokenizer.prepared`, change; older files are then made anew."""
 _APPLICATION_ID = 0x6B766978
 READ_MS, WRITE_MS = 1000, 3000

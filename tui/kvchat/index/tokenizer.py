@@ -13,7 +13,6 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
-from kvchat.patterns import compiled_later
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.fulltext.index import indexed
 from kvchat.store.fulltext.query import folded
@@ -27,8 +26,6 @@ LONGEST_END = 4000
 
 _TOKEN = re.compile(r"[^\W_]+")
 _CONTRACTED = re.compile(r"\b\w+n['’]t\b|['’](?:s|ll|ve|re|d|m)\b", re.IGNORECASE)
-_UNSPACED = compiled_later("[\u0e01-\u0e2f\u0e30-\u0e4e\u0e80-\u0ecf\u1000-\u103f\u1050-\u109f\u1780-\u17d3]+")
-"""Thai, Lao, Burmese and Khmer."""
 _HIRAGANA = re.compile("[\u3040-\u309f]{2}")
 """Two of them are an ending or a particle more often than a word."""
 
@@ -88,14 +85,8 @@ def _marks() -> re.Pattern[str]:
 def prepared(text: str) -> str:
     """`text` as it goes into the index: words apart, in one normal form."""
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", whole_characters(text))
-        text = _UNSPACED.sub(_pairs, _marks().sub("", text))
+        text = _marks().sub("", unicodedata.normalize("NFKC", whole_characters(text)))
     return indexed(text)
-
-
-def _pairs(match: re.Match[str]) -> str:
-    run = match[0]
-    return f" {' '.join(run[i : i + 2] for i in range(max(1, len(run) - 1)))} "
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ The index keeps no copy of the text (a contentless FTS5 table), so a removal han
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import unicodedata
 from typing import Any
@@ -15,22 +16,39 @@ from kvchat.patterns import compiled_later
 from kvchat.prompt.context import IMAGE, NOTE, TIME
 from kvchat.store.rows import blocks_of
 
-VERSION = "1"
+VERSION = "2"
 """Raised when `indexed` or the table changes; the index is then made anew."""
 STATE = "store.index"
 """The key of the setting that holds the version of the index; empty while messages may be missing from it."""
 
-CJK = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
-"""Characters of Chinese, Japanese and Korean, as in a set of a pattern."""
-_CJK_RUN = compiled_later(f"[{CJK}]+")
+UNSPACED = (
+    "\u0e01-\u0e4e\u0e80-\u0ecf\u1000-\u103f\u1050-\u109f\u1780-\u17d3"
+    "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
+"""Characters of scripts that are written without spaces, or with other words than are looked for: Thai, Lao, Burmese,
+Khmer, Chinese, Japanese and Korean; as in a set of a pattern."""
+_RUN = compiled_later(f"[{UNSPACED}]+")
+_NUMBER = re.compile(r"\d(?<=[^\W\d_].)\d*+(?![^\W_])")
+"""The digits that a word ends in. It begins with a digit, not with what stands before: that is quick to find."""
 
 _TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
 
 
 def indexed(text: str) -> str:
-    """`text` as it goes into the full-text index."""
-    text = unicodedata.normalize("NFC", text).replace("\x00", " ")
-    return text if text.isascii() else _CJK_RUN.sub(lambda m: f" {pairs(m[0])} {m[0][-1]} ", text)
+    """`text` as it goes into the full-text index: runs without spaces in pairs of characters, and behind `v1` its
+    number, so that `1.2.3` finds `v1.2.3`."""
+    text = _NUMBER.sub(r"\g<0> \g<0>", unicodedata.normalize("NFC", text).replace("\x00", " "))
+    return text if text.isascii() else _RUN.sub(_parted, text)
+
+
+def _parted(found: re.Match[str]) -> str:
+    run = bare(found[0])
+    return f" {pairs(run)} {run[-1:]} "
+
+
+def bare(run: str) -> str:
+    """A run of an unspaced script without the marks over and under its letters, at which the index would end a word."""
+    return "".join(one for one in unicodedata.normalize("NFKC", run) if unicodedata.category(one)[0] != "M")
 
 
 def pairs(run: str) -> str:

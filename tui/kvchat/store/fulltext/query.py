@@ -2,8 +2,8 @@
 
 The rule: any text is a valid query. Words are quoted for FTS5, so nothing a person types is an operator.
 
-Chinese, Japanese and Korean are written without spaces: both the indexed text and the query are cut into pairs of
-neighbouring characters, so that a word of two characters is found anywhere.
+Chinese, Japanese, Thai and the like are written without spaces: both the indexed text and the query are cut into pairs
+of neighbouring characters, so that a word of two characters is found anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kvchat.patterns import compiled_later
 from kvchat.prompt.tags import TERM, is_term
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.fulltext.index import CJK, pairs
+from kvchat.store.fulltext.index import UNSPACED, bare, indexed, pairs
 
 LONGEST_QUERY = 1000
 MOST_WORDS = 32
@@ -26,7 +26,7 @@ BEFORE = 40
 
 _TOKEN = re.compile(r"[^\W_]+")
 _WORD = re.compile(r'"([^"]*)"?|([^\s"]+)')
-_SEGMENT = compiled_later(f"(?P<cjk>[{CJK}]+)|[^\\W_{CJK}]+(?:[\\W_]+[^\\W_{CJK}]+)*")
+_SEGMENT = compiled_later(f"(?P<run>[{UNSPACED}]+)|[^\\W_{UNSPACED}]+(?:[\\W_]+[^\\W_{UNSPACED}]+)*")
 _MARKS = "[\u0300-\u036f]*"
 
 
@@ -100,13 +100,14 @@ def _word(text: str, prefix: bool) -> Word:
     phrases, patterns = [], []
     for segment in segments:
         open_end = prefix and segment is segments[-1]
-        if segment["cjk"]:
-            run = segment[0]
-            phrases.append(f'"{pairs(run)}"' if len(run) > 1 else f'"{run}" *')
-            patterns.append(re.escape(folded(run)))
+        if segment["run"]:
+            if run := bare(segment[0]):
+                phrases.append(f'"{pairs(run)}"' if len(run) > 1 else f'"{run}" *')
+            patterns.append(re.escape(folded(segment[0])))
         else:
             tokens = _TOKEN.findall(segment[0])
-            phrases.append(f'"{" ".join(tokens)}"' + (" *" if open_end else ""))
+            spelled = [*map(indexed, tokens[:-1]), tokens[-1] if open_end else indexed(tokens[-1])]
+            phrases.append(f'"{" ".join(spelled)}"' + (" *" if open_end else ""))
             patterns.append(_token_pattern(tokens, open_end))
     letters = sum(char.isalnum() for char in text)
     literal = letters <= 1 and letters < len(text)
@@ -116,8 +117,9 @@ def _word(text: str, prefix: bool) -> Word:
 
 def _token_pattern(tokens: list[str], prefix: bool) -> str:
     spelled = [_MARKS.join(re.escape(char) for char in folded(token)) + _MARKS for token in tokens]
-    end = "" if prefix else rf"(?![^\W_{CJK}])"
-    return rf"(?<![^\W_{CJK}])" + r"[\W_]+".join(spelled) + end
+    end = "" if prefix else rf"(?![^\W_{UNSPACED}])"
+    begin = r"(?<!\d)" if tokens[0][0].isdigit() else rf"(?<![^\W_{UNSPACED}])"
+    return begin + r"[\W_]+".join(spelled) + end
 
 
 def _marked(text: str, spans: list[tuple[int, int]]) -> str:
