@@ -14,6 +14,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from picture_samples import picture
+from standins.hub import Hub, running_hub
 from toyserver import ToyServer, tokens
 
 Run = Callable[..., Awaitable[Any]]
@@ -42,9 +43,11 @@ def examples() -> list[tuple[str, list[str]]]:
 
 
 async def test_each_does_what_it_says(run: Run, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"Qwen3-4B-Q4_K_M.gguf": b"GGUF", "Qwen3-4B-Q8_0.gguf": b"GGUF"}
     async with ToyServer() as server:
         server.on_chat(tokens("Because of its lamp.\n```sh\nls\n```\n"))
-        with socket.socket() as taken:
+        with socket.socket() as taken, running_hub(Hub({"Qwen/Qwen3-4B-GGUF": models})) as hub:
+            monkeypatch.setenv("HF_ENDPOINT", hub.url)
             with suppress(OSError):  # somebody else has it
                 taken.bind(("127.0.0.1", 8000))
                 taken.listen()  # a `kvchat serve` that gets its port would never end

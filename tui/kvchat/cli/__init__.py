@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "cache": "show what the server's cache did for a conversation",
     "stats": "prefill time saved, reuse by day and causes of waste, over all conversations",
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
+    "pull": "fetch a model (GGUF) from Hugging Face, into the cache that llama-server -hf uses too",
     "doctor": "examine a server: what it reuses, how fast it prefills, what to change",
     "export": "write conversations to a file or standard output",
     "import": "take in conversations of other programs: ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, "
@@ -51,6 +52,7 @@ EXAMPLES: Mapping[str, str] = {
     "cache": "kvchat cache 4097b73d",
     "stats": "kvchat stats --days 30 --svg cache.svg",
     "backends": "kvchat backends",
+    "pull": "kvchat pull Qwen/Qwen3-4B-GGUF:Q4_K_M",
     "doctor": "kvchat doctor http://127.0.0.1:8080",
     "export": "kvchat export --all -f html -o chats.html",
     "memory": 'kvchat memory add "I prefer metric units."',

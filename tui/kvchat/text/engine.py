@@ -8,6 +8,8 @@ from __future__ import annotations
 import signal
 from enum import StrEnum
 
+from kvchat.text.format import about, percent, size
+
 _DAMAGED = "{path} is a damaged GGUF file: "
 
 
@@ -56,6 +58,35 @@ class EngineProblem(StrEnum):
     UNKNOWN_ENTRY = _DAMAGED + "an entry of the unknown type {type}."
     UNKNOWN_LIST = _DAMAGED + "a list of the unsupported type {type}."
     LONG_LIST = _DAMAGED + "a list of {count} strings in {size} bytes."
+
+
+class HubProblem(StrEnum):
+    """What fails in fetching a model. `address`: of the hub, `repo`: the model's name there."""
+
+    NOT_INSTALLED = "Fetching models needs one more package: pip install 'kvchat[pull]'"
+    NO_NAME = "{name} is no model's name on Hugging Face. They look like OWNER/REPO or OWNER/REPO:Q4_K_M."
+    NO_REPOSITORY = "{address} shows no model {repo}: check the name; a private one needs HF_TOKEN."
+    GATED = "{repo} asks for its terms to be accepted: do that at {address}/{repo}, then set HF_TOKEN."
+    NO_GGUF = "{repo} has no GGUF model. Look for a repository whose name ends in -GGUF."
+    NO_SUCH_FILE = "{repo} has no {tag}. It has: {names}."
+    PARTS_MISSING = "{repo} lacks parts of {name}."
+    UNREACHABLE = "{address} cannot be reached: {reason}"
+    ANSWERED = "{address} answered {status}. Try again later."
+    NO_ROOM = "There is no room for {repo}: it needs {needed}, and {folder} has {free}."
+    NOT_WRITTEN = "{repo} cannot be written to {folder}: {reason}."
+    DAMAGED = "{name} arrived damaged and was deleted. Fetch it again."
+    ENDED = "The download ended unexpectedly ({exit}). The next one goes on from there."
+
+
+def fetch_words(done: int, total: int, speed: float, *, checking: bool) -> str:
+    """How far a download is: `34 % of 2.5 GB · 12 MB/s · ~2 min`. `speed` in bytes per second, 0: not known."""
+    if checking:
+        return f"checking {size(total)}"
+    words = [f"{percent(done / total)} of {size(total)}" if total else size(done)]
+    if speed > 0:
+        left = (total - done) / speed
+        words += [f"{size(round(speed))}/s", about((left, left))]
+    return " · ".join(filter(None, words))
 
 
 def exit_in_words(code: int) -> str:

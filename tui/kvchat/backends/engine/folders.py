@@ -78,6 +78,12 @@ def _downloads(names: Path, home: Path) -> Path:
     return home / found[1].replace("$HOME/", "") if found else home / "Downloads"
 
 
+def hub_cache(env: Mapping[str, str], home: Path) -> Path:
+    """Where `llama-server -hf`, and whatever else uses Hugging Face's cache, keeps its models."""
+    cache = env.get("LLAMA_CACHE", "").strip()
+    return _expanded(cache, home) if cache else dict(sources(env, home))["Hugging Face"]
+
+
 def ollama_folders(env: Mapping[str, str], home: Path, root: Path) -> list[Path]:
     """Where Ollama keeps its manifests and blobs: the person's own, and those of a service on this system."""
     value = env.get("OLLAMA_MODELS", "").strip()

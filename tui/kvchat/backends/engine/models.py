@@ -126,7 +126,7 @@ def _real(path: Path) -> Path | None:
 
 def _model(candidate: Found) -> ModelFile:
     """The model in a file, or the one that this file is a part of. Raises GgufError if it is none to chat with."""
-    path, *further = _parts(candidate.path)
+    path, *further = parts_of(candidate.path)
     header = read_header(path)
     if header.part > 0:  # its name does not say so
         raise GgufError(EngineProblem.LATER_PART, path=path, part=header.part + 1, parts=header.parts)
@@ -140,7 +140,7 @@ def _model(candidate: Found) -> ModelFile:
     )
 
 
-def _parts(path: Path) -> list[Path]:
+def parts_of(path: Path) -> list[Path]:
     """The files of a model, the first one first, by the name of any of them."""
     if not (part := _PART.search(path.stem)):
         return [path]
