@@ -1,7 +1,10 @@
 """kvchat: a terminal chat client that never makes the model server read a conversation twice."""
 
-import logging
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # without one, Python writes warnings to the terminal
+import os
+import sys
 
 __version__ = "0.1.0"
+
+# Python's own modules come first: a secrets.py in the working folder, or on PYTHONPATH, is none of them.
+_OWN = os.path.dirname(os.__file__)  # noqa: PTH120 (pathlib would be imported for it)
+sys.path.sort(key=lambda entry: entry not in (_OWN, f"{_OWN}/lib-dynload"))

@@ -89,6 +89,15 @@ def pasted_path(text: str) -> str | None:
     return words[0] if len(words) == 1 else text
 
 
+def give_home(folder: Path) -> None:
+    """Let `folder` stand for the home folder of a user who has none (no HOME, no entry in the list of users), as in a
+    container."""
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = str(folder)
+
+
 def own_themes() -> Path:
     """The folder of the themes that come with kvchat: inside the package, or two folders up in a checkout."""
     package = Path(__file__).resolve().parent
@@ -175,6 +184,10 @@ def _given(text: str) -> Path:
 def _platform(kind: str) -> Path:
     import platformdirs
 
+    try:
+        Path.home()
+    except RuntimeError:
+        raise PathError(f"This user has no home folder. Set HOME, or {DATA_VARIABLE} and {CONFIG_VARIABLE}.") from None
     places = platformdirs.PlatformDirs("kvchat", appauthor=False)
     match kind:
         case "data":

@@ -7,8 +7,10 @@ Every failure is one sentence on stderr. Exit status: 0 done, 1 failed, 2 wrong 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -17,6 +19,8 @@ from types import ModuleType
 from typing import NoReturn
 
 from kvchat import __version__
+
+logging.getLogger("kvchat").addHandler(logging.NullHandler())  # else Python writes warnings to the terminal
 
 COMMANDS: Mapping[str, str] = {
     "ask": "ask one question and print the answer as it streams",
@@ -189,21 +193,55 @@ def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclu
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     _open_streams()
-    arguments = sys.argv[1:] if argv is None else argv
-    args = parser(arguments).parse_args(arguments)
+    try:
+        status = _carried_out(_parsed(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        _print_no_more()
+        return 1
+    except OSError as error:
+        _print_no_more()
+        where = f": {error.filename}" if error.filename else ""
+        print(f"kvchat: {error.strerror or error}{where}.", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(f"kvchat: {_missing(error)}", file=sys.stderr)
+        return 1
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    try:
+        args = parser(arguments).parse_args(arguments)
+    except SystemExit:  # of --help and --man, too
+        sys.stdout.flush()
+        raise
     args.continue_ = getattr(args, "continue_", False)
     args.conversation = getattr(args, "conversation", None)
     args.persona = getattr(args, "persona", None)
     args.trunk = getattr(args, "trunk", None)
     os.umask(0o077)
-    try:
-        return _carried_out(args)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader of our output went away; Python would complain at exit when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    return args
+
+
+def _print_no_more() -> None:
+    """Standard output leads nowhere from here on: Python would complain at the exit, when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _missing(error: ImportError) -> str:
+    """What to do where a module cannot be imported."""
+    name = (error.name or "").lstrip("_").partition(".")[0]
+    if name in sys.stdlib_module_names:
+        return (
+            f"This Python ({sys.executable}) was built without {name}, which kvchat needs here. Install one that has "
+            "it (uv python install, or your system's python3), and kvchat for that one."
+        )
+    file = getattr(sys.modules.get(name), "__file__", None)
+    found = f" {file} was found in its place; is its folder on PYTHONPATH?" if file else ""
+    return f"{error}.{found} Install kvchat again if that does not explain it."
 
 
 def _carried_out(args: argparse.Namespace) -> int:
@@ -212,7 +250,10 @@ def _carried_out(args: argparse.Namespace) -> int:
 
     place = on_command_line.set(args.command is not None)
     try:
-        status: int = _module(args.command or "app").run(begun(args))
+        command, session = _module(args.command or "app"), begun(args)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # until here it ended the process
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        status: int = command.run(session)
         return status
     except CommandError as failure:
         from kvchat.sanitize import one_line

@@ -2,7 +2,7 @@
 
 import sys
 
-from kvchat.cli import main
+from kvchat.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main())

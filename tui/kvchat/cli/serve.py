@@ -40,7 +40,7 @@ def run(session: Session) -> int:
     from kvchat.web.server import AddressError, WebServer
 
     session.print_problems()
-    command = [sys.executable, "-m", "kvchat.cli"]
+    command = [sys.executable, "-P", "-m", "kvchat"]
     for name in _WITH_VALUE:
         if (value := getattr(args, name)) is not None:
             command.append(f"--{name.replace('_', '-')}={value}")

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -228,13 +229,15 @@ def begun(args: argparse.Namespace) -> Session:
     """The session of a parsed command line. Raises CommandError."""
     try:
         places = paths.find(args.data_dir, args.config)
+        paths.give_home(places.data)
         if args.log:
             from kvchat import logs
 
             logs.start(args.log)
         if args.command != "config":
             _must_be_there(args.config, places.config)
-        session = Session(args, places, *_settings(args, places)[:2])
+        settings, problems, _ = _settings(args, places)
+        session = Session(args, places, settings, [*problems, *_time_zone_problem()])
     except paths.PathError as error:
         raise CommandError(str(error)) from None
     if args.command not in (None, "config", "completion", "serve") and (
@@ -242,6 +245,17 @@ def begun(args: argparse.Namespace) -> Session:
     ):
         raise UsageError(f"{said}.")  # the app shows it
     return session
+
+
+def _time_zone_problem() -> Iterator[Problem]:
+    """What is wrong with TZ, where no time can be told by it; UTC stands in for it."""
+    try:
+        datetime.now().astimezone()
+    except (ValueError, OverflowError):
+        said = f"TZ is no time zone: {one_line(os.environ.get('TZ', ''), 40)}; UTC is used"
+        os.environ["TZ"] = "UTC"
+        time.tzset()
+        yield Problem(None, None, None, said)
 
 
 def _must_be_there(option: str | None, config: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import sys
@@ -71,6 +72,7 @@ class _Ending:
 
 def main() -> None:
     """Do the job that stdin names."""
+    logging.getLogger("kvchat").addHandler(logging.NullHandler())  # else warnings go to standard error
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c in the terminal belongs to the app
     answer = private_stdout()
     line = _first_line()
