@@ -213,7 +213,11 @@ async def test_where_nothing_is_found_it_is_told_what_was_asked_and_what_to_do(c
     assert status == 1
     first, asked, advice = out.splitlines()
     assert first == "No model server answers on this machine."
-    assert asked.startswith("asked: llama.cpp / ") and "LM Studio 1234" in asked and "Ollama 11434" in asked
+    assert (
+        asked.startswith("asked: llama.cpp 9931, llama.cpp / ")
+        and "LM Studio 1234" in asked
+        and "Ollama 11434" in asked
+    )
     assert all(str(port) in asked for port in kinds.ports())
     assert "--base-url" in advice and "kvchat config path" in advice
     status, out = await said(capsys, settings(), as_json=True)

@@ -155,7 +155,7 @@ def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sent
         ),
         (
             '[server]\nbase_url = "foo"',
-            '2:1: server.base_url must be an address such as "http://127.0.0.1:8080"; nothing is sent until that is corrected',
+            '2:1: server.base_url must be an address such as "http://127.0.0.1:9931"; nothing is sent until that is corrected',
         ),
         (
             '[server]\nproxy = "x"',

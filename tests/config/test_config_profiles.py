@@ -183,7 +183,7 @@ WORK = '[profiles.work]\nbase_url = "http://h"\n'
         ('[profiles.work]\nbase_url = ""', "1:1: profiles.work has no base_url; it is left out"),
         (
             "\n[profiles.work]\nbase_url = 'foo'",
-            '3:1: profiles.work.base_url must be an address such as "http://127.0.0.1:8080"; the profile is left out',
+            '3:1: profiles.work.base_url must be an address such as "http://127.0.0.1:9931"; the profile is left out',
         ),
         ("profiles = 1", "1:1: profiles must be a section: [profiles.NAME] on a line of its own, its settings below"),
         (

@@ -289,12 +289,12 @@ def nothing_found(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
 async def test_the_first_run_says_what_to_do_and_an_address_ends_it(drive: Drive, server: ToyServer) -> None:
     async with drive(server=None) as app:
         await app.until(lambda: "No model server answered on this machine" in app.text)
-        assert "llama.cpp 8080" in app.text
+        assert "llama.cpp 9931 or 8080" in app.text
         assert "no model file found" in app.prose
         await app.press("shift+tab")
         app.chat.query_one("WelcomePanel").focus()
         await app.press("3")
-        assert "llama-server -m MODEL.gguf --port 8080" in app.text
+        assert "llama-server -m MODEL.gguf" in app.text
         await app.press("2")
         await app.opens("ModelPicker")
         await app.type(server.url)

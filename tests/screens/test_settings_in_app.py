@@ -121,7 +121,7 @@ async def test_what_is_read_at_the_start_says_so_and_leaves_the_run_alone(drive:
     [
         ("time_stamp_minutes", "soon", "time_stamp_minutes must be a whole number."),
         ("time_stamp_minutes", "0", "time_stamp_minutes must be from 1 to 10080."),
-        ("server.base_url", "here", 'server.base_url must be an address such as "http://127.0.0.1:8080".'),
+        ("server.base_url", "here", 'server.base_url must be an address such as "http://127.0.0.1:9931".'),
         ("parameters.extra", "{model = 1}", "parameters.extra.model cannot be set: kvchat sends this field itself."),
         ("keys.new", "ctrl+s", "keys.new: Ctrl+S already means List (list)."),
     ],

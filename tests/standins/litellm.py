@@ -15,7 +15,8 @@ from standins.llamacpp_router import words_of
 from toyserver import Answer, ToyServer, Visit, reply
 
 KEY = "sk-litellm-1"
-HEADERS = {"x-litellm-call-id": "c-1", "x-litellm-version": "1.109.1"}
+HEADERS = {"x-litellm-call-id": "c-1", "x-litellm-version": "1.108.7"}
+"""Of its answers to chats; no other answer has them."""
 OPENAI_FIELDS = {"reasoning_effort", "stream_options", "prompt_cache_key", "user"}
 
 
@@ -43,8 +44,6 @@ class LiteLLMStandIn(ToyServer):
         return self._completion(visit)
 
     def _get(self, path: str) -> Answer:
-        if path == "/health/readiness":
-            return reply(200, {"status": "healthy", "db": "Not connected", "litellm_version": "1.109.1"})
         if path == "/v1/models":
             return reply(
                 200,

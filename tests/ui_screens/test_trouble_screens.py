@@ -118,7 +118,7 @@ async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
         await shown.press("3")
         for command in (
             "pip install 'kvchat[embedded]'",
-            "llama-server -m MODEL.gguf --port 8080",
+            "llama-server -m MODEL.gguf",
             "kvchat --model FILE.gguf",
             "~/models",
         ):

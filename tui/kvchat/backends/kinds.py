@@ -99,7 +99,7 @@ class ServerKind:
     title: str
     """As the screen names it."""
     ports: tuple[int, ...] = ()
-    """Where it usually listens."""
+    """Where it usually listens, by itself first."""
     flags: Flags = NO_FLAGS
     """What it can be told to change."""
     block: int = 1
@@ -171,7 +171,10 @@ def usual_places() -> str:
     for kind in kinds():
         for port in kind.ports if kind.name != OPENAI else ():
             known.setdefault(port, kind.title)
-    return ", ".join(f"{title} {port}" for port, title in known.items())
+    places: dict[str, list[str]] = {}
+    for port, title in known.items():
+        places.setdefault(title, []).append(str(port))
+    return ", ".join(f"{title} {' or '.join(ports)}" for title, ports in places.items())
 
 
 def title_of(name: str) -> str:

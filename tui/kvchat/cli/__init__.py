@@ -57,7 +57,7 @@ EXAMPLES: Mapping[str, str] = {
     "stats": "kvchat stats --days 30 --svg cache.svg",
     "backends": "kvchat backends",
     "pull": "kvchat pull Qwen/Qwen3-4B-GGUF:Q4_K_M",
-    "doctor": "kvchat doctor http://127.0.0.1:8080",
+    "doctor": "kvchat doctor http://127.0.0.1:9931",
     "export": "kvchat export --all -f html -o chats.html",
     "memory": 'kvchat memory add "I prefer metric units."',
     "documents": "kvchat documents add notes",
@@ -142,7 +142,7 @@ def common_options(*, of_command: bool = False) -> Parser:
     only its own."""
     parser = Parser(add_help=False, argument_default=argparse.SUPPRESS if of_command else None)
     group = parser.add_argument_group("server and settings")
-    group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
+    group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:9931")
     group.add_argument("--profile", metavar="NAME", help="a server of the settings, by its name")
     group.add_argument("-m", "--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the API key")

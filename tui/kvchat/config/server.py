@@ -66,7 +66,7 @@ def _address(value: str) -> str | None:
     except ValueError:
         usable = False
     if value and (not usable or not value.isprintable() or " " in value):
-        return 'must be an address such as "http://127.0.0.1:8080"'
+        return 'must be an address such as "http://127.0.0.1:9931"'
     return None
 
 
@@ -147,7 +147,7 @@ class ServerSettings:
         "",
         "The server's address. Empty: a server on this machine, else the built-in engine.",
         _address,
-        example="http://127.0.0.1:8080",
+        example="http://127.0.0.1:9931",
         shown=False,
         routes=True,
     )

@@ -227,10 +227,10 @@ _SENTENCES: dict[Fault, str] = {
     "Run `ollama signin`, or choose a model that runs here.",
     Fault.URL_WITH_USER: 'The server URL for "{url}" holds a user or password. Leave them out; a key has a place of '
     "its own {key_variable}.",
-    Fault.URL_UNREADABLE: 'The server URL "{url}" cannot be read. Write it like http://127.0.0.1:8080.',
+    Fault.URL_UNREADABLE: 'The server URL "{url}" cannot be read. Write it like http://127.0.0.1:9931.',
     Fault.URL_PORT: 'The server URL "{url}" has port 0. Give the port the server listens on.',
-    Fault.URL_SCHEME: 'The server URL "{url}" must begin with http:// or https://, like http://127.0.0.1:8080.',
-    Fault.URL_HOST: 'The server URL "{url}" names no host. Write it like http://127.0.0.1:8080.',
+    Fault.URL_SCHEME: 'The server URL "{url}" must begin with http:// or https://, like http://127.0.0.1:9931.',
+    Fault.URL_HOST: 'The server URL "{url}" names no host. Write it like http://127.0.0.1:9931.',
     Fault.URL_QUERY: 'The server URL "{url}" holds a query (?) or fragment (#). Leave it out.',
     Fault.URL_PATH: 'The server URL "{url}" has characters in its path that a URL cannot hold.',
     Fault.URL_ZONE: 'The server URL "{url}" has a zone or an escape in its host. Use a plain name or address.',

@@ -20,15 +20,13 @@ from kvchat.backends.http.payload import (
     is_object,
     list_at,
     models_in,
-    owners,
     said,
     text_at,
 )
 from kvchat.backends.kinds import ServerKind
 from kvchat.cache.causes.remedies import Flags
-from kvchat.prompt.wire import whole_characters
 
-ALIVE_PATH, READY_PATH = "/health/liveliness", "/health/readiness"
+ALIVE_PATH = "/health/liveliness"
 GROUPS_PATH = "/model_group/info"
 ALIVE = "I'm alive!"
 HEADER = "x-litellm-"
@@ -47,18 +45,16 @@ class LiteLLMBackend(HttpBackend):
         keeps_many=True,
     )
     health_path = ALIVE_PATH
-    probes = (ALIVE_PATH, READY_PATH, MODELS_PATH)
+    probes = (ALIVE_PATH, MODELS_PATH)
     session_fields = ("litellm_session_id",)
 
     @classmethod
     def recognises(cls, responses: Responses) -> bool:
-        """By its headers, its sign of life, or the version it tells."""
+        """By its sign of life, or a header that some of its answers carry."""
         headers = (name for response in responses.values() for name in response.headers)
-        return (
-            any(name.startswith(HEADER) for name in headers)
-            or said(responses, ALIVE_PATH).value == ALIVE
-            or "litellm_version" in said(responses, READY_PATH).fields
-            or "litellm" in owners(responses)
+        alive = said(responses, ALIVE_PATH)
+        return (alive.status == 200 and alive.text.strip(' "\r\n') == ALIVE) or any(
+            name.startswith(HEADER) for name in headers
         )
 
     async def described(self) -> ServerInfo:
@@ -67,13 +63,11 @@ class LiteLLMBackend(HttpBackend):
         listed = Models(tuple(_with(model, groups.get(model.id, {})) for model in models_in(listing).all))
         chosen = next((model for model in listed.all if model.id == self._info.model), None) or listed.chosen
         size = chosen.context_size if chosen else None
-        version = said(await self.asked((READY_PATH,)), READY_PATH).fields.get("litellm_version")
         return replace(
             self._info,
             listing=listed.all,
             model=chosen.id if chosen else "",
             context_size=size,
-            build=whole_characters(version) if isinstance(version, str) else "",
             unknown=("slots", "which server answers") if size else ("context size", "slots", "which server answers"),
         )
 

@@ -178,7 +178,7 @@ class LlamaCppBackend(HttpBackend):
     kind = ServerKind(
         "llama.cpp",
         "llama.cpp",
-        (8080,),
+        (9931, 8080),
         Flags(
             "llama-server",
             Change("--ctx-size {whole}"),

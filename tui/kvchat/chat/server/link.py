@@ -61,11 +61,11 @@ class Link:
 
     def leads_to(self, name: str) -> bool:
         """Whether this is the server of that name, too."""
+        if name in (self.name, self.kept_name):
+            return True
         if "://" in name:
             return _address(self) == normal(name)
-        if is_file(name):
-            return self.connector.engine_model == Path(name)
-        return name in (self.name, self.kept_name)
+        return is_file(name) and self.connector.engine_model == Path(name)
 
     @property
     def lane(self) -> Lane:

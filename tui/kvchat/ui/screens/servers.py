@@ -299,7 +299,7 @@ INDENT = 5
 COMMANDS = (
     ("the built-in engine", "pip install 'kvchat[embedded]'"),
     ("with a model file", "kvchat --model FILE.gguf"),
-    ("llama.cpp's own server", "llama-server -m MODEL.gguf --port 8080"),
+    ("llama.cpp's own server", "llama-server -m MODEL.gguf"),
     ("a server elsewhere", "kvchat --base-url http://HOST:PORT"),
 )
 
