@@ -277,6 +277,11 @@ def test_every_message_is_there_once_when_all_branches_are_asked_for(branched: S
     assert "Branch 2: another message 2" in words and "Stopped." in words and "1,106 wasted" in words
 
 
+def test_latex_stands_as_it_came() -> None:
+    assert to_html(r"so $a\\b\,c_{1}<d_{1}$ *e*") == "<p>so $a\\\\b\\,c_{1}&lt;d_{1}$ <em>e</em></p>\n"
+    assert to_html("- x\n  $$\n  a \\\\\n  $$") == "<ul>\n<li>x\n<p>$$<br>\na \\\\<br>\n$$</p>\n</li>\n</ul>\n"
+
+
 def test_markdown_is_rendered() -> None:
     html = to_html(
         "## Head\n\n| a | b |\n|--:|---|\n| 1 | ~~2~~ |\n\n1. *x*\n\nline\nline\n\n```python\nx = 1 # <b>\n```"

@@ -161,6 +161,13 @@ def test_an_image_stands_as_code_and_html_as_text() -> None:
     assert text == "See `![chart](https://evil.test/x.png)` and \\<b>bold\\</b>, `![kept](x)`."
 
 
+def test_latex_stays_as_it_came_where_that_is_safe() -> None:
+    text = "so $a<b_1$ and \\(x<y \\, z\\), $$\na <c\n$$ ![i](u)"
+    assert safe_markdown(text) == text.replace("![i](u)", "`![i](u)`")
+    assert safe_markdown("$a <img src=x> b$") == "$a \\<img src=x> b$"
+    assert safe_markdown("$a ![i](u)$ b") == "$a \\![i](u)$ b"
+
+
 def test_code_blocks_and_ordinary_markdown_stay_as_they_are() -> None:
     text = "# Title\n\n- a *b* [c](https://d.test)\n\n```html\n<b>![x](y)</b>\n```\n\n    <indented>\n\n2 < 3 and `<b>`"
     assert safe_markdown(text) == text

@@ -130,6 +130,43 @@ def test_breaks_lose_only_white_space() -> None:
         assert all(len(part) <= width for part in parts)
 
 
+FORMULAS = [
+    r"so $a\\b\,c_{1}*2*$ and \(x \, y_1 * z_1\) end",
+    "Text:\n\\[\na_1 \\\\\n- b_1 \\, c\n\\]\nmore",
+    "$$\na\n= b\n# c\n> d\n$$",
+    "- item\n  $$\n  a \\\\ b\n  $$\n- two",
+    "> \\[ x \\\\ y \\]",
+    r"still open \(a \, b \\ c",
+    "$$\nstill open \\\\\n- x \\, y",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_latex_is_drawn_as_it_came(text: str) -> None:
+    drawn = "\n".join(row.text.rstrip() for row in render_markdown(text, 60))
+    assert drawn == text.replace("- item", "• item").replace("- two", "• two").replace("> \\", "▎ \\")
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("costs $5 and **$10**, or $6", "costs $5 and $10, or $6"),
+        ("$HOME/*x* and *$PATH*", "$HOME/x and $PATH"),
+        (r"escaped \$5 *a* \$6", "escaped $5 a $6"),
+        ("`$a`*b*`$`", "$ab$"),
+        ("$$$ tiers *two*", "$$$ tiers two"),
+        (r"\(a\) *b* \(c\)", r"\(a\) b \(c\)"),
+    ],
+)
+def test_what_is_no_latex_is_drawn_as_ever(text: str, drawn: str) -> None:
+    assert [row.text for row in render_markdown(text, 60)] == [drawn]
+
+
+@pytest.mark.parametrize("sign", ["$", "$$", "$a ", "$$ a ", "\\(", "\\[", "$a\\", "\\(a\\)", "$$\n"])
+def test_many_signs_of_latex_take_no_time(sign: str) -> None:
+    render_markdown(sign * (60_000 // len(sign)), 60)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -141,6 +178,7 @@ def test_breaks_lose_only_white_space() -> None:
         "```python\n\tif x:\n\t\treturn 'a long line that goes over the edge of the panel, twice if need be'\n```",
         "- [x] done\n- [ ] open",
         "a &amp; b \\* c",
+        *FORMULAS,
         "| a | b |\n|---|---|\n| 1 | 2 |",
         "| a | b |\n|---|---|\n| many words in a cell that is too narrow | and again many words |",
     ],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.latex import MATH, keep_latex
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node, Role
@@ -45,8 +46,10 @@ def to_html(text: str) -> str:
         return code_block(text)
     parser = _parser()
     tokens = parser.parse(text)
-    for token in tokens:
-        if token.type in ("heading_open", "heading_close"):
+    for number, token in enumerate(tokens):
+        if token.type == "paragraph_open" and number and tokens[number - 1].type == "paragraph_close":
+            token.hidden = tokens[number + 2].hidden = False  # a formula below the words of a list's item
+        elif token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"  # below the headings of the page
         elif token.type in ("th_open", "td_open"):
             align = str(token.attrs.pop("style", "")).removeprefix("text-align:")
@@ -85,6 +88,10 @@ def _image(renderer: object, tokens: Tokens, index: int, options: object, env: o
     return f'<code class="image">{escape(source)}</code>'
 
 
+def _math(renderer: object, tokens: Tokens, index: int, options: object, env: object) -> str:
+    return escape(tokens[index].content).replace("\n", "<br>\n")
+
+
 def _link_open(renderer: object, tokens: Tokens, index: int, options: object, env: object) -> str:
     url = str(tokens[index].attrs.get("href", ""))
     if not link_allowed(url):  # the parser checks every address but an empty one
@@ -109,12 +116,13 @@ def _table_close(renderer: object, tokens: Tokens, index: int, options: object, 
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
+    parser = keep_latex(MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"]))
     parser.validateLink = link_allowed  # type: ignore[method-assign]
     rules: dict[str, Any] = {
         "fence": _fence,
         "code_block": _fence,
         "image": _image,
+        MATH: _math,
         "link_open": _link_open,
         "link_close": _link_close,
         "table_open": _table_open,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kvchat.latex import FORMULA
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Role
@@ -33,13 +34,15 @@ if TYPE_CHECKING:
 _BACKTICKS = re.compile("`+")
 _FENCE_RUNS = re.compile(r"`{3,}")
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~]|(?<![^\W_])_|_(?![^\W_])|(?<!\S)#")
-# A code span of one line, or an image; the code span comes first, so an image in it is code already.
+# A code span of one line, a formula, or an image; the code span comes first, so an image in it is code already.
 _SPAN_OR_IMAGE = re.compile(
-    r"(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,999}?(?<!`)(?P=ticks)(?!`)"
+    rf"(?P<formula>{FORMULA})"
+    r"|(?<!`)(?P<ticks>`+)(?!`)[^\n]{0,999}?(?<!`)(?P=ticks)(?!`)"
     r"|(?P<image>!\[[^\]\n]{0,999}\](?:\([^)\n]{0,999}\)|\[[^\]\n]{0,999}\])?)"
     r"|(?P<tag><(?=[A-Za-z/!?]))"
     r"|(?P<other>!(?=\[))"
 )
+_LIVE = re.compile(r"<(?=[A-Za-z/!?][^>]*>)|!(?=\[)")
 _SUSPECT = re.compile(r"<|!\[|`{3}|~{3}")
 _LONGEST = 200_000
 _MOST_BRACKETS = 3_000  # the parser looks for the partner of each
@@ -92,6 +95,8 @@ def safe_markdown(text: str) -> str:
 
 
 def _defused(match: re.Match[str]) -> str:
+    if match["formula"]:  # in LaTeX `<` is one sign, but a viewer may know none
+        return _LIVE.sub(r"\\\g<0>", match[0])
     if match["image"]:
         return code_span(match[0])
     return "\\" + match[0] if match["tag"] or match["other"] else match[0]

@@ -66,6 +66,12 @@ class _Builder:
         match token.type:
             case "text":
                 self._write(token.content)
+            case "math":
+                first, *more = token.content.split("\n")
+                self._write(first)
+                for line in more:
+                    self._break("")
+                    self._write(line)
             case "text_special":
                 self._special(token)
             case "softbreak":

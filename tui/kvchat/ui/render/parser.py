@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kvchat.latex import keep_latex
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -25,7 +27,7 @@ MAX_BRACKETS = 400
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # 30 ms: not before there is Markdown to draw
 
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING})
+    parser = keep_latex(MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING}))
     parser.enable(["table", "strikethrough"])
     # `inline` is called per paragraph by `inline_tokens`; `text_join` would hide which characters were escaped.
     return parser.disable(["reference", "html_block", "html_inline", "inline", "text_join"])
