@@ -34,6 +34,8 @@ from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.question import Question
 from kvchat.config import changed
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.message import State
+from kvchat.text.cache import answer_words
 from kvchat.text.faults import Fault
 from tiny_models import tiny_models
 
@@ -123,11 +125,78 @@ async def test_a_cancelled_one_is_counted_as_far_as_it_came(start: Start) -> Non
         id = await cold(play, LONG * 4)
         await play.service.conversations.open(id)
         await until(lambda: bool(play.ahead and play.ahead[-1].reached))
+        await play.service.servers.link().lane.stop_spare()
         figures = await play.say(id, "Two?")
         (made,) = play.ahead[-1:]
         assert 0 < made.reached < len(made.prompt)
         assert play.service.store.warmups(0.0, id).tokens == made.evaluated
         assert figures.cached_tokens == figures.predicted_cached == made.reached
+
+
+@pytest.mark.parametrize("attached", [True, False])
+async def test_a_question_goes_on_with_its_own(start: Start, attached: bool) -> None:
+    """One wait with one bar; the figures stay the server's, and what was prefilled for it is told with them."""
+    async with start() as play:
+        id, blocks = await cold(play, LONG if attached else LONG * 4), [ContextBlock("paste", "log", LONG * 3)]
+        bars: list[PromptProgress] = []
+        await play.service.conversations.open(id)
+        if attached:
+            await rested(play)
+            play.service.warm_up.prepare(id, blocks)
+        requests = len(play.ahead)
+        await until(lambda: len(play.ahead) > requests - attached and bool(play.ahead[-1].reached))
+        (made,) = play.ahead[-1:]
+        assert not made.done
+        play.service.warm_up.prepare(id, ())  # the composer is empty when it is sent
+        await play.service.turns.send(id, Question("Two?", tuple(blocks) if attached else ()))
+        conversation = play.service.conversations.loaded[id]
+        live = conversation.live
+        assert live is not None
+        await until(lambda: (bars.append(live.prefill) if live.prefill else None) or live.ended is not None)  # type: ignore[func-returns-value]
+        figures = await play.answered(id)
+        assert made.done and play.ahead[-1] is made
+        assert figures.cached_tokens == figures.predicted_cached == len(made.prompt)
+        assert figures.ahead_tokens == made.evaluated > 1_000
+        assert f"{made.evaluated:,} prefilled while you typed" in answer_words(figures)
+        assert {bar.cached for bar in bars} == {made.cached}, "one bar, from where its warm-up began"
+        done = [bar.processed for bar in bars]
+        assert done == sorted(done) and done[0] < len(made.prompt) < done[-1] == figures.prompt_tokens
+        stored = play.service.store.tree(id)[conversation.path()[-1].id].figures
+        assert stored is not None and stored.ahead_tokens == made.evaluated
+
+
+@pytest.mark.parametrize("instead", ["another text", "nothing", "another conversation"])
+async def test_another_question_does_not_wait_for_it(start: Start, instead: str) -> None:
+    async with start() as play:
+        id = await cold(play)
+        other = next(record.id for record in play.service.conversations.all() if record.id != id)
+        await play.service.conversations.open(id)
+        await rested(play)
+        play.service.warm_up.prepare(id, [ContextBlock("paste", "log", LONG * 4)])
+        await until(lambda: bool(play.ahead and not play.ahead[-1].done and play.ahead[-1].reached))
+        (made,) = play.ahead[-1:]
+        asked = other if instead == "another conversation" else id
+        block = ContextBlock("paste", "log", "Another one.")
+        await play.service.turns.send(asked, Question("Two?", (block,) if instead == "another text" else ()))
+        figures = await play.answered(asked)
+        assert not made.done
+        assert figures.ahead_tokens is None or instead != "another conversation"
+
+
+async def test_stopping_a_question_ends_the_warm_up_that_it_waits_for(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play, LONG * 4)
+        await play.service.conversations.open(id)
+        await until(lambda: bool(play.ahead and play.ahead[-1].reached))
+        await play.service.turns.send(id, Question("Two?"))
+        live = play.service.conversations.loaded[id].live
+        assert live is not None
+        await until(lambda: live.ahead is not None)
+        await play.service.conversations.stop(id)
+        await play.service.conversations.wait(id)
+        answer = play.service.conversations.loaded[id].path()[-1]
+        assert answer.state is State.CANCELLED and answer.figures is None
+        assert not play.ahead[-1].done and play.service.servers.link().lane.is_free
 
 
 async def test_typing_and_work_on_other_conversations_do_not_stop_it(start: Start) -> None:

@@ -67,6 +67,9 @@ class TurnFigures:
     alternative: int | None = None
     """Its place among the answers to one request, from 0; None: there was but one. Their prompt was prefilled once, and
     the server keeps the state of the first alone."""
+    ahead_tokens: int | None = None
+    """Of the cached tokens, those that warm-ups prefilled for this question, before it was sent or while it waited.
+    None: none."""
 
     @property
     def noise(self) -> int:

@@ -135,7 +135,7 @@ class ChatService:
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(ground, shared)
-        self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue)
+        self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue, self.warm_up)
         self.turns = Turns(
             ground,
             shared,

@@ -190,6 +190,6 @@ def state_sentence(live: LiveAnswer, now: float) -> str:
         return waiting_sentence(live.waiting.phase, now - live.sent_at)
     if live.first_token_at is not None:
         return "Thinking." if live.reasoning and not live.text else ""
-    if live.progress is not None:
-        return prefill_sentence(live.progress)
+    if live.prefill is not None:
+        return prefill_sentence(live.prefill)
     return waiting_sentence("queued", now - live.sent_at)

@@ -119,6 +119,7 @@ FIGURE_FIELDS = (
     "stopped",
     "begun_tokens",
     "alternative",
+    "ahead_tokens",
 )
 
 _ROLES = {role.value: role for role in Role}

@@ -240,6 +240,8 @@ def figures_sentence(turn: TurnFigures) -> str:
         parts.append(f"{counted(turn.prompt_tokens, 'prompt token')}, cached {UNREPORTED}")
     if turn.ttft_ms is not None:
         parts.append(f"{duration(turn.ttft_ms / 1000)} to the first token")
+    if ahead := ahead_words(turn):
+        parts.append(ahead)
     if wasted := notable_waste(turn):
         why = one_line(reason_words(turn)) or "the cause is unknown"
         parts.append(f"{about}{counted(wasted, 'token')} wasted: {why}")
@@ -247,8 +249,15 @@ def figures_sentence(turn: TurnFigures) -> str:
     return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
+def ahead_words(turn: TurnFigures) -> str:
+    """`3,766 prefilled while you typed`; empty: none worth a word."""
+    ahead = turn.ahead_tokens or 0
+    return f"{count(ahead)} prefilled while you typed" if ahead > NOISE else ""
+
+
 def answer_words(turn: TurnFigures) -> list[str]:
-    """What stands beside an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, `31 tokens`; of a
+    """What stands beside an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, what was
+    prefilled before it was sent, `31 tokens`; of a
     turn with wasted tokens these and their cause stand first."""
     words = []
     if notable_waste(turn):
@@ -261,6 +270,8 @@ def answer_words(turn: TurnFigures) -> list[str]:
         words.append(f"TTFT {duration(turn.ttft_ms / 1000)}")
     if turn.decode_speed is not None:
         words.append(speed(turn.decode_speed))
+    if ahead := ahead_words(turn):
+        words.append(ahead)
     if turn.predicted_tokens is not None:
         words.append(counted(turn.predicted_tokens, "token"))
     return words

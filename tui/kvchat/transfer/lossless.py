@@ -328,6 +328,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         stopped=item.optional_flag("stopped"),
         begun_tokens=item.optional_whole("begun_tokens"),
         alternative=item.optional_whole("alternative"),
+        ahead_tokens=item.optional_whole("ahead_tokens"),
     )
 
 

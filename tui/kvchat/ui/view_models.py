@@ -104,7 +104,7 @@ def prefilled(live: LiveAnswer, now: float) -> Prefilled:
     offline = live.waiting is not None and live.waiting.phase == "gone"
     if live.first_token_at is not None or live.stopping or offline or now - live.sent_at < PATIENCE:
         return None
-    progress = live.progress
+    progress = live.prefill
     if progress is None:
         return "unknown"
     done, whole = progress.processed - progress.cached, progress.total - progress.cached
@@ -120,7 +120,7 @@ def live_row(
     """What to draw below the conversation at `now` (monotonic seconds), or nothing once tokens come. `speed`: the
     measured prefill speed in tokens/s, for the time left before this prefill has a speed of its own."""
     seconds = now - live.sent_at
-    waiting, progress = live.waiting, live.progress
+    waiting, progress = live.waiting, live.prefill
     if live.first_token_at is not None:
         if waiting is None:
             return None

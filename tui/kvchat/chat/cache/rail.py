@@ -47,7 +47,7 @@ class Rail:
         path, live = conversation.path(), conversation.live
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return {node.id: Stretch(Where.SLOT) for node in path}
-        total = live.progress.total if live is not None and live.progress is not None else None
+        total = live.prefill.total if live is not None and live.prefill is not None else None
         begun = live is not None and live.begun is not None
         found = self.cached(conversation).stretches(ends_of(path, total, begun=begun))
         if live is not None and not begun:
@@ -57,7 +57,7 @@ class Rail:
     def cached(self, conversation: OpenConversation) -> Cached:
         """What the next request would take from the cache; of one that runs, or of a warm-up, what is in by now."""
         live, path = conversation.live, conversation.path()
-        progress = live.progress if live is not None else None
+        progress = live.prefill if live is not None else None
         if live is None and conversation.id == self._tracker.warming:
             progress = self._tracker.warmup_progress
         if progress is not None:

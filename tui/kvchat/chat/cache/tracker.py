@@ -462,7 +462,7 @@ class CacheTracker:
         live = conversation.live if conversation is not None else None
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return Warmth(
-                Heat.WARM, live.progress.total if live.progress else record.context_used, 0, self._ground.timestamp()
+                Heat.WARM, live.prefill.total if live.prefill else record.context_used, 0, self._ground.timestamp()
             )
         cache = self.cache_for(id)
         if cache is None or not cache.prompts.works:

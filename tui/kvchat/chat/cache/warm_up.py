@@ -11,11 +11,11 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kvchat.backends.dialect import Backend, BackendError, HostClass, PrefillAccess, ServerInfo
+from kvchat.backends.dialect import Backend, BackendError, ChatTurn, HostClass, PrefillAccess, ServerInfo
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.planner import WORTH, Option, Way
 from kvchat.cache.speed import SpeedSample
@@ -31,10 +31,11 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.question.builder import QuestionBuilder
+from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Message, Node, Role, State
 
 REST_S = 1.0
 """How long a conversation is looked at before it is warmed up."""
@@ -42,6 +43,34 @@ TOLD_S = 0.25
 """How often the screen is told how far a conversation is warmed up."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Running:
+    """The request of a warm-up, while it runs."""
+
+    cache: ServerCache
+    turn: ChatTurn | None
+    """The messages that it prefills; None: no question waits for it."""
+    begun: str
+    """How the question behind them begins."""
+    progress: PromptProgress
+    heard: Callable[[PromptProgress], None] | None = None
+    """Is told how far it is, where a question waits for it."""
+
+    def begins(self, asked: ChatTurn) -> bool:
+        """Whether the prompt of `asked` begins with what this prefills: the same messages, rendered alike, and then a
+        question that begins as expected."""
+        mine, count = self.turn, len(self.turn.wires) if self.turn is not None else 0
+        return (
+            mine is not None
+            and mine.session_id == asked.session_id
+            and len(asked.wires) > count
+            and asked.wires[:count] == mine.wires
+            and asked.wires[count].startswith(Message(Role.USER, self.begun).wire().removesuffix(b'"}'))
+            and asked.template_options == mine.template_options
+            and asked.system_in_user == mine.system_in_user
+        )
 
 
 class WarmUp(ConversationObserver):
@@ -66,9 +95,18 @@ class WarmUp(ConversationObserver):
         self._questions = questions
         self.enabled = False
         """Whether a person is there to warm up for: the app sets it."""
+        self.sent: set[str] = set()
+        """The conversations whose next question is on its way to `Turns`: what goes with it is looked up. The app says
+        so."""
         self._rest: asyncio.Task[None] | None = None
-        self._has_rested = ""
-        """The conversation that was looked at for long enough, until its warm-up has ended."""
+        """Waits until a conversation was looked at for long enough."""
+        self._work: asyncio.Task[None] | None = None
+        """Then warms it up."""
+        self._warms = ""
+        """Which one that is; empty: none."""
+        self._running: _Running | None = None
+        self._ahead: dict[str, list[tuple[int, int]]] = {}
+        """By conversation: the positions, from and to, that were prefilled since its last answer."""
         self._probed: tuple[ServerCache, ...] = ()
         """The servers whose cache was probed, or refused to be."""
         self._told_at = 0.0
@@ -89,7 +127,7 @@ class WarmUp(ConversationObserver):
     def typing_began(self, id: str) -> None:
         """The person begins to write, so stays here: see at once whether the server still holds the conversation, else
         read it ahead. One that is being read ahead goes on."""
-        if self._has_rested != id:
+        if self._warms != id:
             self.soon(id, 0.0)
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
@@ -98,16 +136,23 @@ class WarmUp(ConversationObserver):
             self.soon(id)
 
     def soon(self, id: str, rest: float | None = None) -> None:
-        """Read the conversation ahead when it has been looked at for `rest` seconds (None: `REST_S`)."""
+        """Warm the conversation up when it has been looked at for `rest` seconds (None: `REST_S`). One that runs goes
+        on until then: what is attached no more was perhaps sent just now."""
         if self._rest is not None:
             self._rest.cancel()
-            self._rest, self._has_rested = None, ""
+            self._rest = None
         if self.enabled:
             self._rest = asyncio.create_task(self._warm_when_rested(id, REST_S if rest is None else rest))
 
     async def _warm_when_rested(self, id: str, rest: float) -> None:
         await asyncio.sleep(rest)
-        self._has_rested = id
+        if id in self.sent or id in self._conversations.streaming():
+            return  # its question waits for the warm-up that runs, or will end it
+        if self._work is not None:
+            self._work.cancel()
+        self._warms, self._work = id, asyncio.create_task(self._warmed(id))
+
+    async def _warmed(self, id: str) -> None:
         try:
             await self.warm(id)
         except BackendError as error:
@@ -115,8 +160,8 @@ class WarmUp(ConversationObserver):
         except Exception:
             log.exception("a warm-up failed")
         finally:
-            if self._rest is asyncio.current_task():  # else another one has begun since
-                self._has_rested = ""
+            if self._work is asyncio.current_task():  # else another one has begun since
+                self._warms = ""
 
     async def warm(self, id: str) -> None:
         """Warm a conversation up now, where that is wanted, allowed and of use. Raises BackendError."""
@@ -160,13 +205,16 @@ class WarmUp(ConversationObserver):
             return
         turn = self._tracker.turn_after(conversation, path)
         await self._saver.ready(backend)
-        prefix = await cache.prompts.prefix(turn, await self._questions.begun(conversation))
+        begun = await self._questions.begun(conversation)
+        prefix = await cache.prompts.prefix(turn, begun)
         self._ground.events.tell(WarmthChanged())
         if not prefix:
             return
         chosen = self._routes.plan(cache, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
-            await link.lane.in_spare_time(self.prefill(backend, cache, id, path, prefix, chosen))
+            await link.lane.in_spare_time(
+                self.prefill(backend, cache, id, path, prefix, chosen, turn=turn, begun=begun)
+            )
 
     async def prefill_now(
         self,
@@ -239,21 +287,28 @@ class WarmUp(ConversationObserver):
         chosen: Option,
         *,
         whole: bool = True,
+        turn: ChatTurn | None = None,
+        begun: str = "",
     ) -> None:
         """The request of a warm-up; it runs in the lane. A cancel ends it; what was read stays in the cache. `whole`:
-        `prefix` is all that `path` renders to. Raises BackendError."""
+        `prefix` is all that `path` renders to. `turn`: what a question that goes on with this begins with, then
+        `begun`; None: none waits for it. Raises BackendError."""
         await self._saver.spare(backend, cache, id)
         await self._routes.prepare(backend, cache, chosen, id, path, idle=True)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
         cause = self._tracker.ended_since(path, cache.server)
         heard: PromptProgress | None = None
-        self._tracker.warms(id, PromptProgress(len(prefix), prediction.cached, prediction.cached, cause=cause))
+        progress = PromptProgress(len(prefix), prediction.cached, prediction.cached, cause=cause)
+        running = self._running = _Running(cache, turn, begun, progress)
+        self._tracker.warms(id, progress)
 
         def progressed(progress: PromptProgress) -> None:
             nonlocal heard
-            heard = replace(progress, cause=cause)
+            heard = running.progress = replace(progress, cause=cause)
             self._tracker.warms(id, heard)
+            if running.heard is not None:
+                running.heard(heard)
             if time.monotonic() - self._told_at >= TOLD_S:
                 self._told_at = time.monotonic()
                 self._ground.events.tell(WarmthChanged())
@@ -285,9 +340,31 @@ class WarmUp(ConversationObserver):
             cache.side_request_cut(heard.processed if heard is not None else None)
             raise
         finally:
+            if self._running is running:
+                self._running = None
             self._tracker.warms("")
             self._ground.events.tell(WarmthChanged())
         await cache.look()
+
+    async def finished_for(
+        self, lane: Lane, cache: ServerCache, turn: ChatTurn, heard: Callable[[PromptProgress], None]
+    ) -> None:
+        """Return when the warm-up that runs has ended, where the prompt of `turn` begins with what it prefills: the
+        question then goes on in its slot. `heard` is told how far it is. Whoever is cancelled meanwhile ends it."""
+        running = self._running
+        if running is None or running.cache is not cache or not running.begins(turn):
+            return
+        running.heard = heard
+        heard(running.progress)
+        try:
+            await lane.spare_ended()
+        finally:
+            await lane.stop_spare()
+
+    def prefilled(self, id: str, cached: int) -> int:
+        """How many of the first `cached` tokens of a question's prompt were prefilled since the answer before it, which
+        begins anew with this one."""
+        return sum(max(0, min(end, cached) - start) for start, end in self._ahead.pop(id, ()))
 
     def _spent(self, id: str, cache: ServerCache, read: SpeedSample) -> None:
         """Note what was read ahead."""
@@ -297,6 +374,8 @@ class WarmUp(ConversationObserver):
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
         now = self._ground.timestamp()
         if read.end > read.start:
+            before = [(start, min(end, read.start)) for start, end in self._ahead.get(id, ()) if start < read.start]
+            self._ahead[id] = [*before, (read.start, read.end)]
             self._ground.in_background(
                 self._ground.keeper.write(
                     lambda: self._ground.store.record_warmup(id, now, info.place, info.model, read)
@@ -305,14 +384,15 @@ class WarmUp(ConversationObserver):
 
     async def ended(self) -> None:
         """Return when no warm-up runs, or waits for its time."""
-        while self._rest is not None and not self._rest.done():
-            await asyncio.wait({self._rest})
+        while running := {task for task in (self._rest, self._work) if task is not None and not task.done()}:
+            await asyncio.wait(running)
 
     def rest(self) -> set[asyncio.Task[None]]:
-        """Warm up no more; the task that is ended by that."""
-        if self._rest is not None:
-            self._rest.cancel()
-        return {self._rest} if self._rest is not None else set()
+        """Warm up no more; the tasks that are ended by that."""
+        tasks = {task for task in (self._rest, self._work) if task is not None}
+        for task in tasks:
+            task.cancel()
+        return tasks
 
 
 SUPPLIES = Path("/sys/class/power_supply")

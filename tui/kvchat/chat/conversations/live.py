@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ class LiveAnswer:
     reasoning: str = ""
     reasoning_field: str = "reasoning_content"
     progress: PromptProgress | None = None
+    ahead: PromptProgress | None = None
+    """How far the warm-up of this very question came that it waited for; `total` is the question's."""
     reported: Reported = field(default_factory=Reported)
     waiting: Waiting | None = None
     prompted: Prompted | None = None
@@ -47,6 +49,15 @@ class LiveAnswer:
     """How it ended; None: it streams."""
     ended_at: float = 0.0
     """Monotonic seconds."""
+
+    @property
+    def prefill(self) -> PromptProgress | None:
+        """How far the prompt is, for the screen: with the warm-up that it waited for as one prefill."""
+        progress, ahead = self.progress, self.ahead
+        if progress is None or ahead is None:
+            return progress or ahead
+        cached, elapsed = min(progress.cached, ahead.cached), progress.elapsed_ms + ahead.elapsed_ms
+        return replace(progress, cached=cached, elapsed_ms=elapsed, history=ahead.history, cause=ahead.cause)
 
     @property
     def ttft_ms(self) -> float | None:

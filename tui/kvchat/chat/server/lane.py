@@ -60,13 +60,14 @@ class Lane:
         return max(self._quiet_since, self.seat.quiet_since if self.seat is not None else 0.0)
 
     @asynccontextmanager
-    async def chat(self, conversation: str) -> AsyncIterator[None]:
-        """Hold the lane for a chat generation of `conversation`. Cancelling gives the place in the queue up."""
+    async def chat(self, conversation: str, *, ends_spare: bool = True) -> AsyncIterator[None]:
+        """Hold the lane for a chat generation of `conversation`. Cancelling gives the place in the queue up.
+        `ends_spare`: else whoever holds it sees to a warm-up that runs (`stop_spare`) before a request goes out."""
         await self._take()
         self._holder = conversation
         self._quiet_since = time.time()
         try:
-            await self.stop_spare()
+            await (self.stop_spare() if ends_spare else self.stop_background())
             await self.sit()
             yield
         finally:
@@ -136,6 +137,11 @@ class Lane:
         """End what is read ahead and background work, and wait until they have closed their connections."""
         await _ended(self._spare)
         await _ended(self._background)
+
+    async def spare_ended(self) -> None:
+        """Return when the warm-up that runs has ended, of itself or by whatever else goes first."""
+        if self._spare is not None:
+            await asyncio.wait({self._spare})
 
     async def stop_background(self) -> None:
         """End background work, and wait until it has closed its connection."""

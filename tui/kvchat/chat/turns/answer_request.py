@@ -24,10 +24,12 @@ from kvchat.backends.dialect import (
     Trouble,
     Waiting,
 )
+from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import said
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.events import Noticed
@@ -67,6 +69,10 @@ class Asking:
         """The first of them."""
         return self.runs[0].live
 
+    def warmed(self, progress: PromptProgress) -> None:
+        for answer_run in self.runs:
+            answer_run.warmed(progress)
+
     def stop(self) -> None:
         self.is_stopped = True
         for answer_run in self.runs:
@@ -84,6 +90,7 @@ class AnswerRequests:
         tracker: CacheTracker,
         routes: Routes,
         queue: MessageQueue,
+        warm_up: WarmUp,
     ) -> None:
         self._ground = ground
         self._conversations = conversations
@@ -91,6 +98,7 @@ class AnswerRequests:
         self._tracker = tracker
         self._routes = routes
         self._queue = queue
+        self._warm_up = warm_up
         self._expecting: dict[str, Lane] = {}
         """By conversation: the lane that is kept for the next message of its queue."""
 
@@ -103,7 +111,7 @@ class AnswerRequests:
             lane = link.lane
             if lane.holder:
                 emit(Waiting("lane", 0.0))
-            async with lane.chat(conversation.id):
+            async with lane.chat(conversation.id, ends_spare=False):
                 self.expect_no_more(conversation.id)
                 emit(Waiting("connecting", 0.0))
                 try:
@@ -164,6 +172,9 @@ class AnswerRequests:
             answers=len(asking.runs),
         )
         turn = self._tracker.by_ids(turn, path, info)
+        if cache is not None:
+            await self._warm_up.finished_for(link.lane, cache, turn, asking.warmed)
+        await link.lane.stop_spare()
         tracked = asking.tracked = (
             await cache.before(turn, path, emit=emit) if cache else (self._tracker.asked_of(backend, turn, path))
         )

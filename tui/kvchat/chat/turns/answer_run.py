@@ -25,7 +25,7 @@ from kvchat.backends.dialect import (
     Waiting,
     failure,
 )
-from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.cache.accounting import PromptProgress, TurnFigures, new_tokens
 from kvchat.cache.causes.cause import said
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.live import LiveAnswer
@@ -89,6 +89,11 @@ class AnswerRun:
         self.live.stopping = True
         if self._request is not None:
             self._request.cancel()
+
+    def warmed(self, progress: PromptProgress) -> None:
+        """The warm-up of this very question, which it waits for, is so far."""
+        self.live.ahead, self.live.waiting = progress, None
+        self._show()
 
     async def run(self, context_size: Callable[[], int | None]) -> Node:
         """Carry the request out and give back the settled answer. `context_size` is asked at the end."""

@@ -494,6 +494,8 @@ class Turns:
         if tracked is not None and len(answers) > 1:
             tracked.order = tuple(sorted(range(len(answers)), key=lambda at: asking.runs[at].live.ended_at))
         figures = await self._explained_if_possible(tracked, answers[0].figures)
+        ahead = self._warm_up.prefilled(conversation.id, (figures and figures.cached_tokens) or 0)
+        figures = figures and replace(figures, ahead_tokens=ahead or None)
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
         for answer, answer_run in zip(answers, asking.runs, strict=True):
             await self._settle(conversation, answer, answer_run)

@@ -195,6 +195,7 @@ class SendingController:
     async def _delivered(self, sending: Sending) -> bool:
         """Send it; whether it was sent."""
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._is_slow(sending))
+        self._service.warm_up.sent.add(sending.id)
         try:
             sent = await self._server.may_leave_this_machine()
             if sent:
@@ -203,6 +204,7 @@ class SendingController:
                 sent = await self.workspace.attempt(self._sent(sending)) and not sending.comes_back
         finally:
             slow.stop()
+            self._service.warm_up.sent.discard(sending.id)
             del self._sending[sending.id]
         if not sent:
             self._queue.hold(sending.id, HoldKind.NOT_SENT)  # what was to follow it

@@ -221,7 +221,7 @@ class ConversationView:
         if live.text or live.reasoning:
             self._transcript.stream_text(live.node, live.text, live.reasoning)
         # Tokens are counted by the clock's tick; what is shown at once is the prompt's progress and its end.
-        news = (live.progress, live.waiting, live.first_token_at)
+        news = (live.prefill, live.waiting, live.first_token_at)
         if news != self._told_news:
             self._told_news = news
             self.tick()
@@ -297,7 +297,7 @@ class ConversationView:
         self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
         self._status.set_live(live_of(live, now))
         self._show_rail()
-        progress, reported = live.progress, live.reported
+        progress, reported = live.prefill, live.reported
         prompt = reported.prompt_tokens or (progress.total if progress else None)
         if prompt is not None:
             self._show_context(prompt + (reported.predicted_tokens or 0))

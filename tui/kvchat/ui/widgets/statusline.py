@@ -132,7 +132,7 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
     waiting = answer.waiting
     return Live(
         elapsed=max(0.0, now - answer.sent_at),
-        progress=answer.progress,
+        progress=answer.prefill,
         first_token=None if answer.ttft_ms is None else answer.ttft_ms / 1000,
         tokens=tokens,
         estimated=estimated,
