@@ -21,9 +21,9 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.http.payload import Model
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.thoughts import NO_TAGS, Thoughts, ThoughtTags, tags_in
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
+from kvchat.prompt.thoughts import NO_TAGS, Thoughts, ThoughtTags, tags_in
 
 TAGS = ThoughtTags("<think>", "</think>", "\n</think>\n\n")
 

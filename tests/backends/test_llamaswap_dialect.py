@@ -165,7 +165,7 @@ async def test_a_model_that_cannot_be_loaded_is_told(remarks: tuple[str, ...], h
     async with LlamaSwapStandIn(*models(), breaks=True, remarks=remarks) as server:
         ended = await backend_at(server, clock=hurried()).chat(a_turn(model="a"), heard)
     assert ended.error is not None and server.url in note_sentence(ended.note) and heard.text == heard.reasoning == ""
-    assert ended.error.trouble is (Trouble.CUT if remarks else Trouble.SERVER_ERROR)
+    assert ended.error.trouble is (Trouble.SERVER_ERROR)
     assert remarks or "exited prematurely" in note_sentence(ended.note)
 
 

@@ -51,7 +51,7 @@ FAULTS: dict[str, tuple[Answer, State, Trouble, str]] = {
         "",
     ),
     "web page 200": (reply(200, b"<html>hello</html>", content_type="text/html"), State.ERROR, Trouble.PROTOCOL, ""),
-    "no JSON": (sse([WORD, b"data: {oops\n\n", FINISH]), State.ERROR, Trouble.PROTOCOL, "half"),
+    "no JSON": (sse([b"data: oops\n\n"]), State.ERROR, Trouble.PROTOCOL, ""),
     "error in the stream": (
         sse([WORD, event({"error": {"message": "boom", "code": 500}})]),
         State.ERROR,

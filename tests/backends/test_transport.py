@@ -198,8 +198,8 @@ async def test_a_server_without_encryption_at_an_https_url_is_told(heard: Heard)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
         ended = await at(port, "https", "localhost").chat(a_turn(), heard)
-    assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
-    assert "the encrypted connection failed" in note_sentence(ended.note)
+    assert ended.error and ended.error.trouble is Trouble.BAD_ADDRESS
+    assert "does not encrypt. Write its address with http://" in note_sentence(ended.note)
 
 
 async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, heard: Heard) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import (
@@ -25,25 +25,23 @@ from kvchat.backends.dialect import (
     StreamEvent,
     TextDelta,
     Trouble,
+    WasThought,
 )
 from kvchat.backends.errors import quoted
 from kvchat.backends.http.payload import (
-    PayloadError,
-    as_object,
     count_at,
     figure_at,
     figures_at,
     is_object,
-    list_at,
     name_at,
-    object_at,
-    text_at,
 )
 from kvchat.backends.http.stream import Payload
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
+from kvchat.prompt.thoughts import Part, Thoughts, end_marks
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 # -- the tools it calls: kvchat offers none, so a call is a decoration of the answer and never carried out ------------
 
@@ -128,26 +126,114 @@ def _calls_in(message: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
 
 
 _T = TypeVar("_T", int, float)
-REASONING_FIELDS = ("reasoning_content", "reasoning")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+IN_PARTS = ""
+"""The field of reasoning that came as parts of the content: it is not sent back, for few servers take it so."""
 _CHUNK_KEYS = frozenset({"choices", "usage", "timings", "prompt_progress"})
-_UNFINISHED = frozenset({"abort", "aborted", "cancelled", "error"})
+_UNFINISHED = frozenset(
+    {"abort", "aborted", "cancelled", "canceled", "error", "network_error", "insufficient_system_resource"}
+)
 """Values of `finish_reason` by which a server says that it stopped without finishing."""
+_LENGTHS = frozenset({"length", "max_tokens", "max_output_tokens", "max_length", "model_length"})
+_FILTERS = frozenset(
+    {
+        "content_filter",
+        "content_filtered",
+        "content-filter",
+        "filter",
+        "safety",
+        "prohibited_content",
+        "recitation",
+        "blocklist",
+        "spii",
+        "sensitive",
+        "guardrail_intervened",
+    }
+)
+"""Values by which it says that a filter stopped the answer."""
+_REFUSAL = "refusal"
+REFUSAL_LIMIT = 600
+"""Characters that are told of a refusal."""
+
+
+def parts_of(value: object) -> Iterator[tuple[Literal["content", "reasoning", "refusal"], str]]:
+    """The texts in a content: itself, or those of its parts; of a kind of part that is not known, none."""
+    if isinstance(value, str):
+        yield "content", value
+    elif isinstance(value, list):
+        for part in value:
+            yield from parts_of(part)
+    elif is_object(value):
+        kind = name_at(value, "type").lower()
+        inner = next((found for name in _PART_FIELDS if (found := value.get(name))), None)
+        for within, text in parts_of(inner):
+            if "think" in kind or "reason" in kind or "thought" in kind or within == "reasoning":
+                yield "reasoning", text
+            elif kind == _REFUSAL:
+                yield "refusal", text
+            elif not kind or "text" in kind:
+                yield within, text
+
+
+_PART_FIELDS = ("text", "thinking", "reasoning", "content", "value", "parts", "summary", _REFUSAL)
+
+
+class _Field:
+    """What came in one field of an answer: in pieces, or as a whole message that may say again what came before."""
+
+    def __init__(self) -> None:
+        self._came: list[str] = []
+        self._in_deltas = False
+        self._grows = False
+        """Whether each message holds those before it."""
+
+    def begin(self, text: str) -> None:
+        self._came = [text]
+
+    def new(self, text: str, *, whole: bool, last: bool) -> str:
+        """What of `text` did not come before. `whole`: it is of a message, no delta; `last`: the answer's last."""
+        if whole and self._came:
+            before = "".join(self._came)
+            if text.startswith(before) and (len(text) > len(before) or last or self._in_deltas or self._grows):
+                self._grows = True
+                text = text[len(before) :]
+            elif self._in_deltas or (self._grows and before.strip() == text.strip()):
+                text = ""
+        elif last and len(self._came) > 1 and text == "".join(self._came):
+            text = ""
+        if text:
+            self._came.append(text)
+            self._in_deltas = self._in_deltas or not whole
+        return text
 
 
 class ChatAnswer:
-    """Collects one answer."""
+    """Collects one answer. Of what a server puts around it nothing costs it: what is odd is passed over."""
 
-    def __init__(self, url: str, emit: Emit, context_size: int | None) -> None:
+    def __init__(self, url: str, emit: Emit, context_size: int | None, *, thoughts: Thoughts | None = None) -> None:
+        """`thoughts`: how those in the text are known; None: by their common tags."""
         self._url = url
         self._emit = emit
         self._context_size = context_size
         self._finish: str | None = None
         self._reasoning_field: str | None = None
-        self._has_words = False
+        self._fields = {"content": _Field(), "reasoning": _Field(), "refusal": _Field()}
+        self._thoughts = thoughts or Thoughts(None)
+        self._frame = ""
+        self._texts: list[str] = []
+        """The text, without thoughts and end marks."""
+        self._held = ""
+        """What may be a mark at its end."""
+        self._has_reasoning = self._begun = False
+        self._refusal = ""
         self._model = ""
         self._reported = Reported()
         self._total: int | None = None
-        self._is_foreign = False
+        self._was_read = self._is_foreign = self._is_damaged = False
+        self._documents = 0
+        """How many whole messages came; less than 0 once a part did."""
+        self._words = ""
+        """What the server said in place of an answer: an error, if there is none."""
         self._calls = ToolCalls()
         self.moves = 0
         """How often the answer went on: deltas, calls of tools, and prompt progress."""
@@ -161,45 +247,128 @@ class ChatAnswer:
     @property
     def begun(self) -> bool:
         """Whether the first token has come."""
-        return self._has_words
+        return self._begun
+
+    @property
+    def _has_words(self) -> bool:
+        return any(text.strip() for text in self._texts)
+
+    def resume(self, content: str) -> None:
+        """Read on from a cut answer, which came before."""
+        emit, self._emit = self._emit, _ignored
+        self._fields["content"].begin(content)
+        self._take_content(content)
+        self._texts.append(self._held)
+        self._held = ""
+        self._say(self._thoughts.ended())
+        self._emit, self._begun, self.moves = emit, False, 0
 
     def take(self, payload: Payload) -> None:
-        """One value of the stream. Raises BackendError for a reported error, PayloadError for what is not allowed."""
-        found = errors.error_in(payload.value)
+        """One value of the stream. Raises BackendError for a reported error."""
+        value = payload.value
+        found = errors.error_in(value)
         if found is None and payload.is_error:
-            words = payload.value if isinstance(payload.value, str) else ""
-            found = (words or _message_of(payload.value), {})
+            found = value if isinstance(value, str) else errors.words_in(value), {}
         if found is not None:
             raise errors.of_stream(self._url, *found)
-        chunk = as_object(payload.value, "a part of an answer")
-        self._model = name_at(chunk, "model") or self._model
-        self._is_foreign = self._is_foreign or not chunk.keys() & _CHUNK_KEYS
-        for choice in list_at(chunk, "choices"):
-            self._choice(as_object(choice, "a choice"))
-        self._figures(chunk)
+        if isinstance(value, list):
+            for one in value:
+                self.take(Payload(one))
+            return
+        if not is_object(value):
+            self._is_damaged = self._is_damaged or (isinstance(value, str) and value.startswith(("{", "[")))
+            self._is_foreign = True
+            return
+        self._model = name_at(value, "model") or self._model
+        if not value.keys() & _CHUNK_KEYS or not value.get("choices"):
+            self._words = errors.words_in(value) or self._words
+        if not value.keys() & _CHUNK_KEYS:
+            self._is_foreign = True
+            return
+        self._was_read = True
+        if value.get("object") == "chat.completion.chunk":
+            self._documents = -1
+        choices = value.get("choices")
+        for choice in choices if isinstance(choices, list) else (choices,):
+            if is_object(choice):
+                self._choice(choice)
+        self._figures(value)
 
     def _choice(self, choice: Mapping[str, object]) -> None:
-        if choice.get("index") not in (0, None):
-            return
-        for key in ("delta", "message"):
-            self._delta(object_at(choice, key))
-        self._finish = text_at(choice, "finish_reason") or self._finish
+        if (found := errors.error_in(choice)) is not None:
+            raise errors.of_stream(self._url, *found)
+        finish = _finish_in(choice)
+        self._finish = finish or self._finish
+        delta, message = choice.get("delta"), choice.get("message")
+        if delta is None and message is None:
+            delta = {"content": choice.get("text")}
+        if delta:
+            self._documents = -1
+            self._delta(delta if is_object(delta) else {"content": delta}, last=finish is not None)
+        if message:
+            self._documents += self._documents >= 0
+            self._delta(message if is_object(message) else {"content": message}, whole=True, last=finish is not None)
 
-    def _delta(self, delta: Mapping[str, object]) -> None:
+    def _delta(self, delta: Mapping[str, object], *, whole: bool = False, last: bool = False) -> None:
         for name in REASONING_FIELDS:
-            text = text_at(delta, name)
-            if text and self._reasoning_field in (None, name):
+            value = delta.get(name)
+            if value and self._reasoning_field in (None, name):
                 self._reasoning_field = name
-                self._has_words = True
-                self.moves += 1
-                self._emit(ReasoningDelta(text, name))
-        text = text_at(delta, "content")
-        if text:
-            self._has_words = True
+                field = name if isinstance(value, str) else IN_PARTS
+                text = "".join(text for _, text in parts_of(value))
+                self._reason(self._fields["reasoning"].new(text, whole=whole, last=last), field)
+        came = {"content": "", "reasoning": "", "refusal": name_at(delta, _REFUSAL)}
+        for kind, text in parts_of(delta.get("content")):
+            came[kind] += text
+        if came["reasoning"] and self._reasoning_field in (None, IN_PARTS):
+            self._reasoning_field = IN_PARTS
+            self._reason(self._fields["reasoning"].new(came["reasoning"], whole=whole, last=last), IN_PARTS)
+        if came["content"]:
+            self._take_content(self._fields["content"].new(came["content"], whole=whole, last=last))
+        if came["refusal"]:
+            self._refusal += self._fields["refusal"].new(came["refusal"], whole=whole, last=last)
             self.moves += 1
-            self._emit(TextDelta(text))
         if self._calls.take(delta):
             self.moves += 1
+
+    def _take_content(self, text: str) -> None:
+        if text:
+            self._begun = True
+            self.moves += 1
+            self._say(self._thoughts.take(text))
+
+    def _say(self, parts: Sequence[Part]) -> None:
+        """Tell parts of the content, and what they say of the frame around a thought in it."""
+        for kind, text in parts:
+            match kind:
+                case "content":
+                    self._text(self._held + text, ended=False)
+                case "reasoning_content":
+                    self._reason(text, self._thoughts.frame)
+                case "was_thought":
+                    self._texts, self._held, self._has_reasoning = [], "", True
+                    self._emit(WasThought(text, self._thoughts.frame))
+        if self._thoughts.frame != self._frame:
+            self._frame = self._thoughts.frame
+            self._emit(ReasoningDelta("", self._frame))
+
+    def _text(self, text: str, *, ended: bool) -> None:
+        """Tell text, but for what is, or may be, a mark of its end."""
+        at = len(text) - end_marks(text, ended=ended)
+        if ended and at < len(text):
+            before = "".join(self._texts)
+            if self._finish in _LENGTHS or self._finish is None or before.count("```") % 2 or "<s>" in before:
+                at = len(text)  # it is spoken of
+        self._held = "" if ended else text[at:]
+        if at:
+            self._texts.append(text[:at])
+            self._emit(TextDelta(text[:at]))
+
+    def _reason(self, text: str, field: str) -> None:
+        if text:
+            self._begun = self._has_reasoning = True
+            self.moves += 1
+            self._emit(ReasoningDelta(text, field))
 
     def _figures(self, chunk: Mapping[str, object]) -> None:
         progress = progress_of(figures_at(chunk, "prompt_progress"))
@@ -220,21 +389,43 @@ class ChatAnswer:
             self._emit(self._reported)
 
     def ended(self, error: BackendError | None = None) -> Ended:
-        """How it ended, given the `error` that cut it off, if one did."""
+        """How it ended, given the `error` that cut it off, if one did. What was held back is told before."""
+        if self._finish is None and error is None and self._documents == 1:
+            self._finish = "stop"  # a document is whole, whatever it says of its end
+        self._say(self._thoughts.ended())
+        self._text(self._held, ended=True)
         model = whole_characters(self._model)
         if self._finish is None or self._finish in _UNFINISHED:
-            if error is None:
-                error = errors.not_json(self._url) if self._is_foreign else errors.cut(self._url, before_answer=False)
+            error = self._failure(error)
             state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
             return Ended(state, error=error, model=model)
-        if self._finish == "length" and self._window_is_full():
+        if self._refusal or self._finish in _FILTERS or self._finish == _REFUSAL:
+            kind = NoteKind.FILTERED if self._finish in _FILTERS else NoteKind.MODEL_REFUSED
+            words = errors.quoted(self._refusal, REFUSAL_LIMIT)
+            return Ended(State.INTERRUPTED if self._has_words else State.EMPTY, said(kind, words=words), model=model)
+        if self._finish in _LENGTHS and self._window_is_full():
             return Ended(State.CONTEXT_FULL, said(NoteKind.FILLS_WINDOW, size=self._context_size), model=model)
         called = self._calls.note
-        if not self._has_words:
-            return Ended(State.EMPTY, called or said(NoteKind.NO_WORDS), model=model)
-        if self._finish == "length":
+        if not self._has_words and not (called and self._has_reasoning):
+            state, kind = State.EMPTY, NoteKind.NO_WORDS
+            if self._has_reasoning:
+                kind = NoteKind.ONLY_REASONING
+                state = State.LENGTH if self._finish in _LENGTHS else state
+            return Ended(state, called or said(kind), model=model)
+        if self._finish in _LENGTHS:
             return Ended(State.LENGTH, said(NoteKind.LONGEST), model=model)
-        return Ended(State.DONE, called, model=model)
+        return Ended(State.DONE, called or (said(NoteKind.PART_LOST) if self._is_damaged else None), model=model)
+
+    def _failure(self, error: BackendError | None) -> BackendError:
+        """Why it did not finish: what the server said, else what broke it off."""
+        if self._finish is not None:
+            return errors.unfinished(self._url, self._finish)
+        if error is None or error.fault is Fault.UNFINISHED:
+            if self._words:
+                return errors.of_stream(self._url, self._words, {})
+            if self._is_foreign and not self._was_read and not self._is_damaged:
+                return errors.not_json(self._url)
+        return error or errors.cut(self._url, before_answer=False)
 
     def _window_is_full(self) -> bool:
         """Whether the window has no room for another token (the last one sampled is not always counted)."""
@@ -254,9 +445,10 @@ class Alternatives:
         self._emit = emit
         self._answers = [ChatAnswer(url, partial(self._of, at), context_size) for at in range(count)]
         self._ended: set[int] = set()
+        self._others: dict[object, int] = {}
 
     def _of(self, at: int, event: StreamEvent) -> None:
-        if isinstance(event, TextDelta | ReasoningDelta | Reported):
+        if isinstance(event, TextDelta | ReasoningDelta | WasThought | Reported):
             self._emit(OfAlternative(at, event))
         elif at == 0:
             self._emit(event)
@@ -273,6 +465,9 @@ class Alternatives:
     def finished(self) -> bool:
         return all(answer.finished for answer in self._answers)
 
+    def resume(self, content: str) -> None:
+        raise NotImplementedError  # one answer is gone on with
+
     def take(self, payload: Payload) -> None:
         """As of `ChatAnswer`."""
         chunk = payload.value if is_object(payload.value) else {}
@@ -282,9 +477,20 @@ class Alternatives:
             self._take(at, payload)
             return
         for choice in choices:
-            at = count_at(choice, "index") or 0
-            if at < len(self._answers):
-                self._take(at, Payload({**chunk, "choices": [{**choice, "index": 0}]}))
+            self._take(self._place(choice.get("index")), Payload({**chunk, "choices": [choice]}))
+
+    def _place(self, index: object) -> int:
+        """The answer that a number is of; of one that is out of place, the first that nothing came of yet."""
+        try:
+            at = int(index) if isinstance(index, int | float | str) else 0
+        except (ValueError, OverflowError):
+            at = 0
+        if 0 <= at < len(self._answers):
+            return at
+        if index not in self._others:
+            unused = (at for at, answer in enumerate(self._answers) if not answer.begun and not answer.finished)
+            self._others[index] = next(unused, len(self._answers) - 1)
+        return self._others[index]
 
     def _take(self, at: int, payload: Payload) -> None:
         answer = self._answers[at]
@@ -309,11 +515,16 @@ def _listed(chunk: Mapping[str, object]) -> Sequence[object]:
     return found if isinstance(found, list) else ()
 
 
-def _message_of(value: object) -> str:
-    try:
-        return text_at(as_object(value, "an error"), "message") or ""
-    except PayloadError:
-        return ""
+def _finish_in(choice: Mapping[str, object]) -> str | None:
+    """Why a choice ended, in small letters; None: it goes on. What is no word says only that it ended."""
+    found = choice.get("finish_reason")
+    if not isinstance(found, str):
+        return "stop" if found else None
+    return reason if (reason := found.strip().lower()) not in ("", "null", "none") else None
+
+
+def _ignored(_: StreamEvent) -> None:
+    """What is known already is not told."""
 
 
 def progress_of(found: Mapping[str, object]) -> PromptProgress | None:

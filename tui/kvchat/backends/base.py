@@ -147,7 +147,10 @@ class Answer(Protocol):
         """Whether the first token has come."""
 
     def take(self, payload: Payload) -> None:
-        """One value of the stream. Raises BackendError for a reported error, PayloadError for what is not allowed."""
+        """One value of the stream. Raises BackendError for a reported error."""
+
+    def resume(self, content: str) -> None:
+        """Read on from a cut answer, which came before."""
 
     def ended(self, error: BackendError | None = None) -> Ended:
         """How it ended, given the `error` that cut it off, if one did."""
@@ -370,9 +373,12 @@ class HttpBackend:
             async with exchange:
                 head = await exchange.head()
                 watchdog.heard()
-                if head.status != 200:
+                if not head.is_good:
                     raise self._refusal(head, await exchange.start_of_body(), body)
-                return await self._read(exchange, Decoder(head.content_type), watchdog, self.answer(turn, emit))
+                answer = self.answer(turn, emit)
+                if turn.continues and isinstance(begun := json.loads(turn.wires[-1]).get("content"), str):
+                    answer.resume(begun)
+                return await self._read(exchange, Decoder(head.content_type), watchdog, answer)
         finally:
             await unskippable(_ended(watch))
 
@@ -385,11 +391,11 @@ class HttpBackend:
                     moves = answer.moves
                     for item in decoder.feed(chunk):
                         if isinstance(item, StreamDone):
-                            return answer.ended()
+                            return answer.ended(None if answer.finished else errors.unfinished(self.url))
                         answer.take(item)
                     watchdog.heard(moved=answer.moves > moves)
                     watchdog.phase = "silent" if answer.begun else "prefill"
-                    if answer.finished and limit.when() is None:
+                    if answer.finished and (limit.when() is None or answer.moves > moves):
                         limit.reschedule(asyncio.get_running_loop().time() + TAIL_S)
                 for item in decoder.end():
                     if not isinstance(item, StreamDone):

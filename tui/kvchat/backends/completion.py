@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Emit, Ended, Sampled, TokenPrompt
-from kvchat.backends.http.payload import as_object, is_object, list_at, text_at
+from kvchat.backends.http.payload import is_object, name_at
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.thoughts import Thoughts
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.thoughts import NO_TAGS, Thoughts
 
 COMPLETION_PATH = "/completion"
 _CHAT_ONLY = frozenset({"stream_options", "chat_template_kwargs", "n"})
@@ -69,7 +69,9 @@ class CompletionAnswer:
     """Reads the parts of `/completion` as those of a chat answer, and tells the ids that were sampled."""
 
     def __init__(self, url: str, emit: Emit, context_size: int | None, prompt: TokenPrompt) -> None:
-        self._chat = ChatAnswer(url, emit, context_size)
+        # Where the template's tags are known, no others count.
+        unknown = prompt.tags is NO_TAGS and prompt.begins != "answer"
+        self._chat = ChatAnswer(url, emit, context_size, thoughts=Thoughts(None if unknown else NO_TAGS))
         self._emit = emit
         self._thoughts = Thoughts(prompt.tags, prompt.begins)
         self._silent: list[int] = []
@@ -87,16 +89,19 @@ class CompletionAnswer:
     def begun(self) -> bool:
         return self._chat.begun
 
+    def resume(self, content: str) -> None:
+        self._chat.resume(content)
+
     def take(self, payload: Payload) -> None:
         if not is_object(payload.value) or payload.is_error or "content" not in payload.value:
             self._chat.take(payload)  # an error
             return
-        part = as_object(payload.value, "a part of an answer")
+        part = payload.value
         if "prompt_progress" in part:  # its `tokens` are none
             self._chat.take(Payload({name: part[name] for name in ("prompt_progress", "timings") if name in part}))
             return
-        text = text_at(part, "content") or ""
-        ids = [id for id in list_at(part, "tokens") if isinstance(id, int)]
+        text, tokens = name_at(part, "content"), part.get("tokens")
+        ids = [id for id in tokens if isinstance(id, int)] if isinstance(tokens, list) else []
         self._silent += ids
         if text:
             self._flush()

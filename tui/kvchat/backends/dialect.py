@@ -13,7 +13,6 @@ from typing import Literal, Protocol, runtime_checkable
 
 from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Continuing, Figures, kind_of
-from kvchat.backends.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.llamacpp.state_probe import StateProbe
@@ -21,6 +20,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.text.faults import Fault, Value, fault_sentence
 
@@ -251,11 +251,12 @@ class ServerInfo:
 
     def continues(self, reply: Message) -> bool:
         """Whether it goes on with this reply where a request ends with it."""
+        is_text = not reply.reasoning or bool(reply.framed)
         match kind_of(self.kind).continuing:
             case Continuing.THOUGHTS:
-                return not reply.reasoning or reply.reasoning_field == "reasoning_content"
+                return is_text or reply.reasoning_field == "reasoning_content"
             case Continuing.TEXT:
-                return not reply.reasoning
+                return is_text
             case Continuing.NOT:
                 return False
 
@@ -374,6 +375,15 @@ class TextDelta:
 class ReasoningDelta:
     text: str
     field: str = "reasoning_content"
+    """Where it is sent back, as of `Message.reasoning_field`; that of the last one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class WasThought:
+    """All text until now was this reasoning: the prompt had opened the thought, and only its end came."""
+
+    text: str
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,10 +468,21 @@ class OfAlternative:
 
     at: int
     """From 0."""
-    event: TextDelta | ReasoningDelta | Reported | Ended
+    event: TextDelta | ReasoningDelta | WasThought | Reported | Ended
 
 
-StreamEvent = Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported | Prompted | Sampled | OfAlternative
+StreamEvent = (
+    Posted
+    | Waiting
+    | Progressed
+    | TextDelta
+    | ReasoningDelta
+    | WasThought
+    | Reported
+    | Prompted
+    | Sampled
+    | OfAlternative
+)
 Emit = Callable[[StreamEvent], None]
 
 

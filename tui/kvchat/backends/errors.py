@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble, failure
-from kvchat.backends.http.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
+from kvchat.backends.http.payload import PayloadError, count_at, is_object, name_at, parsed, parsed_or_none
 from kvchat.patterns import compiled_later
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
@@ -80,6 +80,7 @@ _NO_MODEL = compiled_later(
 _NO_CREDIT = compiled_later(
     r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE
 )
+_ONLY_TLS = compiled_later(r"HTTP request (?:was sent )?to (?:an )?HTTPS (?:port|server)", re.IGNORECASE)
 _PLAIN_LIMIT = 500
 """Characters: a longer body that is no JSON is a page, not a message."""
 
@@ -142,21 +143,35 @@ def unexpected(url: str, error: Exception) -> BackendError:
     return failure(Trouble.PROTOCOL, Fault.UNEXPECTED, url=url, error=type(error).__name__)
 
 
+def unfinished(url: str, reason: str = "") -> BackendError:
+    """The server ended an answer, and did not say that it is whole. `reason`: its `finish_reason`."""
+    return failure(Trouble.CUT, Fault.UNFINISHED, url=url, reason=quoted(reason, SHORT))
+
+
 def error_in(value: object) -> tuple[str, Mapping[str, object]] | None:
-    """The message and the object of an error inside a JSON value, or None if it reports none."""
+    """The message and the object of an error inside a JSON value, or None if it reports none; an empty one is none."""
+    if isinstance(value, list):
+        return error_in(value[0]) if value else None
     if not is_object(value):
         return None
     error = value.get("error")
-    if is_object(error):
-        return _of_provider(error) or _said(error.get("message")), error
-    if isinstance(error, str):
-        return error, value
-    if error is not None and error is not False:
-        return "", value
-    message = value.get("message")
-    if value.get("object") == "error" or (value.get("type") == "error" and isinstance(message, str)):
-        return _said(message), value
+    if is_object(error) and any(error.values()):
+        return _of_provider(error) or _said(error) or name_at(error, "code") or name_at(error, "type"), error
+    if error and not is_object(error):
+        return _said(error) or words_in(value), value
+    if value.get("object") == "error" or (value.get("type") == "error" and isinstance(value.get("message"), str)):
+        return words_in(value), value
     return None
+
+
+def words_in(value: object) -> str:
+    """What a value that is no part of an answer says, wherever servers put it; empty: nothing."""
+    if not is_object(value):
+        return ""
+    return next((words for name in _WORDS if (words := _said(value.get(name)))), "")
+
+
+_WORDS = ("detail", "message", "msg", "error_message", "error_msg", "errors")
 
 
 def _said(value: object) -> str:
@@ -167,8 +182,7 @@ def _said(value: object) -> str:
         return _said(value[0]) if value else ""
     if not is_object(value):
         return ""
-    words = _said(value.get("msg") or value.get("message") or value.get("detail"))
-    where = value.get("loc")
+    words, where = words_in(value), value.get("loc")
     return f"{where[-1]}: {words}" if words and isinstance(where, list) and where else words
 
 
@@ -197,7 +211,7 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
         return (text, {}) if 0 < len(text) <= _PLAIN_LIMIT and not text.startswith("<") else None
     found = error_in(value)
     if found is None and is_object(value):
-        return _said(value.get("detail") or value.get("message")), value
+        return words_in(value), value
     return found
 
 
@@ -216,6 +230,8 @@ def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_ke
     known = _overflow(url, message, error, status) or _roles(url, message, status)
     if known:
         return known
+    if status == 400 and _ONLY_TLS.search(body):
+        return failure(Trouble.BAD_ADDRESS, Fault.ONLY_TLS, status=status, url=url)
     if status == 401:
         wrong = Fault.WRONG_KEY if has_key else Fault.NO_KEY
         return failure(Trouble.UNAUTHORIZED, wrong, status=status, url=url)

@@ -17,6 +17,7 @@ import select
 import signal
 import stat
 import sys
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +38,7 @@ from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
 from kvchat.chat.turns.alternatives import Wanted
 from kvchat.cli import choosing_options
 from kvchat.cli.answer_shape import AnswerSchema, first_code
-from kvchat.cli.plain_output import Printer
+from kvchat.cli.plain_output import Printer, width_of
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices
 from kvchat.config.option import Kind, UnfitError, fitted, from_text
 from kvchat.config.personas import NOBODY, Persona
@@ -47,8 +48,9 @@ from kvchat.documents.reading.decoding import read_as
 from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Message, Node, State
 from kvchat.prompt.request import Parameters, merged
+from kvchat.prompt.thoughts import has_end_only
 from kvchat.sanitize import one_line
 from kvchat.text.notes import note_sentence
 from kvchat.text.options import changed_words, reserved_words
@@ -349,6 +351,10 @@ FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "lengt
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
 FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; Ctrl+C gives up."
+WAS_THOUGHT = "kvchat: What came so far was the model's reasoning; its answer follows."
+SURE_S = 1.0
+"""Seconds for which the beginning of an answer is kept from a pipe: it may prove to be a thought of which only the end
+is marked. Whoever sits at a terminal reads along."""
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
@@ -370,19 +376,31 @@ async def ask(
     conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)
+    sure, turned = width_of(sys.stdout) is not None, False
+
+    def put(text: str, field: str, begun: Message | None) -> None:
+        """Print what is new of an answer. `field`: of its reasoning; `begun`: the cut answer that it goes on with."""
+        nonlocal shown, turned
+        if begun is not None and has_end_only(begun.reasoning_field) == has_end_only(field):
+            shown = max(shown, len(begun.text))
+        elif has_end_only(field) and not turned:
+            if shown:
+                printer.end()
+                print(WAS_THOUGHT, file=sys.stderr, flush=True)
+            shown, turned = 0, True
+        printer.write(text[shown:])
+        shown = len(text)
 
     def show(event: ServiceEvent) -> None:
-        nonlocal shown, told
+        nonlocal told
         live = conversation.live
         if not isinstance(event, AnswerProgressed) or live is None or event.conversation != conversation.id:
             return
         if live.waiting and live.waiting.phase == "cancelled" and not told:
             print(FINISHES, file=sys.stderr, flush=True)
             told = True
-        if streams:
-            shown = shown or (len(conversation.tree[live.begun].text) if live.begun else 0)
-            printer.write(live.text[shown:])
-            shown = len(live.text)
+        if streams and (sure or live.reasoning or time.monotonic() - (live.first_token_at or 0) > SURE_S):
+            put(live.text, live.reasoning_field, conversation.tree[live.begun].message if live.begun else None)
 
     service.events.subscribe(show)
     cut = conversation.path()[-1]
@@ -422,12 +440,12 @@ async def ask(
             goes_on = " (goes on)" if one.id == answer.id else ""
             printer.line(f"## Answer {number} of {len(answers)}{goes_on}\n\n{one.text or note_sentence(one.note)}\n")
     elif streams:
-        begun = len(cut.text) if asked is None and answer.parent == cut.parent else 0
-        printer.write(answer.text[max(shown, begun) :])
+        begun = cut.message if asked is None and answer.parent == cut.parent else None
+        put(answer.text, answer.message.reasoning_field, begun)
         printer.end()
     if interrupted:
         return INTERRUPTED
-    if answer.state not in GOOD:
+    if answer.state not in GOOD or not answer.text.strip():
         raise CommandError(note_sentence(answer.note) or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)

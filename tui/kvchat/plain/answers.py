@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, AnswerStarted, HeadAwaited, ServiceEvent
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.citations import name_of, sources
+from kvchat.prompt.thoughts import has_end_only
 from kvchat.sanitize import one_line
 from kvchat.text.cache import figures_sentence
 from kvchat.text.messages import prefill_sentence, waiting_sentence
@@ -43,6 +44,8 @@ class Answers:
         self._is_pressed = False
         """Whether Ctrl+C was pressed while there was nothing to stop."""
         self._text = self._reasoning = 0
+        self._turned = False
+        """Whether the text was a thought until its end came."""
         """Characters of the running answer that are printed."""
         self._section, self._answer = "", ""
         """What the text that comes is said to be, and what the answer's own will be."""
@@ -118,7 +121,7 @@ class Answers:
                 self._begin()
             case AnswerProgressed(conversation=id) if id == self._id:
                 if (live := self._live()) is not None:
-                    self._print(live.text, live.reasoning)
+                    self._print(live.text, live.reasoning, live.reasoning_field)
             case AnswerEnded(conversation=id, node=node) if id == self._id:
                 self._end(node)
             case HeadAwaited(conversation=id) if id == self._id and self._conversations.awaits_reply(id):
@@ -135,10 +138,13 @@ class Answers:
         live = self._live()
         begins = live is not None and live.begun is not None
         self._text, self._reasoning = (len(live.text), len(live.reasoning)) if live is not None and begins else (0, 0)
+        self._turned = begins and live is not None and has_end_only(live.reasoning_field)
         self._section, self._answer = "", "Continued:" if begins else "Answer:"
 
-    def _print(self, text: str, reasoning: str) -> None:
+    def _print(self, text: str, reasoning: str, field: str) -> None:
         """What is new of both."""
+        if has_end_only(field) and not self._turned:
+            self._text, self._section, self._turned = 0, "", True
         if self._service.settings.show_reasoning and len(reasoning) > self._reasoning:
             self._under("Thinking:")
             self._speaker.output.write(reasoning[self._reasoning :])
@@ -158,7 +164,7 @@ class Answers:
         if conversation is None or node not in conversation.tree:
             return
         answer = conversation.tree[node]
-        self._print(answer.text, answer.message.reasoning)
+        self._print(answer.text, answer.message.reasoning, answer.message.reasoning_field)
         self._speaker.output.end()
         given = sources([conversation.tree[answer.parent]]) if answer.parent is not None else {}
         for number, block in given.items():

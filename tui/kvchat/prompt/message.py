@@ -17,6 +17,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
+from kvchat.prompt.thoughts import PLACE
 from kvchat.prompt.wire import canonical, whole_characters
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class NoteKind(StrEnum):
     STOPPED_EARLY = auto()
     SILENT = auto()
     NO_WORDS = auto()
+    ONLY_REASONING = auto()
+    FILTERED = auto()  # words: of the refusal, if there are some
+    MODEL_REFUSED = auto()  # words
     NOT_FITTING = auto()  # title: of the program, room: how the window is made larger
     TOOL_CALLS = auto()  # calls: a line each, more: further ones, nameless: whether the only one has no name
     LONGEST = auto()
@@ -75,6 +79,7 @@ class NoteKind(StrEnum):
     ON_THE_INTERNET = auto()  # url
     NO_IMAGES = auto()  # model
     # of a whole answer
+    PART_LOST = auto()
     OTHER_MODEL_ANSWERED = auto()  # answered, asked; title: of a program that has one model at a time
     RUNS_ELSEWHERE = auto()  # host
     MODEL_LOADED = auto()  # model
@@ -96,16 +101,23 @@ class Message:
     reasoning: str = ""
     """An answer's reasoning exactly as received."""
     reasoning_field: str = "reasoning_content"
-    """The field in which the server sent the reasoning; it goes back in the same one."""
+    """The field in which the server sent the reasoning; it goes back in the same one. Where it stood in the text: what
+    stood around it there (`Thoughts.frame`). Empty: it is not sent back."""
+
+    @property
+    def framed(self) -> str:
+        """The reasoning with what stood around it, where it stood in the text; else empty."""
+        return self.reasoning_field.replace(PLACE, self.reasoning, 1) if PLACE in self.reasoning_field else ""
 
     def wire(self) -> bytes:
         """The canonical JSON object of this message: role, content, then reasoning if there is any. Images make parts
         of the content, in front of its text, each named and not there itself."""
-        content: object = rendered(self.blocks, self.text)
+        framed = self.framed
+        content: object = rendered(self.blocks, framed + self.text)
         if self.role is Role.USER and (images := images_in(self.blocks)):
             content = [*map(stored_part, images), *([{"type": "text", "text": content}] if content else [])]
         fields: dict[str, object] = {"role": self.role.value, "content": content}
-        if self.reasoning:
+        if self.reasoning and self.reasoning_field and not framed:
             fields[self.reasoning_field] = self.reasoning
         return canonical(fields)
 

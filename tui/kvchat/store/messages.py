@@ -13,7 +13,8 @@ from kvchat.cache.causes.cause import said
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
-from kvchat.prompt.message import Node, NoteKind, State, chained, settled
+from kvchat.prompt.message import Message, Node, NoteKind, State, chained, settled
+from kvchat.prompt.thoughts import has_end_only
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
 from kvchat.store.conversations import Change, Conversations
@@ -174,9 +175,13 @@ class Messages:
         deltas = connection.execute(
             "SELECT text, reasoning, reasoning_field FROM delta WHERE node = ? ORDER BY seq", (id,)
         ).fetchall()
-        text = streaming.text + _joined(row[0] for row in deltas)
-        reasoning = streaming.message.reasoning + _joined(row[1] for row in deltas)
-        field = next((row[2] for row in deltas if row[1]), streaming.message.reasoning_field)
+        begun = streaming.message
+        field = deltas[-1][2] if deltas else begun.reasoning_field
+        if has_end_only(field) and not has_end_only(begun.reasoning_field):
+            # What was text before the end of the thought is stored again as reasoning.
+            begun, deltas = Message(begun.role, ""), [row for row in deltas if has_end_only(row[2])]
+        text = begun.text + _joined(row[0] for row in deltas)
+        reasoning = begun.reasoning + _joined(row[1] for row in deltas)
         return settled(
             streaming,
             load(streaming.parent or ""),

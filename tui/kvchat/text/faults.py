@@ -30,6 +30,9 @@ class Fault(StrEnum):
     CERTIFICATE_FILE = auto()
     LOADING = auto()
     CUT = auto()
+    UNFINISHED = auto()  # reason: the server's word for it
+    NO_TLS = auto()
+    ONLY_TLS = auto()
     CUT_BEFORE = auto()
     NOT_SENT = auto()
     NOT_IN_TIME = auto()
@@ -182,6 +185,10 @@ _SENTENCES: dict[Fault, str] = {
     Fault.LOADING: "The {server} is still loading its model. Wait until that is done, then try again.",
     Fault.CUT: "The connection to {url} broke before the answer was complete. What came is kept; try again for a "
     "whole answer.",
+    Fault.UNFINISHED: "The {server} ended the answer{because}: it may not be whole. What came is kept; try again for a "
+    "whole answer.",
+    Fault.NO_TLS: "The {server} does not encrypt. Write its address with http:// {address}.",
+    Fault.ONLY_TLS: "The {server} answers encrypted connections only. Write its address with https:// {address}.",
     Fault.CUT_BEFORE: "The {server} closed the connection before it answered. Look at its log, then try again.",
     Fault.NOT_SENT: "The {server} stopped accepting the request while it was sent. Try again.",
     Fault.NOT_IN_TIME: "The {server} did not answer {path} in time.",
@@ -304,6 +311,9 @@ def fault_sentence(fault: Fault, arguments: Mapping[str, Value]) -> str:
         return f"{stopped(f'The {{server}} {refusal[0]}'.format_map(words))} {refusal[1].format_map(words)}"
     if (special := _SPECIAL.get(fault)) is not None:
         return special(words)
+    if fault is Fault.UNFINISHED:
+        reason = words.get("reason")
+        words["because"] = f' ("{reason}")' if reason else " without a reason (finish_reason)"
     if why := words.get("why"):
         words["hint"] = "; use 127.0.0.1 for this machine" if words.get("unspecified") else ""
         words["clause"] = _SENTENCES[Fault(str(why))].format_map(words)

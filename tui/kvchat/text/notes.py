@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from kvchat.cache.causes.cause import Argument, Statement
 from kvchat.prompt.message import NoteKind
-from kvchat.text.faults import ROOM, Fault, fault_sentence, room_sentence
+from kvchat.text.faults import ROOM, Fault, fault_sentence, room_sentence, stopped
 from kvchat.text.format import span
 from kvchat.text.place import here
 
@@ -23,6 +23,9 @@ _SENTENCES: dict[str, str] = {
     NoteKind.SILENT: "The server has gone quiet.",
     NoteKind.NO_WORDS: "The model answered nothing. Try again; if it stays so, the conversation may be too long for "
     "the server's window.",
+    NoteKind.ONLY_REASONING: "The model reasoned and gave no answer. {where}; ask again, or turn thinking off.",
+    NoteKind.FILTERED: "A content filter of the server stopped the answer{refusal}",
+    NoteKind.MODEL_REFUSED: "The model refused to answer{refusal}",
     NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
     "again; if it stays so, start a new conversation, or {room}.",
     NoteKind.TOOL_CALLS: "The model called {what}. kvchat has no tools; ask for an answer in words.",
@@ -37,6 +40,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.ON_THE_INTERNET: "{url} sends what it gets to the internet, where memory.on_cloud lets no background work "
     "be done.",
     NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
+    NoteKind.PART_LOST: "A part of this answer came damaged and is missing.",
     NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. {program}",
     NoteKind.RUNS_ELSEWHERE: "This model runs at {host}: the conversation was sent there, it left this machine. Choose "
     "a model that runs here to keep it.",
@@ -69,6 +73,14 @@ def note_sentence(note: Statement | str) -> str:
         )
     except (KeyError, TypeError, ValueError):  # it may be of a file that somebody changed
         return ""
+
+
+def _where_reasoning_is(words: Mapping[str, Argument]) -> str:
+    return here("It is folded above", "kvchat show has it")
+
+
+def _refusal(words: Mapping[str, Argument]) -> str:
+    return stopped(f": {words['words']}" if words.get("words") else "")
 
 
 def _called(words: Mapping[str, Argument]) -> str:
@@ -120,6 +132,9 @@ def _way_to_agree(words: Mapping[str, Argument]) -> str:
 
 
 _MADE: dict[str, tuple[str, Callable[[Mapping[str, Argument]], str]]] = {
+    NoteKind.ONLY_REASONING: ("where", _where_reasoning_is),
+    NoteKind.FILTERED: ("refusal", _refusal),
+    NoteKind.MODEL_REFUSED: ("refusal", _refusal),
     NoteKind.TOOL_CALLS: ("what", _called),
     NoteKind.NOT_AGREED: ("way", _way_to_agree),
     NoteKind.OTHER_MODEL_ANSWERED: ("program", _program),

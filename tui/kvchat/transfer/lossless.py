@@ -21,6 +21,7 @@ from kvchat.prompt.images import count_images, images_in, stored_part, url_sha25
 from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tags import TagError, tag_name, tagged
+from kvchat.prompt.thoughts import is_frame
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.exact_json import dumps, loads
@@ -414,8 +415,11 @@ def _shown_is_sent(message: Message, wire: bytes) -> bool:
     if not isinstance(sent, dict) or sent.pop("role", None) != message.role.value:
         return False
     content, text = _text_in(sent.pop("content", None), message, wire), whole_characters(message.text)
-    reasoning = sent.pop(message.reasoning_field, "")
-    if content is None or sent or reasoning != whole_characters(message.reasoning):
+    text, reasoning = message.framed + text, sent.pop(message.reasoning_field, "")
+    if message.framed and not is_frame(message.reasoning_field):
+        return False
+    hidden = message.framed or not message.reasoning_field
+    if content is None or sent or reasoning != ("" if hidden else whole_characters(message.reasoning)):
         return False
     return content.endswith(text) if message.blocks else content == text
 

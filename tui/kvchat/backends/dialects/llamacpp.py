@@ -64,7 +64,6 @@ from kvchat.backends.http.payload import (
 from kvchat.backends.http.stream import MIB, Decoder, StreamDone
 from kvchat.backends.http.transport import Exchange, Head
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.backends.thoughts import NO_TAGS, Begins, ThoughtTags, tags_in
 from kvchat.backends.tokens import PieceTokens
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
@@ -72,6 +71,7 @@ from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
+from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags, tags_in
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.text.faults import Fault, Unread

@@ -107,7 +107,7 @@ class LlamaCppPythonAnswer(ChatAnswer):
         super().take(payload)
 
     def ended(self, error: BackendError | None = None) -> Ended:
-        if error is None and not self.finished:
+        if (error is None or error.fault is Fault.UNFINISHED) and not self.finished:
             error = interrupted(self._url) if self._parts else NothingSaidError(self._url)
         return super().ended(error)
 

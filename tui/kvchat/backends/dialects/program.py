@@ -27,6 +27,7 @@ from kvchat.backends.dialect import (
     StreamEvent,
     TextDelta,
     Trouble,
+    WasThought,
     failure,
 )
 from kvchat.backends.http.endpoint import Endpoint
@@ -168,6 +169,8 @@ class Seen:
         match event:
             case TextDelta(text):
                 self._texts.append(text)
+            case WasThought():
+                self._texts, self.reasoned = [], True
             case ReasoningDelta():
                 self.reasoned = True
             case Reported():

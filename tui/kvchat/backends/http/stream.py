@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvchat.backends.errors import error_in
-from kvchat.backends.http.payload import PayloadError, parsed
+from kvchat.backends.http.payload import PayloadError, is_object, parsed
 from kvchat.text.faults import Unread
 
 # -- server-sent events -----------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ DONE = "[DONE]"
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """One JSON value of an answer."""
+    """One JSON value of an answer; text as it came where it is none."""
 
     value: object
     is_error: bool = False
@@ -177,8 +177,8 @@ class Decoder:
     """Feed it a body in any split. Raises PayloadError after what was good before it."""
 
     def __init__(self, content_type: str) -> None:
-        self._body: _Events | _Json | None = _Events(self._comment) if content_type == EVENT_STREAM else None
-        self._is_sure = self._body is not None
+        self._body: _Events | _Json | None = None
+        self._are_events = self._is_sure = content_type == EVENT_STREAM
         self.on_comment: Callable[[str], None] = _ignored
         """Called with the text of each comment between events; most are mere signs of life."""
 
@@ -187,7 +187,7 @@ class Decoder:
             first = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
             if not first:
                 return
-            if first == b"<":
+            if first == b"<" and not self._are_events:
                 raise NotAnAnswerError(Unread.WEB_PAGE)
             self._body = _Json() if first in b"{[" else _Events(self._comment)
         for item in self._body.feed(chunk):
@@ -196,10 +196,12 @@ class Decoder:
 
     def end(self) -> Iterator[Decoded]:
         """What the end of the body completes."""
-        if isinstance(self._body, _Json):
-            yield from self._body.end()
-        elif self._body is not None and not self._is_sure:
-            raise NotAnAnswerError(Unread.OTHER)
+        if self._body is not None:
+            for item in self._body.end():
+                self._is_sure = True
+                yield item
+            if not self._is_sure:
+                raise NotAnAnswerError(Unread.OTHER)
 
     def _comment(self, text: str) -> None:
         self.on_comment(text)
@@ -223,27 +225,44 @@ class _Events:
             elif isinstance(piece, Comment):
                 self._comment(piece.text)
 
+    def end(self) -> Iterator[Decoded]:
+        """The body ends whole, and with it the last event, though the standard drops one without an empty line."""
+        return self.feed(b"\n\n")
+
 
 def _of_event(event: Event) -> Iterator[Decoded]:
     data = event.data.strip()
-    if data == DONE:
-        yield StreamDone()
-    elif event.type == "error":
-        try:
-            yield Payload(parsed(data), is_error=True)
-        except PayloadError:
-            yield Payload(data, is_error=True)
-    elif data:
-        yield Payload(parsed(data))
+    value = _value(data)
+    if event.type == "error":
+        yield Payload(value, is_error=True)
+        return
+    values = [value] if data else []
+    if value is data and "\n" in data:  # events that only one line end parts come as one
+        lines = [line for line in data.split("\n") if line.strip()]
+        read = [_value(line) for line in lines]
+        if all(one is not line or line.strip() == DONE for one, line in zip(read, lines, strict=True)):
+            values = read
+    for one in values:
+        if isinstance(one, str) and one.strip() == DONE:
+            yield StreamDone()
+        elif event.type == "message" or (is_object(one) and ("choices" in one or error_in(one))):
+            yield Payload(one)
+
+
+def _value(text: str) -> object:
+    """The JSON value in `text`; `text` itself where there is none: a sign of life, or a damaged part."""
+    try:
+        return parsed(text)
+    except PayloadError:
+        return text
 
 
 def _of_stray(stray: Stray) -> Iterator[Decoded]:
-    """A line of JSON without a field name counts only if it reports an error."""
-    try:
-        value = parsed(stray.text)
-    except PayloadError:
-        return
-    if error_in(value):
+    """A line of JSON without a field name counts only if it is an answer or reports an error."""
+    value = _value(stray.text)
+    if is_object(value) and "choices" in value:
+        yield Payload(value)
+    elif error_in(value):
         yield Payload(value, is_error=True)
 
 
@@ -279,20 +298,17 @@ class _Json:
         text = _decoded(line)
         if not text:
             return
-        try:
-            value = parsed(text)
-        except PayloadError:
-            if self._lines:
-                raise
+        value = _value(text.removeprefix("data:").strip())
+        if isinstance(value, str) and not self._lines:
             self._is_document = True
             return
         self._lines += 1
-        yield Payload(value)
+        yield StreamDone() if value == DONE else Payload(value)
 
     def end(self) -> Iterator[Decoded]:
-        text = _decoded(bytes(self._pending))
+        text = _decoded(bytes(self._pending)).removeprefix("data:")
         if text:
-            yield Payload(parsed(text))
+            yield Payload(_value(text))
 
 
 def _decoded(data: bytes) -> str:

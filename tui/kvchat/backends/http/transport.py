@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 import socket
 import ssl
 import sys
@@ -80,6 +81,11 @@ class Head:
 
     status: int
     headers: Mapping[str, str]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether an answer follows, and no error or redirection."""
+        return 200 <= self.status < 300
 
     @property
     def content_type(self) -> str:
@@ -207,7 +213,10 @@ class Exchange:
         )
 
     async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Told by httpx what it does. Keeps hold of every network stream, so that each can be closed."""
+        """Told by httpx what it does. Keeps hold of every network stream, so that each can be closed, and has the head
+        of what it brings mended."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            info["return_value"].read = _Mended(info["return_value"].read, self._url).read
         name = event.rpartition("connect_tcp.")[2]
         if name == event:
             return
@@ -253,6 +262,43 @@ class Exchange:
                 task.add_done_callback(_left_behind.discard)
         for task in closers - late:
             task.exception()
+
+
+_HEAD_LIMIT = 100 * 1024
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_CODING = re.compile(rb"^transfer-encoding[ \t]*:([^\r\n]*)\r?\n", re.IGNORECASE | re.MULTILINE)
+_TLS_ALERT = b"\x15\x03"
+
+
+class _Mended:
+    """Reads a connection, and names the coding of a body once: proxies add theirs to the same one of the server, which
+    the library takes for another. Raises BackendError where the peer wants TLS."""
+
+    def __init__(self, read: Callable[..., Awaitable[bytes]], url: str) -> None:
+        self._read = read
+        self._url = url
+        self._has_head = False
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """As of a network stream; the head comes in one piece."""
+        data = await self._read(max_bytes, timeout)
+        if self._has_head:
+            return data
+        while (end := _HEAD_END.search(data)) is None and 0 < len(data) < _HEAD_LIMIT:
+            if data.startswith(_TLS_ALERT):
+                raise failure(Trouble.BAD_ADDRESS, Fault.ONLY_TLS, url=self._url)
+            if not (more := await self._read(max_bytes, timeout)):
+                return data
+            data += more
+        self._has_head = not data.startswith(b"HTTP/1.1 1")  # what comes before an answer has a head of its own
+        if end is None:
+            return data
+        head = data[: end.end()]
+        codings = {coding.strip().lower() for found in _CODING.finditer(head) for coding in found[1].split(b",")}
+        if codings - {b"identity"} != {b"chunked"}:
+            return data
+        status, _, fields = _CODING.sub(b"", head).partition(b"\n")
+        return status + b"\nTransfer-Encoding: chunked\r\n" + fields + data[end.end() :]
 
 
 async def ask(
@@ -363,6 +409,8 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
         return errors.NotConnectedError(url, Unreached.SILENT)
     if isinstance(error, httpx.ProxyError):
         return errors.NotConnectedError(url, Unreached.PROXY)
+    if any(isinstance(cause, ssl.SSLError) and cause.reason in _PLAIN_WORDS for cause in causes):
+        return failure(Trouble.BAD_ADDRESS, Fault.NO_TLS, url=url)
     if isinstance(error, httpx.ConnectError):
         refused = _is_refused(error)
         return errors.NotConnectedError(url, Unreached.REFUSED if refused else _reason(causes), refused=refused)
@@ -373,6 +421,10 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
         return errors.cut(url, before_answer=not answered)
     return errors.unexpected(url, error)
+
+
+_PLAIN_WORDS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
+"""By which OpenSSL says that what answers does not speak TLS."""
 
 
 def _is_cut(message: str) -> bool:

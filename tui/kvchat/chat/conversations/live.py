@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LiveAnswer:
-    """An answer while it streams. `text` and `reasoning` only grow."""
+    """An answer while it streams. `text` and `reasoning` only grow, until all of the text proves to be a thought."""
 
     node: str
     sent_at: float

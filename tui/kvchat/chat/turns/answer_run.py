@@ -23,6 +23,7 @@ from kvchat.backends.dialect import (
     TextDelta,
     Trouble,
     Waiting,
+    WasThought,
     failure,
 )
 from kvchat.cache.accounting import PromptProgress, TurnFigures, new_tokens
@@ -81,6 +82,8 @@ class AnswerRun:
         """Why it failed, once it has ended."""
         self._request: asyncio.Task[Ended] | None = None
         self._arrived = asyncio.Event()
+        self._saved = len(answer.text), len(answer.message.reasoning)
+        """How much of text and reasoning is stored."""
         self._shown_at = 0.0
         self._show_later: asyncio.TimerHandle | None = None
 
@@ -137,6 +140,10 @@ class AnswerRun:
                 live.reasoning += text
                 live.reasoning_field = field
                 self._arrived.set()
+            case WasThought(text, field):
+                live.text, live.reasoning, live.reasoning_field = "", text, field
+                self._saved = 0, 0
+                self._arrived.set()
             case Prompted():
                 live.prompted, live.sampled = event, []
             case Sampled(ids):
@@ -171,13 +178,12 @@ class AnswerRun:
         self._changed()
 
     async def _save_as_it_comes(self) -> None:
-        text, reasoning = len(self.answer.text), len(self.answer.message.reasoning)  # with these it began
         while True:
             await self._arrived.wait()
             self._arrived.clear()
-            new_text, new_reasoning = self.live.text[text:], self.live.reasoning[reasoning:]
-            text, reasoning = text + len(new_text), reasoning + len(new_reasoning)
-            await self._checkpoint(new_text, new_reasoning)
+            text, reasoning = self._saved
+            self._saved = len(self.live.text), len(self.live.reasoning)
+            await self._checkpoint(self.live.text[text:], self.live.reasoning[reasoning:])
             await asyncio.sleep(CHECKPOINT_SECONDS)
 
     def _settled(self, ended: Ended, context_size: int | None) -> Node:
@@ -187,8 +193,6 @@ class AnswerRun:
             unsent = live.waiting is not None and live.waiting.phase in UNSENT
             early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
             note = "" if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
-        elif state is State.EMPTY and live.text:  # the cut answer was whole
-            state, note = State.DONE, ""
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
             self.answer,

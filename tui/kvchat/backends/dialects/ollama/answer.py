@@ -12,18 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble, failure
+from kvchat.backends.dialect import BackendError, Emit, Ended, Reported, Trouble, failure
 from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, text_bytes
 from kvchat.backends.dialects.ollama.models import full_name
 from kvchat.backends.http.payload import (
-    as_object,
     count_at,
     figure_at,
+    figures_at,
     is_object,
     name_at,
-    object_at,
     parsed_or_none,
-    text_at,
 )
 from kvchat.backends.http.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
@@ -128,28 +126,19 @@ class OllamaAnswer(ChatAnswer):
         self._warnings: list[Statement] = []
 
     def take(self, payload: Payload) -> None:
-        found = errors.error_in(payload.value)
-        if found is not None:
+        part = payload.value
+        if (found := errors.error_in(part)) is not None:
             raise stream_error(self._url, found[0])
-        part = as_object(payload.value, "a part of an answer")
+        if not is_object(part) or not part.keys() & {"message", "done"}:
+            self._is_foreign = True
+            return
+        self._was_read = True
         self._model = name_at(part, "model") or self._model
-        self._is_foreign = self._is_foreign or not part.keys() & {"message", "done"}
-        message = object_at(part, "message")
-        if text := text_at(message, "thinking"):
-            self._said()
-            self._emit(ReasoningDelta(text))
-        if text := text_at(message, "content"):
-            self._said()
-            self._emit(TextDelta(text))
-        if self._calls.take(message):
-            self.moves += 1
+        message = figures_at(part, "message")
+        self._delta({**message, "reasoning_content": message.get("thinking"), "thinking": None})
         if part.get("done") is True:
-            self._finish = text_at(part, "done_reason") or "stop"
+            self._finish = name_at(part, "done_reason") or "stop"
             self._judge(part)
-
-    def _said(self) -> None:
-        self._has_words = True
-        self.moves += 1
 
     def _judge(self, part: Mapping[str, object]) -> None:
         """The final figures, and what they say of the cache."""

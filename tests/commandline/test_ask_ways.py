@@ -1,0 +1,95 @@
+"""Every way to write an answer, through `kvchat ask`: what is printed is the text, whole and once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from answer_ways import SAID, THOUGHT, WAYS, said
+from kvchat.chat.question import Question
+from kvchat.chat.service import ChatService
+from kvchat.cli import parser
+from kvchat.cli.ask import GOOD, WAS_THOUGHT, ask
+from kvchat.cli.plain_output import Printer
+from kvchat.cli.session import CommandError
+from kvchat.config import Settings, changed
+from kvchat.store import Store
+from toyserver import SSE_HEAD, ToyServer, Visit, chunked, raw
+
+FITTING = '{"age": 36}'
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("streamed", [True, False], ids=["stream", "document"])
+async def test_what_is_printed_is_the_text(
+    capsys: pytest.CaptureFixture[str], own_folders: Path, streamed: bool, options: tuple[str, ...]
+) -> None:
+    args = parser().parse_args(["ask", "Say hello", *options])
+    vars(args).update({"conversation": None, "continue_": False, "trunk": None} | vars(args))
+    async with ToyServer("openai") as server:
+        service = ChatService(Store.open(None), changed(Settings(), "server.base_url", server.url))
+        for name, way in WAYS.items():
+            server.on_chat(raw(way.http(streamed=streamed)))
+            status, failed = 0, ""
+            try:
+                status = await ask(service, args, Question("Say hello"))
+            except CommandError as error:
+                status, failed = 1, str(error)
+            out, err = capsys.readouterr()
+            assert (status == 0) == (way.state in GOOD and bool(way.text)), name
+            assert way.note in err + failed, name
+            if options:
+                found = json.loads(out)
+                assert (found["text"], found["reasoning"] or "") == (way.text, way.thought), name
+                assert way.note in (found["note"] or ""), name
+            else:
+                assert out.strip() == way.text.strip(), name
+        await service.aclose()
+
+
+@pytest.mark.parametrize("thought", ["<think>\nIs it {}? No.\n</think>\n\n", "Is it `{}`?\n</think>\n", ""])
+async def test_a_thought_in_the_text_is_not_in_the_way(run, tmp_path: Path, thought: str) -> None:
+    schema = tmp_path / "age.json"
+    schema.write_text('{"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}')
+    async with ToyServer("openai") as server:
+        server.on_chat(raw(said(thought, FITTING, "<|im_end|>").http(streamed=True)))
+        done = await run("--base-url", server.url, "ask", "--schema", schema, "How old?")
+        assert (done.status, done.out.strip()) == (0, FITTING), done.err
+        server.on_chat(raw(said(thought, f"```\n{FITTING}\n```").http(streamed=True)))
+        done = await run("--base-url", server.url, "ask", "-x", "How old?")
+        assert (done.status, done.out.strip()) == (0, FITTING), done.err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_a_thought_of_which_only_the_end_comes_is_kept_from_a_pipe(
+    run, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    """A terminal has read along by then: it is told."""
+    monkeypatch.setattr("kvchat.cli.ask.SURE_S", 1e9)
+
+    async def answer(visit: Visit) -> None:
+        first, *rest = said(THOUGHT, "\n</think>\n\n", SAID).parts()
+        await visit.send(SSE_HEAD + chunked(b"data: " + json.dumps(first).encode() + b"\n\n"))
+        if terminal:
+            await asyncio.to_thread(printed.wait)
+        for part in rest:
+            await visit.send(chunked(b"data: " + json.dumps(part).encode() + b"\n\n"))
+        await visit.send(b"0\r\n\r\n")
+
+    printed, write = Event(), Printer.write
+
+    def told(printer: Printer, text: str) -> None:
+        write(printer, text)
+        if text:
+            printed.set()
+
+    monkeypatch.setattr(Printer, "write", told)
+    async with ToyServer("openai") as server:
+        server.on_chat(answer)
+        done = await run("--base-url", server.url, "ask", "Say hello", terminal=terminal)
+    lines = [line.strip() for line in done.out.splitlines() if line.strip()]
+    assert lines == ([THOUGHT, WAS_THOUGHT, SAID] if terminal else [SAID]) and done.status == 0
