@@ -71,8 +71,6 @@ GOOD = answer(METRIC, POSTGRES, TEA)
 SLOPPY: dict[str, str] = {
     "a code fence": f"```json\n{GOOD}\n```",
     "prose around it": f"Here are the facts:\n\n{GOOD}\n\nLet me know if you need {{more}}!",
-    "a thought before it": f'<think>The user said {{"facts": ["x"]}} hm.</think>\n{GOOD}',
-    "a thought without a beginning": f'Let me see {{"facts": []}}.</think>{GOOD}',
     "trailing commas": GOOD.replace("}]}", "},]}").replace("0.9}", "0.9,}"),
     "a list alone": json.dumps([METRIC, POSTGRES, TEA]),
     "one object after the other": "\n".join(json.dumps(one) for one in (METRIC, POSTGRES, TEA)),
@@ -104,7 +102,6 @@ NOT_AN_ANSWER = (
     "null",
     "[1, 2]",
     "42",
-    '<think>still thinking {"facts": []}',
     "```json\n```",
     '{"facts": null}',
     "\x00\ufffd",
@@ -112,7 +109,7 @@ NOT_AN_ANSWER = (
     "[[[[",
     '{"error": {"message": "no"}}',
 )
-NOTHING = ('{"facts": []}', "[]", '{"facts":[]} There is nothing.', "```\n[]\n```", '<think>x</think>{"facts": [ ]}')
+NOTHING = ('{"facts": []}', "[]", '{"facts":[]} There is nothing.', "```\n[]\n```")
 
 REFUSED: dict[str, str] = {
     "Lives in Moscow": "not in your own words",

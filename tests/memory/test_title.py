@@ -21,7 +21,6 @@ TITLES = [
     ("Title: Keeping Bees in Bergen", "Keeping Bees in Bergen"),
     ("Sure! Here is a title for our conversation: “Keeping Bees”", "Keeping Bees"),
     ("Here you go:\n\n1. Keeping Bees\n2. Bees", "Keeping Bees"),
-    ("<think>\nThe user keeps bees.\n</think>\n\nKeeping Bees", "Keeping Bees"),
     ("Keeping\x1b Bees\u202e in\x07 Bergen", "Keeping Bees in Bergen"),
     ("Titel: Bienen in Bergen", "Bienen in Bergen"),
     ("标题：卑尔根的蜜蜂", "卑尔根的蜜蜂"),

@@ -16,25 +16,18 @@ LONGEST = 64 * 1024
 TRIES = 200
 """Places at which JSON may begin that are tried."""
 
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_BEFORE = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _TRAILING = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[\]}])', re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)
 
 
 def values(answer: str) -> list[Any]:
-    """The objects and arrays in an answer, in their order, outermost first: without thoughts, prose and code fences
-    around them. Of one that is cut off, the whole ones inside it."""
-    text = _TRAILING.sub(lambda found: found[1] or "", without_thoughts(answer))
+    """The objects and arrays in an answer, in their order, outermost first: without prose and code fences around
+    them. Of one that is cut off, the whole ones inside it."""
+    text = _TRAILING.sub(lambda found: found[1] or "", answer[:LONGEST])
     found = list(_scanned(_in_a_string(text) or text))
     if not any(isinstance(value, dict) for value in found) and (literal := _literal(text)) is not None:
         return [literal]
     return found
-
-
-def without_thoughts(answer: str) -> str:
-    """The answer without what stands between or before the marks of reasoning."""
-    return _THOUGHT_BEFORE.sub("", _THOUGHT.sub("", answer[:LONGEST]))
 
 
 def objects(value: Any, holders: tuple[str, ...]) -> list[Any] | None:
