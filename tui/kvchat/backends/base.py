@@ -356,6 +356,10 @@ class HttpBackend:
                 if delay is None:
                     raise
                 await self._clock.sleep(delay)
+            except BackendError as error:
+                if error.fault is not Fault.NO_PATH or self._endpoint.is_bare is not None:
+                    raise
+                self._endpoint = replace(self._endpoint, is_bare=True)  # no list has shown where the interface is
 
     def _sendable(self, turn: ChatTurn) -> bytes:
         try:
@@ -508,8 +512,27 @@ class HttpBackend:
 
     async def listed(self) -> Models:
         """The common list of models. Raises BackendError, PayloadError."""
-        _, listing = await self.get_json(MODELS_PATH)
-        return models_in(listing)
+        return models_in(await self.listing())
+
+    async def listing(self) -> object:
+        """The common list of models as the server gives it, from where it is: under `/v1`, or at the base URL itself;
+        an empty one where it is of no use and a model is named. Raises BackendError."""
+        known = self._endpoint.is_bare
+        failures: list[BackendError | PayloadError] = []
+        for is_bare in (False, True) if known is None else (known,):
+            self._endpoint = replace(self._endpoint, is_bare=is_bare)
+            try:
+                _, listing = await self.get_json(MODELS_PATH)
+                models_in(listing)
+                return listing
+            except (BackendError, PayloadError) as error:
+                failures.append(error)
+                if not _is_no_list(error):
+                    break
+        self._endpoint = replace(self._endpoint, is_bare=known)
+        if self._options.names_model and _is_no_list(failures[-1]):
+            return []
+        raise failures[0]
 
     async def get(self, path: str) -> tuple[Head, bytes]:
         """The answer to a GET. Raises BackendError."""
@@ -533,6 +556,13 @@ class HttpBackend:
                 return await ask(self._endpoint, method, path, headers=headers, body=body, limit=limit, tries=tries)
         except TimeoutError:
             raise errors.NoAnswerError(self.url, seconds) from None
+
+
+def _is_no_list(error: BackendError | PayloadError) -> bool:
+    """Whether a server answered, and not with a list of models or a question for a key."""
+    if isinstance(error, PayloadError) or error.fault is Fault.NOT_JSON:
+        return True
+    return error.status not in (None, 401, 502, 503, 504)
 
 
 def _told_to_see(info: ServerInfo, sees: bool) -> ServerInfo:

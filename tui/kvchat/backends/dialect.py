@@ -51,6 +51,8 @@ class ServerOptions:
     """The body fields that carry the session id; None: what the dialect knows."""
     context_size: int | None = None
     """Tokens of the window to ask for, where the server takes that with a request (Ollama's num_ctx)."""
+    names_model: bool = False
+    """Whether a model is named for it, so that it is of use without a list of models."""
     vision: Literal["auto", "yes", "no"] = "auto"
     """Whether its models take images, where the person says so."""
     keep_alive: str = ""

@@ -65,7 +65,7 @@ class CloudBackend(HttpBackend):
     async def _listing(self) -> tuple[dict[str, Mapping[str, object]], Models]:
         """The models, and what the list says of each. A service without a list is used by a model's name."""
         try:
-            _, listing = await self.get_json(MODELS_PATH)
+            listing = await self.listing()
         except BackendError as error:
             if error.status not in (404, 405):
                 raise

@@ -59,6 +59,10 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$")
 _MOST_ADDRESSES = 8
 
 
+VERSION, CHAT_END = "/v1", "/chat/completions"
+"""What an address may end with and paths begin with; and the end of the path of chats."""
+
+
 class BadAddressError(ValueError):
     """An address that kvchat never connects to."""
 
@@ -172,9 +176,16 @@ def parse_base_url(text: str) -> BaseUrl:
     _check_parts(parts, host, shown)
     if port == 0:
         raise _bad(Fault.URL_PORT, shown)
-    path = parts.path.rstrip("/")
-    path = path.removesuffix("/chat/completions").removesuffix("/v1").rstrip("/")
+    path = parts.path.rstrip("/").removesuffix(CHAT_END).removesuffix(VERSION).rstrip("/")
     return BaseUrl(parts.scheme, _ascii_host(host, shown), port or _default_port(parts.scheme), path)
+
+
+def _is_bare(base_url: str) -> bool | None:
+    """Whether an address says that the interface is not under `/v1`; None: it does not say."""
+    path = base_url.strip().rstrip("/")
+    if path.removesuffix(CHAT_END).endswith(VERSION):
+        return False
+    return True if path.endswith(CHAT_END) else None
 
 
 def _check_parts(parts: SplitResult, host: str, shown: str) -> None:
@@ -268,6 +279,8 @@ class Endpoint:
     allow_plain_http_key: bool = False
     resolver: Resolver = field(default=lookup, repr=False)
     options: ServerOptions = PLAIN
+    is_bare: bool | None = None
+    """Whether the paths of OpenAI's interface are at the base URL itself, without `/v1`; None: not known yet."""
     name: str = ""
     """What the server is called where its address says nothing to the person; empty: by its URL."""
 
@@ -275,6 +288,10 @@ class Endpoint:
     def shown(self) -> str:
         """The server in an error."""
         return self.name or str(self.url)
+
+    def at(self, path: str) -> str:
+        """A path under the base URL, as this server has it."""
+        return path.removeprefix(VERSION) if self.is_bare and path.startswith(f"{VERSION}/") else path
 
     @property
     def is_cloud(self) -> bool:
@@ -322,6 +339,7 @@ async def open_endpoint(
         allow_plain_http_key,
         resolver,
         options,
+        _is_bare(base_url),
     ).located()
 
 

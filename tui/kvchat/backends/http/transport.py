@@ -206,7 +206,7 @@ class Exchange:
         headers = {**own, **ours, "host": url.authority, "accept-encoding": "identity", "connection": "close"}
         return client.build_request(
             self._method,
-            base + self._path,
+            base + self._endpoint.at(self._path),
             headers=headers,
             content=self._body,
             extensions={"trace": self._trace, "sni_hostname": url.host},

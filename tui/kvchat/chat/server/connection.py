@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, repeat
@@ -76,10 +76,12 @@ class Connector:
         missing: str = "",
         engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
         images: Callable[[str], bytes | None] = lambda _: None,
+        names_model: Callable[[], bool] = lambda: False,
     ) -> None:
         """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: the
         profile that is asked for and is not in the settings. The embedded engine is started within `engine_turn`,
-        which ends it elsewhere. `images`: gives the images that messages name."""
+        which ends it elsewhere. `images`: gives the images that messages name. `names_model`: whether the settings, or
+        a conversation, name a model for it."""
         self._settings = settings
         self.server = server or settings.server
         self.profile = next(
@@ -91,6 +93,7 @@ class Connector:
         self._missing = missing
         self._engine_turn = engine_turn
         self._images = images
+        self._names_model = names_model
         self._leaving: asyncio.Task[None] | None = None
         self.home = ""
         """The address of the server that was found: it stays the one that is talked to until it is left."""
@@ -350,7 +353,7 @@ class Connector:
             ca_file=server.ca_file or None,
             proxy=server.proxy or None,
             allow_plain_http_key=server.allow_plain_http_key,
-            options=server_options(server),
+            options=replace(server_options(server), names_model=self._names_model()),
             on_loading=on_loading,
             images=self._images,
         )

@@ -91,11 +91,18 @@ class Links:
     """Every server in use. `changed` is called with the link that changed."""
 
     def __init__(
-        self, ground: Ground, changed: Callable[[Link], None], snapshots: Path | None = None, seats: Path | None = None
+        self,
+        ground: Ground,
+        changed: Callable[[Link], None],
+        names_model: Callable[[Link], bool],
+        snapshots: Path | None = None,
+        seats: Path | None = None,
     ) -> None:
-        """`snapshots`, `seats`: the folders of saved states and of what kvchats on one store share; None: nowhere."""
+        """`names_model`: whether a model is named for a link, or has answered there. `snapshots`, `seats`: the folders
+        of saved states and of what kvchats on one store share; None: nowhere."""
         self._ground = ground
         self._changed = changed
+        self._names_model = names_model
         self.folder = snapshots if ground.settings.engine.snapshots else None
         self.snapshots = Snapshots(self.folder)
         """The saved states of the built-in engine, which one link at a time runs."""
@@ -164,6 +171,7 @@ class Links:
             missing=missing,
             engine_turn=lambda: self._engine_turn(links[0]),
             images=self._image,
+            names_model=lambda: self._names_model(links[0]),
         )
         may_run_engine = file is not None or name == DEFAULT
         links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes, self._seats))

@@ -69,7 +69,7 @@ class Servers(ConversationObserver):
         self.waits = False
         """Whether a person is there to wait for a server that is gone: the app sets it."""
         self.observers: list[ServerObserver] = []
-        self.links = Links(ground, self._link_changed, snapshots, lanes)
+        self.links = Links(ground, self._link_changed, self._names_model, snapshots, lanes)
         self.consent = Consent(ground, conversations, self.asked_model)
         self.fallback = ServerFallback(self.links, self._known, self.consent.trusts)
         self._looking: asyncio.Task[None] | None = None
@@ -109,6 +109,12 @@ class Servers(ConversationObserver):
     def _named_model(self, id: str) -> str:
         """The model that was given for this run, or that the settings name for a conversation's server."""
         return self._model or self.link(id).connector.server.model
+
+    def _names_model(self, link: Link) -> bool:
+        """Whether a model is named for a server, or has answered a conversation there."""
+        if self._model or link.connector.server.model:
+            return True
+        return any(record.model and link.leads_to(record.server) for record in self._conversations.all())
 
     def model_of(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and the one that answered here
@@ -166,7 +172,7 @@ class Servers(ConversationObserver):
                 conversation,
                 lambda row: (
                     replace(row, server=name, model=model)
-                    if (row.server, row.model) == (was.server, was.model)
+                    if row.model == was.model and row.server in (was.server, name)
                     else row
                 ),
             )

@@ -151,6 +151,8 @@ class AnswerRequests:
             if cache is not None:
                 cache.refused()
             ended = await self._asked_once(link, backend, cache, asking, emit)
+        if ended.model and not asking.model and not conversation.record.model:
+            await self._servers.keep(conversation, link, ended.model)  # it has no list of models: now its name is known
         for warning in ended.warnings:
             self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
