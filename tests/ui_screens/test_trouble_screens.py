@@ -100,6 +100,17 @@ async def test_the_three_ways_are_chosen_by_number_and_by_cursor(keys: list[str]
         assert app.answers == ways
 
 
+async def test_the_server_used_last_is_the_first_row_where_it_is_off() -> None:
+    app = Welcome(panel(last="127.0.0.1:9999"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        shown = Shown(app, pilot)
+        ways = [line.strip("▌ ") for line in shown.lines if "  " in line and line.strip("▌ ")[:1].isdigit()]
+        assert ways[0].startswith("0  try 127.0.0.1:9999 again") and len(ways) == 4
+        app.panel.focus()
+        await pilot.press("enter", "down", "enter", "0")
+        assert app.answers == [0, 1, 0]
+
+
 async def test_a_click_on_a_way_chooses_it() -> None:
     app = Welcome(panel(models=MODELS))
     async with app.run_test(size=(60, 24)) as pilot:

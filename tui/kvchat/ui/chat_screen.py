@@ -486,7 +486,9 @@ class ChatScreen(Screen[None]):
         await self.app.action_quit()
 
     def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
-        if event.way in (1, 2):
+        if event.way == 0:
+            self.service.ground.in_background(self.service.servers.connect())
+        elif event.way in (1, 2):
             self.server.choose()
 
     # -- what the service tells

@@ -23,10 +23,11 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Phase, found_here
-from kvchat.chat.server.link import DEFAULT, Link
+from kvchat.chat.server.link import DEFAULT, Link, is_file, normal
 from kvchat.chat.server.servers import LAST_SERVER, Servers
 from kvchat.paths import pasted_path
 from kvchat.sanitize import one_line
+from kvchat.text.faults import BUILT_IN
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
@@ -150,6 +151,12 @@ class ServerChooser:
                 yield ServerChoice(name, server.base_url.rstrip("/"), profile=name, model=server.model)
         if self._ground.settings.server.base_url and DEFAULT not in named:
             yield ServerChoice(DEFAULT, self._ground.settings.server.base_url.rstrip("/"))
+        last = self._ground.setting(LAST_SERVER)
+        if not any(link.leads_to(last) for link in self._servers.links if link.name in named):
+            if is_file(last):
+                yield ServerChoice(last, "", BUILT_IN, model=last, embedded=True)
+            elif "://" in last:
+                yield ServerChoice(last, normal(last))
         for found in self._found:
             yield ServerChoice(
                 found.base_url,
@@ -174,7 +181,7 @@ class ServerChooser:
                 phase=connection.phase,
                 sentence=connection.sentence,
             )
-        title = "built-in engine" if info.embedded else kinds.title_of(info.kind)
+        title = BUILT_IN if info.embedded else kinds.title_of(info.kind)
         return ServerChoice(
             link.name,
             "" if info.embedded else info.base_url.rstrip("/"),

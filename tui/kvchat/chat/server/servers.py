@@ -367,6 +367,15 @@ class Servers(ConversationObserver):
         there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
         return self.fallback.instead_of(last if there else DEFAULT)
 
+    @property
+    def last_off(self) -> str:
+        """The name of the server used last, while it is off and the conversation that is looked at would begin there,
+        for none stands in; empty: it is otherwise."""
+        link, id = self.link(), self._conversations.looked_at
+        connection = link.connector.connection
+        is_off = connection.phase == "failed" and connection.is_awaited and self._looking is None
+        return link.name if is_off and self._follows_last(id) else ""
+
     def first_parameters(self, link: Link) -> Parameters:
         """The sampling parameters that a conversation on this server begins with."""
         return merged(self._ground.settings.parameters, link.connector.server.parameters)

@@ -15,7 +15,7 @@ from kvchat.prompt.tags import ARCHIVE
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_GLYPHS, opening_words, shown_heat
 from kvchat.text.format import age, counted
-from kvchat.text.servers import server_facts
+from kvchat.text.servers import place_words, server_facts
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class EmptyConversation:
         current = self.workspace.current
         if current is None:
             return
-        nothing_there = self._servers.connection.phase == "none"
+        nothing_there = self._is_nothing_there()
         panels = self._around.query("WelcomePanel")
         if nothing_there and not current.record.turns:
             if not panels:
@@ -66,6 +66,10 @@ class EmptyConversation:
         self._transcript.display = not empty
         if self._hello.display:
             self._hello.update(self._content())
+
+    def _is_nothing_there(self) -> bool:
+        """Whether there is no server, nor one that stands in for the one used last."""
+        return self._servers.connection.phase == "none" or bool(self._servers.last_off)
 
     def _content(self) -> Content:
         from kvchat.ui.render.empty import Recent, empty_screen, tips
@@ -122,7 +126,7 @@ class EmptyConversation:
         from kvchat.ui.screens.servers import WelcomePanel
 
         models = await self._service.chooser.model_files()
-        if self._servers.connection.phase == "none":
+        if self._is_nothing_there():
             self._transcript.display = False
             engine = find_spec("xllamacpp") is not None
             panel = WelcomePanel(
@@ -130,6 +134,7 @@ class EmptyConversation:
                 models=models,
                 engine=engine,
                 folders=self._service.chooser.model_folders(),
+                last=place_words(last) if (last := self._servers.last_off) else "",
             )
             with self.workspace.app.key_queue.hold():  # what was typed so far decides who has the next key
                 await self._around.mount(panel, before=0)

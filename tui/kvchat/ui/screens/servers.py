@@ -291,9 +291,14 @@ def _model_line(
     return Line(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)
 
 
-Way = Literal[1, 2, 3]
-WAYS: tuple[Way, ...] = (1, 2, 3)
-WORDS = ("start the built-in engine with a model from this disk", "use a server elsewhere", "how to install one")
+Way = Literal[0, 1, 2, 3]
+WAYS: tuple[Way, ...] = (0, 1, 2, 3)
+WORDS = (
+    "try {last} again",
+    "start the built-in engine with a model from this disk",
+    "use a server elsewhere",
+    "how to install one",
+)
 INDENT = 5
 
 COMMANDS = (
@@ -305,7 +310,8 @@ COMMANDS = (
 
 
 class WelcomePanel(Widget, can_focus=True):
-    """Shown in the place of the transcript. Posts `Chosen` with 1 (engine), 2 (server) or 3 (how to install)."""
+    """Shown in the place of the transcript. Posts `Chosen` with 0 (the server used last), 1 (engine), 2
+    (server) or 3 (how to install)."""
 
     DEFAULT_CSS = (
         """
@@ -320,7 +326,7 @@ class WelcomePanel(Widget, can_focus=True):
         binding("rows.up", "move(-1)"),
         binding("rows.down", "move(1)"),
         binding("rows.choose", "choose"),
-        *(Binding(str(way), f"go({way})", f"Way {way}", show=False) for way in (1, 2, 3)),
+        *(Binding(str(way), f"go({way})", f"Way {way}", show=False) for way in WAYS),
     ]
     cursor: reactive[int] = reactive(0)
     commands_shown: reactive[bool] = reactive(False, layout=True)
@@ -339,15 +345,19 @@ class WelcomePanel(Widget, can_focus=True):
         models: Sequence[FoundModel] = (),
         engine: bool = True,
         folders: Sequence[str] = (),
+        last: str = "",
         id: str | None = None,
     ) -> None:
         """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found; `engine`:
-        whether the built-in engine is installed; `folders`: where files are looked for."""
+        whether the built-in engine is installed; `folders`: where files are looked for; `last`: the server used last,
+        which is off."""
         super().__init__(id=id)
         self._asked = asked
         self._models = models
         self._engine = engine
         self._folders = folders
+        self._last = last
+        self._ways = WAYS if last else WAYS[1:]
 
     def render(self) -> Content:
         return Content("\n").join(line for line, _ in self._lines(self.content_size.width))
@@ -364,7 +374,10 @@ class WelcomePanel(Widget, can_focus=True):
         )
         lines: list[tuple[Content, Way | None]] = [(line, None) for line in (*head.wrap(width), content())]
         for way, words, about in zip(WAYS, WORDS, self._about(), strict=True):
-            here = self.has_focus and WAYS[self.cursor] == way
+            if way not in self._ways:
+                continue
+            words = words.format(last=one_line(self._last, 60))
+            here = self.has_focus and self._ways[self.cursor] == way
             number = content(("▌ " if here else "  ", ACCENT), (str(way), ACCENT), "  ")
             told = [
                 *content((words, STRONG if here else "")).wrap(width - INDENT),
@@ -375,8 +388,9 @@ class WelcomePanel(Widget, can_focus=True):
             lines += [(line, None) for line in (content(), *self._commands())]
         return lines
 
-    def _about(self) -> tuple[str, str, str]:
-        return self._found(), "by its address, http://HOST:PORT", "shows the exact commands"
+    def _about(self) -> tuple[str, str, str, str]:
+        last = "used last, and off; what you send waits until it is back"
+        return last, self._found(), "by its address, http://HOST:PORT", "shows the exact commands"
 
     def _found(self) -> str:
         if not self._models:
@@ -409,13 +423,15 @@ class WelcomePanel(Widget, can_focus=True):
             self.post_message(Transcript.TypeThrough(event.character))
 
     def action_move(self, step: int) -> None:
-        self.cursor = min(2, max(0, self.cursor + step))
+        self.cursor = min(len(self._ways) - 1, max(0, self.cursor + step))
 
     def action_choose(self) -> None:
-        self.action_go(WAYS[self.cursor])
+        self.action_go(self._ways[self.cursor])
 
     def action_go(self, way: Way) -> None:
-        self.cursor = WAYS.index(way)
+        if way not in self._ways:
+            return
+        self.cursor = self._ways.index(way)
         if way == 3:
             self.commands_shown = not self.commands_shown
         self.post_message(self.Chosen(way))
@@ -423,7 +439,7 @@ class WelcomePanel(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         lines = self._lines(self.content_size.width)
         row = event.y - self.gutter.top
-        if 0 <= row < len(lines) and (way := lines[row][1]):
+        if 0 <= row < len(lines) and (way := lines[row][1]) is not None:
             self.action_go(way)
 
 
