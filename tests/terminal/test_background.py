@@ -1,39 +1,18 @@
-"""Light or dark by the terminal's answer, which is never typed text: late, in pieces, without its end, or never."""
+"""Light or dark by the terminal's answer, which comes late, in pieces, or never."""
 
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.ui.terminal.background import BEGINNING_S, ESCAPE_S, QUERY, REST_S, BackgroundAnswer, is_light
+from kvchat.ui.terminal.background import QUERY, is_light
 from terminal_output import Terminal
 from toyserver import ToyServer
 
 LIGHT, DARK = "\x1b]11;rgb:ffff/ffff/ffff\x1b\\", "\x1b]11;rgb:1212/1414/1c1c\x1b\\"
-ENDS = ["\x1b\\", "\x07", "\x9c"]
-
-
-class Input:
-    """The input of a terminal that was asked, at a time that stands still."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.answer = BackgroundAnswer(lambda: self.now)
-
-    def reads(self, *parts: str, rest: float = 0.0) -> str:
-        """What is typed of these reads, each followed by so many seconds."""
-        typed = ""
-        for part in parts:
-            typed += self.answer.feed(part)
-            self.now += rest
-            typed += self.answer.tick()
-        return typed
 
 
 @corpus(
@@ -60,66 +39,6 @@ class Input:
 )
 def test_a_colour_is_light_or_dark(colour: str, light: bool | None) -> None:
     assert is_light(colour) is light
-
-
-@given(
-    st.lists(st.integers(0, 40), max_size=6),
-    st.sampled_from(ENDS),
-    st.sampled_from(["", "a", "hé", "\x1b[A", "\r"]),
-    st.sampled_from(["", "b", "\x1b[B", "\x1b[27u", "漢"]),
-)
-def test_the_answer_is_never_typed_wherever_it_is_cut(cuts: list[int], end: str, before: str, after: str) -> None:
-    data = f"{before}\x1b]11;rgb:eeee/eeee/eeee{end}{after}"
-    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    terminal = Input()
-    typed = terminal.reads(*(data[a:b] for a, b in pairwise(places)), rest=ESCAPE_S / 2)
-    assert typed == before + after
-    assert terminal.answer.is_light is True
-
-
-@given(st.text("\x1b]1;rg[Oa\r\x07\\", max_size=30), st.lists(st.integers(0, 30), max_size=4))
-def test_what_is_no_answer_comes_through_as_it_is(data: str, cuts: list[int]) -> None:
-    if "\x1b]11;" in data:
-        return
-    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    terminal = Input()
-    typed = terminal.reads(*(data[a:b] for a, b in pairwise(places)))
-    assert typed + terminal.reads("", rest=REST_S) == data
-    assert not terminal.answer.has_come
-
-
-def test_the_escape_key_waits_no_longer_than_textual_has_it_wait() -> None:
-    terminal = Input()
-    assert terminal.reads("\x1b") == ""
-    assert terminal.reads("", rest=ESCAPE_S) == "\x1b"
-    assert terminal.reads("\x1bx") == "\x1bx"
-    assert terminal.reads("\x1b\x1b", rest=ESCAPE_S) == "\x1b\x1b"
-
-
-def test_alt_and_a_bracket_is_a_key_after_a_while() -> None:
-    terminal = Input()
-    assert terminal.reads("\x1b]") == ""
-    assert terminal.reads("", rest=BEGINNING_S) == "\x1b]"
-
-
-def test_an_answer_that_comes_slowly_is_one() -> None:
-    terminal = Input()
-    assert terminal.reads("\x1b]11;", "rgb:ffff/", "ffff/ffff", "\x1b", "\\", "typed", rest=REST_S - 0.5) == "typed"
-    assert terminal.answer.is_light is True
-
-
-def test_an_answer_without_its_end_takes_nothing_along() -> None:
-    terminal = Input()
-    assert terminal.reads("\x1b]11;rgb:0000/0000/0000", "hello") == ""
-    assert terminal.reads("", rest=REST_S) == "hello"
-    assert terminal.answer.is_light is False
-    assert terminal.reads("\x1b", LIGHT) == "\x1b" + LIGHT  # asked once
-
-
-def test_an_answer_that_says_nothing_is_not_typed_either() -> None:
-    terminal = Input()
-    assert terminal.reads("a\x1b]11;none of your business\x07b") == "ab"
-    assert (terminal.answer.has_come, terminal.answer.is_light) == (True, None)
 
 
 # On a pseudo-terminal.

@@ -28,7 +28,7 @@ def run(session: Session) -> int:
     if "TEXTUAL_DRIVER" not in os.environ:  # else a page is its terminal
         if args.plain or settings.plain:
             return _plain(session)
-        if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT")
         if os.environ.get("TERM") == "dumb":
             return _plain(session)

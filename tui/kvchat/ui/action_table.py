@@ -209,7 +209,7 @@ ACTIONS: tuple[Action, ...] = (
         "undo",
         "ctrl+underscore,ctrl+slash",
         "Undo",
-        "Take back the last deletion, edit, new answer or change of branch.",
+        "Take back what was typed; else the last deletion, edit, new answer or change of branch.",
         "This conversation",
         "undo",
         method="conversations.undo",
@@ -792,6 +792,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help", method="show_help"
+    ),
+    Action(
+        "suspend",
+        "ctrl+z",
+        "Suspend",
+        "Stop kvchat and go back to the shell; fg goes on.",
+        "General",
+        "suspend",
+        method="app.stop_for_shell",
     ),
     Action(
         "quit",

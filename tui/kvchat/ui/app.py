@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
 from textual import events
 from textual._compositor import CompositorUpdate
+from textual.actions import SkipAction
 from textual.app import App
 from textual.binding import BindingType
 from textual.driver import Driver
@@ -25,8 +29,9 @@ from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.sweeper import EVERY, Sweeper
-from kvchat.ui.terminal import paste_guard
+from kvchat.ui.terminal.background import QUERY, is_light
 from kvchat.ui.terminal.control_filter import ControlFilter
+from kvchat.ui.terminal.input import Background, TerminalInput
 from kvchat.ui.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
 
 if TYPE_CHECKING:
@@ -38,6 +43,10 @@ DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
 """Where the person chose none: by the terminal's background."""
 SOMETIMES = frozenset({"transcript.continue", "transcript.code", "transcript.source"})
 """Actions that not every message has something for."""
+WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
+"""What terminals send for Alt and an arrow, and readline's keys, where they are not bound."""
+TYPED_AHEAD_SECONDS = 0.5
+"""After the first frame: who typed blind has seen it by then."""
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
@@ -50,7 +59,10 @@ class KvchatApp(App[int]):
     TITLE = "kvchat"
     CSS_PATH = "kvchat.tcss"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [actions.binding("palette", "command_palette", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        actions.binding("palette", "command_palette", priority=True),
+        actions.binding("suspend", "suspend_process", priority=True),
+    ]
 
     def __init__(
         self,
@@ -66,13 +78,14 @@ class KvchatApp(App[int]):
     ) -> None:
         """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
         self.sweeper = Sweeper(lambda: bool(service.conversations.streaming()))
-        paste_guard.install()
         super().__init__()
         self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
         self.service = service
         self.is_leaving = False
         """Whether the screen is about to go: what is told from now on is not shown."""
         self.ending = Ending(self, service, paths)
+        self.typed_ahead_until = math.inf
+        """By the monotonic clock: while kvchat starts, a read may hold what was typed over seconds."""
         self.key_queue = KeyQueue(self, super().on_event)
         self.paths = paths
         self._layers = layers
@@ -87,6 +100,7 @@ class KvchatApp(App[int]):
         """What there is around the terminal; None until the first frame stands."""
         self._guard = ControlFilter()
         self._frame = Frame()
+        self._title_shown = ""
         self.follows_terminal = False
         """Whether the theme is a light or a dark one as the terminal is."""
         self._has_themes = False
@@ -132,6 +146,8 @@ class KvchatApp(App[int]):
             from kvchat.ui.terminal.driver import TerminalDriver
 
             return TerminalDriver
+        if (module := sys.modules.get("textual.drivers.web_driver")) is not None:
+            vars(module)["XTermParser"] = TerminalInput
         return driver
 
     def get_default_screen(self) -> Screen[Any]:
@@ -146,6 +162,7 @@ class KvchatApp(App[int]):
 
     def _paint_anew(self) -> None:
         """Another program had the terminal: nothing of what was painted is there."""
+        self._show_title()
         self._frame.forget()
         self.screen.refresh(layout=True)
 
@@ -165,6 +182,7 @@ class KvchatApp(App[int]):
         from kvchat.ui.terminal.desktop import Desktop
 
         screen = self.chat
+        self.typed_ahead_until = time.monotonic() + TYPED_AHEAD_SECONDS
         self.desktop = Desktop(self.tell_terminal, os.environ)
         try:
             screen.begin()
@@ -253,10 +271,24 @@ class KvchatApp(App[int]):
             self.service.jobs.typed()
             self.sweeper.typed()
             self.chat.transcript.make_way()
+        if isinstance(event, events.Key) and event.key in WORDWISE and event.key not in ",".join(self.keys.values()):
+            event.key = WORDWISE[event.key]
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.take(event)
         else:
             await super().on_event(event)
+
+    def action_suspend_process(self) -> None:
+        """The key of `stop_for_shell`. A page has no shell: it is a text field's there."""
+        if not hasattr(self._driver, "suspend"):
+            raise SkipAction()
+        self.stop_for_shell()
+
+    def stop_for_shell(self) -> None:
+        """Stop, and give the terminal to the shell that kvchat was started from, until that has it go on."""
+        suspend = getattr(self._driver, "suspend", None)
+        if suspend is None or not suspend():
+            self.chat.workspace.say("There is no shell that could have kvchat go on.", "warning")
 
     # -- the table of actions
 
@@ -332,14 +364,15 @@ class KvchatApp(App[int]):
         """Ask the terminal whether it is light or dark. The answer comes any time, or never."""
         from kvchat.ui.terminal.desktop import is_bare
 
-        ask = getattr(self._driver, "ask_background", None)
-        if ask is not None and not self.is_headless and not self.no_color and not is_bare(os.environ):
-            ask()
+        if not self.no_color and not is_bare(os.environ):
+            self.tell_terminal(QUERY)
 
-    def take_background(self, is_light: bool) -> None:
+    def on_background(self, message: Background) -> None:
         """What the terminal answered."""
-        name = LIGHT_THEME if is_light else DARK_THEME
-        if self.follows_terminal and name != self.theme and name in self.available_themes:
+        if (light := is_light(message.colour)) is None or not self.follows_terminal:
+            return
+        name = LIGHT_THEME if light else DARK_THEME
+        if name != self.theme and name in self.available_themes:
             self.theme = name
 
     def follow_terminal(self) -> None:
@@ -383,9 +416,13 @@ class KvchatApp(App[int]):
             self.chat.workspace.say(str(error), "warning")
 
     def set_window_title(self, title: str) -> None:
-        """The title of the terminal's window, cleaned: a window title is a way into the terminal."""
-        name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
-        self.tell_terminal(f"\x1b]2;{name}\x07")
+        """The title of the terminal's window, cleaned: a window title is a way into the terminal. It stays in lists and
+        logs of the desktop, so an incognito conversation's is not told."""
+        self._title_shown = "" if self.service.incognito else one_line(title, 60)
+        self._show_title()
+
+    def _show_title(self) -> None:
+        self.tell_terminal(f"\x1b]2;{f'{self._title_shown} · ' if self._title_shown else ''}kvchat\x07")
 
     def tell_terminal(self, sequence: str) -> None:
         """Write a control sequence, which must be clean, while the terminal is the app's."""

@@ -111,7 +111,6 @@ TYPING = frozenset(
         "ctrl+w",
         "ctrl+x",
         "ctrl+y",
-        "ctrl+z",
         "ctrl+left",
         "ctrl+right",
         "ctrl+shift+left",

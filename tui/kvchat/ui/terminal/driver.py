@@ -1,38 +1,46 @@
 """The terminal behind the app: what it sends is read whatever the bytes are, it is raw before anything is drawn, an
-Enter from before that is one too, and it may go away.
+Enter from before that is one too, and it may go away, stop the app and go on with it.
 
 Textual's driver decodes strictly, so that one byte that is not UTF-8 ends the app; it takes the terminal over after it
-has begun to draw, so that an Enter pressed at the first sign of life arrives as a line feed; and it waits for ever for
-a terminal that is gone.
+has begun to draw, so that an Enter pressed at the first sign of life arrives as a line feed; it waits for ever for a
+terminal that is gone; each SIGCONT starts one more thread that reads; it takes $COLUMNS for the terminal's width, and
+draws on stderr wherever that goes.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import selectors
+import signal
 import sys
 import termios
+import time
 import tty
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from textual import events
-from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from kvchat.ui.terminal.input import TerminalInput
+
 if TYPE_CHECKING:
     from kvchat.ui.app import KvchatApp
-    from kvchat.ui.terminal.background import BackgroundAnswer
 
 READ_SIZE = 4096
 WAKE_S = 0.1
 """How often the reader looks whether it is to end, and whether an escape sequence stays unfinished."""
 LARGEST = 4096
 """Columns or rows of a terminal that a report of its size is believed to have."""
+PUSH_TITLE, POP_TITLE = "\x1b[22;0t", "\x1b]2;\x07\x1b[23;0t"
+"""Keep the title of the window, and give it back; a terminal that keeps none has an empty one."""
+KEYBOARD = "\x1b[=25;1u"
+"""The modes of the keyboard that Textual asks for (kitty's protocol), set and not pushed once more."""
 
 
 class _Outlet:
@@ -51,6 +59,14 @@ class _Outlet:
             self._file.flush()
 
 
+def _drawn_on() -> TextIO:
+    """Where frames go: stderr as Textual has it, or stdout where that goes elsewhere."""
+    assert sys.__stdout__ is not None and sys.__stderr__ is not None
+    if sys.__stderr__.isatty():
+        return sys.__stderr__
+    return open(1, "w", encoding=sys.__stdout__.encoding, errors="backslashreplace", closefd=False)
+
+
 def _octets_waiting(terminal: int) -> int:
     """How much was typed that nobody has read."""
     return int.from_bytes(fcntl.ioctl(terminal, termios.FIONREAD, bytes(4)), sys.byteorder)
@@ -63,24 +79,43 @@ class TerminalDriver(LinuxDriver):
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
+        self._file = cast("Any", _Outlet(_drawn_on()))
+        self._size = size or self._get_terminal_size()
         self.has_terminal = False
         """Whether the terminal is the app's just now: not another program's, as an editor's."""
-        self._background: BackgroundAnswer | None = None
-        """The answer that is awaited."""
+        self._is_stopping = False
+        """Whether the app is about to stop, until it goes on."""
         self._typed_before = 0
         """Octets that were typed before the terminal was raw and are not read yet: an Enter is a line feed in them."""
 
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Columns and rows as the terminal has them; what the environment says where it does not know."""
+        for number in (self.fileno, 1, 2):
+            with suppress(OSError):
+                size = os.get_terminal_size(number)
+                if all(0 < side <= LARGEST for side in size):
+                    return size
+        return super()._get_terminal_size()
+
+    def _make_raw(self) -> list[Any] | None:
+        """Have the terminal pass on each key; how it was. In the background this stops the app until it is in front."""
+        while True:
+            try:
+                before, raw = termios.tcgetattr(self.fileno), termios.tcgetattr(self.fileno)
+                raw[tty.LFLAG] = self._patch_lflag(raw[tty.LFLAG])
+                raw[tty.IFLAG] = self._patch_iflag(raw[tty.IFLAG])
+                termios.tcsetattr(self.fileno, termios.TCSANOW, raw)
+                return before
+            except termios.error as error:
+                if error.args[0] != errno.EINTR:
+                    return None
+
     def start_application_mode(self) -> None:
-        before = None
-        with suppress(termios.error):
-            before = termios.tcgetattr(self.fileno)
-            raw = termios.tcgetattr(self.fileno)
-            raw[tty.LFLAG] = self._patch_lflag(raw[tty.LFLAG])
-            raw[tty.IFLAG] = self._patch_iflag(raw[tty.IFLAG])
-            termios.tcsetattr(self.fileno, termios.TCSANOW, raw)
+        before = self._make_raw()
+        if before is not None:
             self._typed_before = _octets_waiting(self.fileno)
         super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.write(PUSH_TITLE)
         self.attrs_before = before
         self.has_terminal = True
 
@@ -89,6 +124,8 @@ class TerminalDriver(LinuxDriver):
         middle of the sequences that restore it."""
         if (desktop := cast("KvchatApp", self._app).desktop) is not None:
             desktop.progress.remove()
+        if self.has_terminal:
+            self.write(POP_TITLE)
         self.has_terminal = False
         before, self.attrs_before = self.attrs_before, None
         super().stop_application_mode()
@@ -97,10 +134,51 @@ class TerminalDriver(LinuxDriver):
             with suppress(termios.error):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, before)
 
+    # -- stopped by the shell's job control, and continued
+
     def _sigtstp_application(self, *_: object) -> None:
-        """Give the terminal back and stop, between two steps of the loop: a signal comes in the middle of anything, as
-        of a frame that is being handed to the writer, whose lock is needed here too."""
-        self._loop.call_soon_threadsafe(super()._sigtstp_application)
+        """Stop between two steps of the loop: a signal comes in the middle of anything, as of a frame that is being
+        handed to the writer, whose lock is needed here too."""
+        self._loop.call_soon_threadsafe(self.suspend)
+
+    def suspend(self) -> bool:
+        """Give the terminal back and stop, until the shell has the app go on; whether it stopped: the system sees to
+        it that it does not where no shell is there to have it go on."""
+        had_terminal = self.has_terminal
+        if had_terminal:
+            self.stop_application_mode()
+        self._is_stopping = True
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        # As the terminal's Ctrl+Z: whatever started the app stops with it. An editor stops its own group itself.
+        os.kill(0 if had_terminal else os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._sigtstp_application)
+        stopped, self._is_stopping = not self._is_stopping, False
+        if had_terminal:
+            self.start_application_mode()
+            self.send_message(self.SignalResume())
+        return stopped
+
+    def _sigcont_application(self, *_: object) -> None:
+        if self._is_stopping:
+            self._is_stopping = False
+        else:
+            self._loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        """Set the modes and paint anew, when something else than `suspend` had stopped the app, or nothing had. The
+        threads that read and write are there."""
+        if not self.has_terminal:
+            return
+        self._make_raw()
+        self.write("\x1b[?1049h\x1b[?25l\x1b[?1004h" + KEYBOARD)
+        self._enable_mouse_support()
+        self._enable_bracketed_paste()
+        self._disable_line_wrap()
+        if self._in_band_window_resize:
+            self._enable_in_band_window_resize()
+        self.send_message(self.SignalResume())
+
+    # -- input
 
     def _run_input_thread(self) -> None:
         try:
@@ -111,44 +189,23 @@ class TerminalDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read until the app ends or the terminal is gone. Bytes that are not UTF-8 become U+FFFD."""
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
-        parser = XTermParser(self._debug)
+        app, parser = cast("KvchatApp", self._app), TerminalInput(self._debug)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(WAKE_S):
+                if selector.select(WAKE_S if parser.wait is None else min(WAKE_S, parser.wait)):
                     try:
                         data = os.read(self.fileno, READ_SIZE)
                     except OSError:
                         data = b""
                     if not data:
-                        self._app.call_later(cast("KvchatApp", self._app).ending.hang_up)
+                        app.call_later(app.ending.hang_up)
                         return
-                    text = self._without_answer(decode(self._with_enters(data)))
-                    for message in parser.feed(text) if text else ():
+                    parser.typed_ahead = time.monotonic() < app.typed_ahead_until
+                    for message in parser.feed(decode(self._with_enters(data))):
                         self.process_message(message)
-                if self._background is not None and (late := self._background.tick()):
-                    for message in parser.feed(late):
-                        self.process_message(message)
-                    if parser._timeout_time is not None:
-                        parser._timeout_time = 0.0  # an ESC has waited already for what may follow it
                 for message in parser.tick():
                     self.process_message(message)
-
-    def ask_background(self) -> None:
-        """Ask the terminal for the colour of its background. `KvchatApp.take_background` gets the answer, if any."""
-        from kvchat.ui.terminal.background import QUERY, BackgroundAnswer
-
-        self._background = BackgroundAnswer()
-        self.write(QUERY)
-
-    def _without_answer(self, text: str) -> str:
-        answer = self._background
-        if answer is None or answer.has_come:
-            return text
-        text = answer.feed(text)
-        if answer.has_come and answer.is_light is not None:
-            self._app.call_later(cast("KvchatApp", self._app).take_background, answer.is_light)
-        return text
 
     def _with_enters(self, data: bytes) -> bytes:
         cooked, raw = data[: self._typed_before], data[self._typed_before :]

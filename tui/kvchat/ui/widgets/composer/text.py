@@ -104,6 +104,7 @@ class ComposerText(TextArea):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"composer--chip"}
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings("composer"),
+        actions.binding("undo", "undo_typing"),
         Binding("super+c", "copy", "Copy", show=False),
         Binding("escape", "key('escape')", "Close the list", show=False),
     ]
@@ -146,6 +147,12 @@ class ComposerText(TextArea):
             event.prevent_default()
             if await self.app.run_action(active.binding.action, self):
                 event.stop()
+
+    def action_undo_typing(self) -> None:
+        """Take back what was typed; where there is nothing, the key is that of the last act."""
+        if not self.history.undo_stack:
+            raise SkipAction()
+        self.undo()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """F6 is a key of the app; selecting a line has Home, Shift+End."""
