@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -41,7 +43,7 @@ STYLES = [
         ),
     ),
 ]
-WORDS = ["a", "word", " ", "    ", "─│●", "日本語", "é", "e\u0301x", "👍", "x" * 9, "…·"]
+WORDS = ["a", "word", " ", "    ", "─│●", "日本語", "é", "e\u0301x", "👍", "👍🏽!", "🇫🇷", "x" * 9, "…·"]
 
 
 def console(system: str = "truecolor") -> Console:
@@ -138,10 +140,47 @@ def test_a_style_goes_over_into_the_next_with_what_differs() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["日本語", "👍🏽", "e\u0301", "❤\ufe0f"])
+@pytest.mark.parametrize("text", ["日本語", "e\u0301"])
 def test_a_wide_character_is_written_whole_or_not_at_all(text: str) -> None:
     rows = [Strip([Segment(f"{text}x", None)]).adjust_cell_length(WIDTH)] * HEIGHT
     other = [Strip([Segment(f"{text}y", None)]).adjust_cell_length(WIDTH)] * HEIGHT
     frame = Frame()
     frame.update(whole(rows), SIZE).render_segments(console())
     assert f"{text}y" in frame.update(whole(other), SIZE).render_segments(console())
+
+
+DISPUTED = ["👍🏽", "👩‍👩‍👧", "❤\ufe0f", "1\ufe0f\u20e3", "🇫🇷", "👍", "🫩", "नि"]
+
+
+@pytest.mark.parametrize("counts", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("text", DISPUTED)
+def test_nothing_of_a_row_stays_behind_however_the_terminal_counts(text: str, counts: int) -> None:
+    frame, terminal = Frame(), Counting(WIDTH, 1, text, counts)
+    for words in (f"ab{text}cd|", f"abc{text}d{text}ef|", "plain|", f"{text}|", f"a{text}"):
+        row = Strip([Segment(words, None)]).adjust_cell_length(WIDTH)
+        update = LayoutUpdate([[row]], Region(0, 0, WIDTH, 1))
+        terminal.write(frame.update(update, Size(WIDTH, 1)).render_segments(console()))
+        for plain in filter(None, words.split(text)):
+            at = cell_len(words[: words.index(plain)])
+            assert terminal.row[at : at + len(plain)] == list(plain), terminal.row
+        assert "".join(terminal.row[cell_len(words) + counts :]).strip() == ""
+
+
+class Counting:
+    """A terminal of one row that gives a text its own number of cells."""
+
+    def __init__(self, width: int, height: int, text: str, counts: int) -> None:
+        self.row = [" "] * (width + 9)
+        self._text, self._counts = text, counts
+
+    def write(self, output: str) -> None:
+        x = 0
+        for column, sgr, text, rest in re.findall(rf"\x1b\[1;(\d+)H|(\x1b\[[\d;]*m)|({self._text})|(.)", output):
+            if column:
+                x = int(column) - 1
+            elif text:
+                self.row[x : x + self._counts] = ["#"] * self._counts
+                x += self._counts
+            elif not sgr:
+                self.row[x] = rest
+                x += 1

@@ -1,7 +1,8 @@
 """Frames to the terminal: of each only what the terminal does not show already.
 
 The rule: the terminal shows the same as if everything had been written. Textual writes whole regions, the screen some
-five times while an app starts; over ssh that is what the person waits for.
+five times while an app starts; over ssh that is what the user waits for. A row with a character that terminals count
+differently (emoji, flags, what is joined) is written whole when it changes, each cell where it belongs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from rich.cells import cell_len
+from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
@@ -19,9 +20,8 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.geometry import Size
 from textual.strip import Strip
 
-Cell = tuple[object, ...]
-"""What one cell shows: the character and its style; of text whose characters are not one cell each, the whole text and
-the place in it."""
+Cell = tuple[str, Style | None, int]
+"""What one cell shows: a character with what is joined to it, its style, and which of the character's cells this is."""
 Written = tuple[int, int, Segment]
 """Row and column of a segment, and the segment."""
 Codes = tuple[str, str, str]
@@ -31,7 +31,15 @@ GAP = 8
 """So many cells that are right are written again rather than jumped over."""
 _SINGLE = re.compile("[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2027\u2190-\u2193\u2500-\u259f\u2800-\u28ff]*")
 """Characters of one cell each."""
-_NOTHING: Cell = ()
+_AGREED = re.compile(
+    "[ -~\u00a1-\u00ac\u00ae-\u0482\u048a-\u052f\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2319\u231c-\u2328"
+    "\u232b-\u23e8\u23f4-\u25fc\u2600-\u2613\u2616-\u2647\u2654-\u267e\u2680-\u2692\u2694-\u26a0\u2701-\u2704"
+    "\u2706-\u2709\u270c-\u2727\u2729-\u274b\u2758-\u2794\u2798-\u27af\u27b1-\u27be\u27c0-\u2b1a"
+    "\u2e80-\u303e\u3041-\u33ff\u3400-\u9fff\uac00-\ud7a3\uff01-\uff60]*"
+)
+"""Characters to which every terminal gives the same cells."""
+_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
+_NOTHING: Cell = ("", None, -1)
 _PLAIN: Codes = ("", "", "")
 
 
@@ -44,6 +52,8 @@ class Frame:
         self._strips: list[dict[int, Strip]] = []
         """What was written to a row last, by column, as far as nothing was written over it: most strips are the same
         object in the next frame."""
+        self._disputed: set[int] = set()
+        """Rows with a character that the terminal may count differently."""
 
     def forget(self) -> None:
         """Something else may have written to the terminal: all of the next frame is written."""
@@ -59,14 +69,46 @@ class Frame:
             self._size = size
             self._rows = [[_NOTHING] * size.width for _ in range(size.height)]
             self._strips = [{} for _ in range(size.height)]
+            self._disputed.clear()
         colours = console._color_system or ColorSystem.TRUECOLOR  # as Textual takes it
         return "".join(_rendered(self._changes(update), colours))
 
     def _changes(self, update: LayoutUpdate | ChopsUpdate) -> Iterator[Written]:
+        whole = set()
         for y, x, strip in _pieces(update):
-            if y < len(self._rows) and self._strips[y].get(x) is not strip:
+            if y >= len(self._rows) or self._strips[y].get(x) is strip:
+                continue
+            if y not in self._disputed and all(_AGREED.fullmatch(segment.text) for segment in strip):
                 yield from self._changed(y, x, strip)
-                self._note(y, x, strip)
+            elif self._take(y, x, strip):
+                whole.add(y)
+            self._note(y, x, strip)
+        for y in whole:
+            yield from self._whole(y)
+
+    def _take(self, y: int, x: int, strip: Strip) -> bool:
+        """Take a strip for what its row is to show; whether that changes anything."""
+        row = self._rows[y]
+        cells = [cell for segment in strip for cell in _cells(segment)][: len(row) - x]
+        changes = row[x : x + len(cells)] != cells
+        row[x : x + len(cells)] = cells
+        return changes
+
+    def _whole(self, y: int) -> Iterator[Written]:
+        """A row as it is to be shown. There are blanks below a character that the terminal may count as less."""
+        row, x = self._rows[y], 0
+        self._disputed.discard(y)
+        while x < len(row):
+            text, style, place = row[x]
+            end = x + 1
+            while end < len(row) and row[end] == (text, style, end - x):
+                end += 1
+            if place == 0:
+                if not _AGREED.fullmatch(text):
+                    self._disputed.add(y)
+                    yield y, x, Segment(" " * (end - x), style)
+                yield y, x, Segment(text, style)
+            x = end
 
     def _note(self, y: int, x: int, strip: Strip) -> None:
         strips, end = self._strips[y], x + strip.cell_length
@@ -125,8 +167,21 @@ def _pieces(update: LayoutUpdate | ChopsUpdate) -> Iterator[tuple[int, int, Stri
 def _cells(segment: Segment) -> list[Cell]:
     text, style, _ = segment
     if _SINGLE.fullmatch(text):
-        return [(character, style) for character in text]
-    return [(text, style, at) for at in range(cell_len(text))]
+        return [(character, style, 0) for character in text]
+    return [(character, style, at) for character, cells in _characters(text) for at in range(cells)]
+
+
+@lru_cache(4096)
+def _characters(text: str) -> list[tuple[str, int]]:
+    """The characters of a text, each with what is joined to it and its cells."""
+    found: list[tuple[str, int]] = []
+    for start, end, cells in split_graphemes(text)[0]:
+        character = text[start:end]
+        if found and (not found[-1][1] or (_FLAG.fullmatch(found[-1][0]) and _FLAG.fullmatch(character))):
+            before, more = found.pop()
+            character, cells = before + character, more + cells
+        found.append((character, cells))
+    return found
 
 
 def _rendered(written: Iterable[Written], colours: ColorSystem) -> Iterator[str]:
@@ -135,7 +190,7 @@ def _rendered(written: Iterable[Written], colours: ColorSystem) -> Iterator[str]
     for y, x, (text, style, _) in written:
         if place != (y, x):
             yield f"\x1b[{y + 1};{x + 1}H"
-        place = y, x + cell_len(text)
+        place = (y, x + cell_len(text)) if _AGREED.fullmatch(text) else (-1, -1)
         is_link = style is not None and style.link is not None
         wanted = _codes(style, colours) if style is not None and not is_link else _PLAIN
         if wanted != now:
