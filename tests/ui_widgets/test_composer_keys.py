@@ -246,3 +246,24 @@ async def test_cutting_the_last_line_takes_it(writing: Writing, text: str, left:
         composer.load(text)
         await pilot.press("ctrl+x")
         assert composer.text == left
+
+
+CLUSTERS = ["👩‍👩‍👧", "👍🏽", "🇫🇷", "e\u0301", "1\ufe0f\u20e3", "กำ", "नि", "각"]
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_the_cursor_and_the_deleting_keys_go_by_what_is_one_character(writing: Writing, cluster: str) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.insert(f"a{cluster}{cluster}b")
+        await pilot.press("left", "left", "x")
+        assert composer.text == f"a{cluster}x{cluster}b"
+        await pilot.press("delete", "backspace", "backspace")
+        assert composer.text == "ab"
+
+
+async def test_undo_takes_back_what_was_typed(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", "ctrl+underscore")
+        assert composer.text == ""

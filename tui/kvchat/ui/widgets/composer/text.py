@@ -26,6 +26,7 @@ from kvchat.prompt.drafts import FIELD
 from kvchat.sanitize import clean
 from kvchat.ui import actions
 from kvchat.ui.widgets.composer.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
+from kvchat.ui.widgets.composer.clusters import clusters
 from kvchat.ui.widgets.composer.messages import PathPasted
 
 SIGN = "@"
@@ -337,18 +338,23 @@ class ComposerText(TextArea):
         if self.selection.is_empty and column < len(self.document[row]):  # else it was beside the text
             self._decide("click")
 
-    # Chips are whole or gone.
+    # Chips are whole or gone, and so is what is one character to whoever reads it.
+
+    def _wholes(self, row: int) -> list[tuple[int, int]]:
+        """Where in a line something stands that the cursor steps over."""
+        line = self.document[row]
+        return [*spans(line, self.chips), *clusters(line)]
 
     def _widened(self, start: Location, end: Location) -> tuple[Location, Location]:
-        """The range, grown to take all of every chip it takes a part of."""
+        """The range, grown to take all of every whole it takes a part of."""
         (top_row, top), (bottom_row, bottom) = sorted((start, end))
-        for left, right in spans(self.document[top_row], self.chips):
+        for left, right in self._wholes(top_row):
             if left < top < right:
                 top = left
             if top_row == bottom_row and left < bottom < right and top < right:
                 bottom = right
         if top_row != bottom_row < self.document.line_count:  # cutting the last line goes up to the line after it
-            for left, right in spans(self.document[bottom_row], self.chips):
+            for left, right in self._wholes(bottom_row):
                 if left < bottom < right:
                     bottom = right
         return (top_row, top), (bottom_row, bottom)
@@ -357,13 +363,13 @@ class ComposerText(TextArea):
         return super()._delete_via_keyboard(*self._widened(start, end))
 
     def validate_selection(self, selection: Selection) -> Selection:
-        """Keeps both ends out of the inside of chips; moving left or right steps over a chip."""
+        """Keeps both ends out of the inside of wholes; moving left or right steps over one."""
         return Selection(self._outside(selection.start), self._outside(selection.end))
 
     def _outside(self, location: Location) -> Location:
         row, column = location
         if row < self.document.line_count:
-            for left, right in spans(self.document[row], self.chips):
+            for left, right in self._wholes(row):
                 if left < column < right:
                     forward = self.selection.end[1] <= left and self.selection.end[0] == row
                     backward = self.selection.end[1] >= right and self.selection.end[0] == row
