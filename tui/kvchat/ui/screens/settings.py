@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
@@ -20,6 +20,7 @@ from kvchat.config import ConfigError
 from kvchat.config.option import Kind
 from kvchat.sanitize import clean
 from kvchat.ui.actions import bindings
+from kvchat.ui.keys import TYPING
 from kvchat.ui.screens.export import ChoiceLine
 from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import FilterInput, FilterLine, RowList, highlighted, kept
@@ -37,11 +38,27 @@ LOOKING: Sequence[Hint] = (
 )
 SWITCHING: Sequence[Hint] = (("rows.choose", "switch"), *LOOKING[1:])
 WRITING: Sequence[Hint] = (("entry.save", "save"), ("entry.new_line", "new line"), ("dialog.close", "cancel"))
+PRESSING: Sequence[Hint] = (("entry.save", "save"), ("type", "or press it"), ("dialog.close", "cancel"))
 CHOOSING: Sequence[Hint] = (
     ("choice.previous choice.next", "choose"),
     ("entry.save", "save"),
     ("dialog.close", "cancel"),
 )
+
+
+class KeyField(TextArea):
+    """Where a value is written; the keys of an action by their names, or by pressing them."""
+
+    takes_keys = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        if not self.takes_keys or event.is_printable or event.key in TYPING:
+            return
+        event.stop()
+        event.prevent_default()
+        before = self.text.rstrip()  # behind a comma it is one more key
+        self.text = f"{before} {event.key}" if before.endswith(",") else event.key
+        self.move_cursor(self.document.end)
 
 
 class ValueField(Vertical):
@@ -68,7 +85,7 @@ class ValueField(Vertical):
         self._words: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield TextArea(compact=True, soft_wrap=True)
+        yield KeyField(compact=True, soft_wrap=True)
         yield ChoiceLine([""])
 
     @property
@@ -77,7 +94,7 @@ class ValueField(Vertical):
 
     def open(self, row: SettingRow) -> None:
         """Have the value of this setting changed."""
-        area, choice = self.query_one(TextArea), self.query_one(ChoiceLine)
+        area, choice = self.query_one(KeyField), self.query_one(ChoiceLine)
         self._words = row.words
         area.display, choice.display = not row.words, bool(row.words)
         self.add_class("-open")
@@ -86,6 +103,7 @@ class ValueField(Vertical):
             choice.offer([word or "(empty)" for word in row.words], at)
             choice.focus()
         else:
+            area.takes_keys = row.kind is Kind.KEYS
             area.text = clean(row.text)
             area.move_cursor(area.document.end)
             area.focus()
@@ -199,7 +217,8 @@ class SettingsScreen(ListModal[None]):
     def _show_keys(self, row: SettingRow) -> None:
         field = self.query_one(ValueField)
         hints = SWITCHING if row.kind is Kind.FLAG else LOOKING
-        self.show_hints(hints if not field.is_open else CHOOSING if row.words else WRITING, fits=True)
+        writing = CHOOSING if row.words else PRESSING if row.kind is Kind.KEYS else WRITING
+        self.show_hints(writing if field.is_open else hints, fits=True)
 
     # -- changing
 
