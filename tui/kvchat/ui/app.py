@@ -278,6 +278,12 @@ class KvchatApp(App[int]):
         else:
             await super().on_event(event)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A field that takes keys takes those too that work everywhere."""
+        if action in ("command_palette", "suspend_process") and getattr(self.focused, "takes_keys", False):
+            return False
+        return super().check_action(action, parameters)
+
     def action_suspend_process(self) -> None:
         """The key of `stop_for_shell`. A page has no shell: it is a text field's there."""
         if not hasattr(self._driver, "suspend"):
@@ -414,6 +420,12 @@ class KvchatApp(App[int]):
             save_setting(self.paths.config, "theme", name)
         except ConfigError as error:
             self.chat.workspace.say(str(error), "warning")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Whatever copies: by every way there is."""
+        from kvchat.ui.terminal.clipboard import copy
+
+        copy(self, text)
 
     def set_window_title(self, title: str) -> None:
         """The title of the terminal's window, cleaned: a window title is a way into the terminal. It stays in lists and
