@@ -289,6 +289,15 @@ async def _(app: Driven, do: Do) -> None:
     assert app.chat.composer.has_focus_within
 
 
+@case("suspend")
+async def _(app: Driven, do: Do) -> None:
+    stopped: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.app._driver, "suspend", lambda: not stopped.append(True), raising=False)
+        await do()
+        await app.until(lambda: stopped)
+
+
 @case("quit")
 async def _(app: Driven, do: Do) -> None:
     codes: list[object] = []

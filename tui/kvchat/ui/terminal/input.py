@@ -103,7 +103,7 @@ class TerminalInput(XTermParser):
     def feed(self, data: str) -> Iterator[Message]:
         """What a read gives. What may go on in the next one is held back."""
         yield from self.tick()
-        if self._held == ESC and data.startswith(ESC):  # two presses, not Alt and a key
+        if self._held == ESC and data.startswith(ESC) and self._pasted is None:  # two presses, not Alt and a key
             self._held = ""
             yield _escape()
         data, self._held = self._held + (data if self._pasted is not None else data.translate(_8BIT)), ""
