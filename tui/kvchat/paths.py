@@ -134,11 +134,52 @@ def is_missing(folder: Path) -> bool:
         return False
 
 
+def read_once(path: Path, most: int) -> Path:
+    """`path`; where that is a pipe or a device, as `<(command)` and /dev/stdin are, a private file that lives as long
+    as this process, with what comes through it, up to its end. May wait. Raises PathError: more than `most` bytes came,
+    or it cannot be read."""
+    try:
+        if (own := _DESCRIPTOR.fullmatch(str(path))) is not None:
+            source = os.dup(int(own[1] or 0))  # a socket has no path to open
+        elif stat.S_ISFIFO(mode := path.stat().st_mode) or stat.S_ISCHR(mode):
+            source = os.open(path, os.O_RDONLY)
+        else:
+            return path
+        with os.fdopen(source, "rb") as file:
+            if file.isatty() or stat.S_ISREG(os.fstat(source).st_mode):
+                return path
+            import atexit
+            import shutil
+
+            made = Path(tempfile.mkdtemp(prefix="kvchat-"))
+            atexit.register(shutil.rmtree, made, ignore_errors=True)
+            name = path.name if own is None else "pipe" if int(own[1] or 0) else "stdin"
+            with (made / name).open("wb") as copy:
+                left = most + 1
+                while left and (part := file.read(min(left, 1 << 20))):
+                    copy.write(part)
+                    left -= len(part)
+    except (FileNotFoundError, NotADirectoryError):
+        return path  # it is said where a file is needed
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise PathError(f"{path} cannot be read: {why}.") from error
+    if not left:
+        raise PathError(f"More than {most >> 10:,} KiB came from {path}. Give less, or a file.")
+    return made / name
+
+
+_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Replace `path` by a 0600 file that holds `data`: the old content or the new, never a part. A symbolic link
-    stays one: what it points to is replaced. Raises PathError."""
+    stays one: what it points to is replaced. Raises PathError, also where the owner made the file read-only."""
     target = Path(os.path.realpath(path))
     folder(target.parent)
+    with contextlib.suppress(OSError):
+        if not target.stat().st_mode & stat.S_IWUSR:
+            raise PathError(f"{path} is read-only (chmod u+w makes it writable).")
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

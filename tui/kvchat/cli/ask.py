@@ -4,7 +4,7 @@ The rule: only the words of the command line mention documents; what was piped i
 may come from a script that put another's text into them, so a file from outside of the working folder and the
 collections goes only if a person at the terminal says yes; what a script means to send from elsewhere it pipes in.
 Standard input is read before anything else begins, so that Ctrl+C ends it at once; a terminal, a device and an input
-that was closed give nothing, and one that stays silent is waited for, but not without a word.
+that was closed give nothing, and one that stays silent is waited for, but not without a word, nor for ever.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Literal
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from kvchat.aliases import with_old_names
 from kvchat.cache.causes.cause import Statement
@@ -45,6 +45,7 @@ from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import DocumentError, UnreadableError
 from kvchat.documents.reading.decoding import read_as
+from kvchat.paths import PathError, read_once
 from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
@@ -62,7 +63,9 @@ if TYPE_CHECKING:
 MOST = 16 << 20
 """Bytes that are read at most."""
 SILENT_S = 2.0
-"""Seconds without a byte after which the person is told what is waited for."""
+"""Seconds without a byte after which the user is told what is waited for."""
+IDLE_S = 6.0
+"""Seconds after which a standard input that nobody wrote to is left: a service or an editor has started kvchat."""
 
 _AT_ONCE = 1 << 18
 
@@ -198,7 +201,7 @@ def run(session: Session) -> int:
     if schema is not None:
         schema.prepare()
     if args.attach:
-        _must_be_there(args.attach)
+        args.attach = _there(args.attach)
     question = read_question(args.text, not args.no_stdin)
     session.print_problems(sends=True)
 
@@ -214,23 +217,26 @@ def run(session: Session) -> int:
     return session.with_service(work)
 
 
-def _must_be_there(paths: Sequence[str]) -> None:
-    """Raises CommandError where a file is missing: before a server is waited for."""
+def _there(paths: Sequence[str]) -> list[str]:
+    """The files that are to be attached; pipes among them are read here, before standard input is. Raises CommandError
+    where one is missing: before a server is waited for."""
     from kvchat.documents.attachments import must_be_there
     from kvchat.documents.loading import path_meant
 
     try:
-        for path in paths:
-            must_be_there(path_meant(path.strip()))
-    except (DocumentError, OSError, RuntimeError) as error:
+        found = [read_once(path_meant(path.strip()), MOST) for path in paths]
+        for path in found:
+            must_be_there(path)
+    except (DocumentError, PathError, OSError, RuntimeError) as error:
         raise CommandError(str(error)) from None
+    return [*map(str, found)]
 
 
 def read_question(given: str, stdin: bool = True) -> Question:
     """The question of a command line whose words are `given`; `-`: it comes from standard input itself. `stdin` False:
     nothing is read from there to go with it. Raises CommandError."""
     if given == "-":
-        text = _piped_text("Waiting for the question on standard input …")[0].rstrip("\n")
+        text = _piped_text("Waiting for the question on standard input …", gives_up=False)[0].rstrip("\n")
         question = Question(text, meant=NOTHING)
     else:
         question = Question(given)
@@ -238,7 +244,7 @@ def read_question(given: str, stdin: bool = True) -> Question:
         raise CommandError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
     if given == "-" or not stdin or not _is_piped():
         return question
-    piped, encoding = _piped_text("Waiting for standard input … (--no-stdin to skip it)")
+    piped, encoding = _piped_text("Waiting for standard input … (--no-stdin to skip it)", gives_up=True)
     block = ContextBlock(STDIN, with_guess("stdin", encoding), piped)
     return replace(question, blocks=(block,)) if piped.strip() else question
 
@@ -252,64 +258,51 @@ def _is_piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
 
 
-def _piped_text(waiting: str) -> tuple[str, str]:
+def _piped_text(waiting: str, *, gives_up: bool) -> tuple[str, str]:
     """All of standard input, to its end, in lines that end with a newline character, and its encoding where that is a
     guess. `waiting`: what is said on standard error while nothing comes; a terminal, where the user types, is not told.
-    Raises CommandError."""
-    data = _data(waiting)
+    `gives_up`: where nothing comes at all, it is left after a while. Raises CommandError."""
+    data = _data(waiting, gives_up=gives_up)
     try:
         return read_as(data)
     except UnreadableError as error:
         raise CommandError(f"Standard input {error}. Pipe in text, or skip it with --no-stdin.") from None
 
 
-def _data(waiting: str) -> bytes:
+def _data(waiting: str, *, gives_up: bool) -> bytes:
     descriptor = sys.stdin.fileno()
     parts: list[bytes] = []
-    size = 0
-    with _Watch(waiting if _is_piped() else "") as watch:
-        while size <= MOST:
-            try:
-                part = os.read(descriptor, _AT_ONCE)
-            except BlockingIOError:  # whoever has the other end set it so
-                select.select([descriptor], [], [])
-                continue
-            watch.heard.set()
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
-            size += len(part)
+    size, waits = 0, _is_piped()
+    while size <= MOST:
+        if waits and not _comes(descriptor, SILENT_S):
+            waits = False
+            _say(waiting)
+            if gives_up and not parts and not _comes(descriptor, IDLE_S - SILENT_S):
+                _say("Nothing came from standard input. Asking without it.")
+                return b""
+        try:
+            part = os.read(descriptor, _AT_ONCE)
+        except BlockingIOError:  # whoever has the other end set it so
+            select.select([descriptor], [], [])
+            continue
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
     raise CommandError(
         f"More than {MOST >> 20} MiB came from standard input. Pipe in less, for instance with "
         f"head -c {MOST >> 20}M, or index the files with kvchat documents add."
     )
 
 
-class _Watch:
-    """Says once, on standard error, what is waited for when nothing is heard for a while."""
+def _comes(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, or the end, within this time."""
+    return bool(select.select([descriptor], [], [], seconds)[0])
 
-    def __init__(self, waiting: str) -> None:
-        """`waiting` empty: nothing is said."""
-        self.heard = Event()
-        self._waiting = waiting
-        self._is_over = False
 
-    def __enter__(self) -> _Watch:
-        if self._waiting:
-            Thread(target=self._watch, name="kvchat-stdin", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over = True
-        self.heard.set()
-
-    def _watch(self) -> None:
-        while self.heard.wait(SILENT_S):
-            if self._is_over:
-                return
-            self.heard.clear()
-        with suppress(OSError):
-            print(f"kvchat: {self._waiting}", file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    with suppress(OSError):
+        print(f"kvchat: {text}", file=sys.stderr, flush=True)
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
@@ -411,7 +404,7 @@ async def ask(
             asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
         asked = await prepared(service, conversation, asked)
     try:
-        interrupted, node = await _answered(
+        ended, node = await _answered(
             service,
             conversation,
             asked,
@@ -419,6 +412,8 @@ async def ask(
             Wanted(args.alternatives) if args.alternatives else None,
         )
     except GivenUp as given_up:
+        if _reader_is_gone():
+            return 0
         print(f"kvchat: {given_up}", file=sys.stderr)
         return INTERRUPTED
     answers = service.turns.choices(conversation.id)
@@ -426,6 +421,8 @@ async def ask(
         await service.turns.choose(conversation.id)
         node = conversation.record.head or node
     answer = conversation.tree[node]
+    if ended == 0:
+        return 0
     for block in conversation.tree[answer.parent].message.blocks if answer.parent else ():
         if guess_in(block.source):
             guess = f"{one_line(block.source)}: the encoding is a guess; save it as UTF-8 if it is wrong."
@@ -443,8 +440,8 @@ async def ask(
         begun = cut.message if asked is None and answer.parent == cut.parent else None
         put(answer.text, answer.message.reasoning_field, begun)
         printer.end()
-    if interrupted:
-        return INTERRUPTED
+    if ended is not None:
+        return ended
     if answer.state not in GOOD or not answer.text.strip():
         raise CommandError(note_sentence(answer.note) or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
@@ -529,17 +526,72 @@ async def _answered(
     question: Question | None,
     parameters: Parameters,
     wanted: Wanted | None = None,
-) -> tuple[bool, str]:
-    """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that
-    happened is given back, and the id of the answer."""
+) -> tuple[int | None, str]:
+    """Send (None: have the last answer continued) and wait. Ctrl+C, and a reader of standard output that is gone, stop
+    the answer and keep what came. Gives the exit status where one of them did, else None, and the id of the answer."""
     loop = asyncio.get_running_loop()
-    interrupted = asyncio.Event()
+    stop: asyncio.Future[int] = loop.create_future()
+
+    def end(status: int) -> None:
+        if not stop.done():
+            stop.set_result(status)
+
     try:
-        loop.add_signal_handler(signal.SIGINT, interrupted.set)
-        loop.add_signal_handler(signal.SIGTERM, interrupted.set)
+        loop.add_signal_handler(signal.SIGINT, end, INTERRUPTED)
+        loop.add_signal_handler(signal.SIGTERM, end, INTERRUPTED)
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
-    stop = asyncio.create_task(interrupted.wait())
+    with _gone_reader(loop, lambda: end(0)):
+        return await _answer_until(service, conversation, question, parameters, wanted, stop)
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads what is written to standard output: it is a pipe, closed at its other end."""
+    try:
+        descriptor = sys.stdout.fileno()
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return False
+        looks = select.poll()
+        looks.register(descriptor, 0)  # an error is told in any case
+        return bool(looks.poll(0))
+    except (OSError, ValueError, AttributeError):  # closed, or no file; Windows has no poll
+        return False
+
+
+@contextmanager
+def _gone_reader(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> Iterator[None]:
+    """Call `gone` when the reader of standard output, a pipe, is gone: the system tells that of the end that writes as
+    if there were something to read."""
+    try:
+        descriptor = sys.stdout.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (OSError, ValueError):
+        is_pipe = False
+    if not is_pipe:
+        yield
+        return
+
+    def look() -> None:
+        loop.remove_reader(descriptor)  # it would be told again and again
+        gone()
+
+    with suppress(NotImplementedError, OSError):
+        loop.add_reader(descriptor, look)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, OSError):
+            loop.remove_reader(descriptor)
+
+
+async def _answer_until(
+    service: ChatService,
+    conversation: OpenConversation,
+    question: Question | None,
+    parameters: Parameters,
+    wanted: Wanted | None,
+    stop: asyncio.Future[int],
+) -> tuple[int | None, str]:
     if question is None:
         await service.turns.go_on(conversation.id, conversation.path()[-1].id, parameters)
     else:
@@ -558,16 +610,16 @@ async def _answered(
     assert conversation.live is not None
     answer = conversation.live.node
     done = asyncio.create_task(service.conversations.wait(conversation.id))
-    await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    if interrupted.is_set():
+    either: set[asyncio.Future[Any]] = {done, stop}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if stop.done():
         await service.conversations.stop(conversation.id)
     await done
-    return interrupted.is_set(), answer
+    return stop.result() if stop.done() else None, answer
 
 
 async def _sent(
-    service: ChatService, id: str, stop: asyncio.Task[Literal[True]], sending: Coroutine[object, object, None]
+    service: ChatService, id: str, stop: asyncio.Future[int], sending: Coroutine[object, object, None]
 ) -> None:
     """Send. A reply that another kvchat streams in this conversation is waited for; ctrl+c gives that up. Raises
     GivenUp."""

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--format", choices=tuple(FORMATS), default="md", help=f"{', '.join(FORMATS)} (default: md)"
     )
-    parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
+    parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; -, or without it: standard output")
     parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
@@ -47,7 +47,7 @@ def run(session: Session) -> int:
         ids = [every.find(args.id).id] if args.id else [c.id for c in having(every.all(), args.tag) if c.turns]
         if args.tag and not ids:
             raise CommandError(none_with(args.tag))
-        if args.output is None:
+        if args.output is None or str(args.output) == "-":
             sys.stdout.writelines(service.exports.text(ids, args.format, all_branches=args.all_branches))
         else:
             print(

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.progress import INTERRUPTED, ProgressLine, stopping
-from kvchat.cli.session import Session, UsageError, print_notices
+from kvchat.cli.session import CommandError, Session, UsageError, print_notices
+from kvchat.paths import PathError, read_once
 from kvchat.text import imports as words
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+
+
+LARGEST = 1 << 30
+"""Bytes that are read from a pipe at most."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +53,10 @@ def run(session: Session) -> int:
     if (args.undo is not None) == bool(args.files):
         raise UsageError("Give the files to import, or --undo to take the last import back.")
     session.print_problems()
+    try:
+        args.files = [read_once(path, LARGEST) for path in args.files]
+    except PathError as error:
+        raise CommandError(str(error)) from None
     return session.with_service(
         lambda service: _undo(session, service) if args.undo is not None else _import(session, service)
     )

@@ -42,7 +42,8 @@ def run(session: Session) -> int:
     session.print_problems()
     command = [sys.executable, "-P", "-m", "kvchat"]
     for name in _WITH_VALUE:
-        if (value := getattr(args, name)) is not None:
+        value = session.places.config if args.config and name == "config" else getattr(args, name)
+        if value is not None:
             command.append(f"--{name.replace('_', '-')}={value}")
     command += ["--incognito"] if args.incognito else []
     try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kvchat import paths
 from kvchat.config import Problem, Settings, load
 from kvchat.config.load import UNREAD, WHOLE
+from kvchat.config.toml import SIZE_LIMIT
 from kvchat.paths import Paths, reason
 from kvchat.sanitize import one_line
 
@@ -236,6 +237,8 @@ def begun(args: argparse.Namespace) -> Session:
             logs.start(args.log)
         if args.command != "config":
             _must_be_there(args.config, places.config)
+        if args.config:
+            places = replace(places, config=paths.read_once(places.config, SIZE_LIMIT))
         settings, problems, _ = _settings(args, places)
         session = Session(args, places, settings, [*problems, *_time_zone_problem()])
     except paths.PathError as error:

@@ -123,7 +123,7 @@ class Lines:
             line: str = self._stdin.readline()
             if not line:
                 raise EOFError
-            return line.rstrip("\n")
+            return line.removesuffix("\n").removesuffix("\r")
         self._drawn = [True] if text else []
         # Functions of C. In one of Python's a signal would be handled, and readline drops what its handler raises; and
         # one that comes with Enter must find the line.

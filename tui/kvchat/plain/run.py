@@ -206,11 +206,20 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def __exit__(self, *_: object) -> None:
+        self.wait(_end_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         with suppress(RuntimeError):
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
+
+
+async def _end_others() -> None:
+    """Cancel what still runs on this loop, and wait for it."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Left(Exception):  # noqa: N818

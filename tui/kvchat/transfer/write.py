@@ -1,7 +1,7 @@
 """Writing an export to disk.
 
 The rule: the file at the destination is the old one or the whole new one, never a part; nothing is replaced unless
-that was asked for; the file is the person's alone (0600).
+that was asked for; the file is the user's alone (0600). A pipe or a device is written to, a link is followed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -96,6 +97,18 @@ def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
     path = paths[0]
     if _is_folder(path):
         raise failed(path, OSError(errno.EISDIR, ""))
+    try:
+        if not stat.S_ISREG(mode := path.stat().st_mode):
+            _write_to(path, text)
+            return path
+        if overwrite and not mode & stat.S_IWUSR:
+            raise TransferError(f"{one_line(str(path))} is read-only (chmod u+w makes it writable).")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise failed(path, error) from error
+    if overwrite:
+        path, paths = Path(os.path.realpath(path)), [Path(os.path.realpath(path))]
     part = path.with_name(f".kvchat-{secrets.token_hex(8)}.part")
     try:
         if not overwrite and all(map(os.path.lexists, paths)):  # before much is written for nothing
@@ -112,6 +125,13 @@ def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
     except OSError as error:
         raise failed(path, error) from error
     return path
+
+
+def _write_to(path: Path, text: Iterable[str]) -> None:
+    """Write to what is no file."""
+    with path.open("wb") as stream:
+        for piece in text:
+            stream.write(piece.encode("utf-8", "replace"))
 
 
 def _write_new(part: Path, text: Iterable[str]) -> None:
