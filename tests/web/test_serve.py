@@ -4,32 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from aiohttp import ClientSession, WSServerHandshakeError, web
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from kvchat.cli import main
 from kvchat.web import server as serving
 from kvchat.web.server import WebServer
 
+APP = r"""
+import json, sys
+out, typed = sys.stdout.buffer, sys.stdin.buffer
+def send(kind, data):
+    out.write(kind + len(data).to_bytes(4, "big") + data)
+    out.flush()
+out.write(b"__GANGLION__\n")
+send(b"D", b"\x1b[?1049hhello")
+while head := typed.read(5):
+    data = typed.read(int.from_bytes(head[1:], "big"))
+    if head[:1] == b"D" and data != b"q":
+        send(b"D", b"typed " + data)
+    elif head[:1] == b"M" and json.loads(data)["type"] == "resize":
+        send(b"D", f"{json.loads(data)['width']}x{json.loads(data)['height']}".encode())
+    elif head[:1] == b"D" or json.loads(data)["type"] == "quit":
+        send(b"M", b'{"type": "exit"}')
+        break
+"""
+"""Speaks as an app behind a page does: says hello, tells what was typed and its sizes, and q leaves it."""
+
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[WebServer, ClientSession, list[str]]]:
-    """A server whose terminals say hello and stay; a client; the terminals that were opened."""
-    server, stop, opened = WebServer(["false"]), asyncio.Event(), list[str]()
-
-    async def terminal(request: web.Request) -> web.WebSocketResponse:
-        opened.append(request.path)
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        await socket.send_str("hello")
-        async for _ in socket:
-            pass
-        return socket
-
-    server._terminals.handle_websocket = terminal  # type: ignore[method-assign]
+async def served() -> AsyncIterator[tuple[WebServer, ClientSession, list[object]]]:
+    """A server whose app is a small one; a client; the apps that run."""
+    server, stop = WebServer([sys.executable, "-c", APP]), asyncio.Event()
+    opened: list[object] = server._apps  # type: ignore[assignment]
     running = asyncio.create_task(server.run(stop))
     try:
         async with ClientSession() as client:
@@ -110,7 +121,7 @@ async def test_nothing_comes_without_the_token_or_under_another_name() -> None:
                 assert answer.status in (403, 404) and not await answer.read(), path
         assert opened == []
         async with client.ws_connect(terminal, headers={"Origin": root}) as socket:
-            assert await socket.receive_str() == "hello"
+            assert b"hello" in await socket.receive_bytes()
         assert len(opened) == 1
 
 
@@ -122,11 +133,71 @@ async def test_so_many_pages_and_no_more(monkeypatch: pytest.MonkeyPatch) -> Non
             client.ws_connect(terminal, origin=root) as first,
             client.ws_connect(terminal, origin=root) as second,
         ):
-            assert [await first.receive_str(), await second.receive_str()] == ["hello", "hello"]
+            assert b"hello" in await first.receive_bytes() and b"hello" in await second.receive_bytes()
+            async with client.get(server.url) as answer:
+                assert answer.status == 503 and "open in 2 pages" in await answer.text()
             with pytest.raises(WSServerHandshakeError) as refused:
                 await client.ws_connect(terminal, origin=root)
             assert refused.value.status == 503
         assert len(opened) == 2
+
+
+async def until(socket: ClientWebSocketResponse, text: bytes) -> bytes:
+    """What comes, up to this text."""
+    came = b""
+    while text not in came:
+        came += await socket.receive_bytes()
+    return came
+
+
+async def test_a_page_that_comes_back_finds_its_kvchat_drawn_anew() -> None:
+    async with served() as (server, client, opened):
+        root, terminal = addresses(server)
+        async with client.ws_connect(terminal, origin=root) as page:
+            await until(page, b"hello")
+            await page.send_json(["stdin", "one"])
+            await until(page, b"typed one")
+        async with client.ws_connect(f"{terminal}?width=90&height=30", origin=root) as page:
+            assert await until(page, b"90x30") == b"\x1b[?1049h90x2990x30"
+            await page.send_json(["stdin", "two"])
+            await until(page, b"typed two")
+            assert len(opened) == 1
+            async with client.ws_connect(terminal, origin=root) as other:
+                await until(other, b"hello")
+                assert len(opened) == 2, "another page beside it has its own"
+
+
+async def test_a_tab_comes_back_to_its_own_kvchat_also_where_its_connection_is_not_known_to_be_broken() -> None:
+    async with served() as (server, client, opened):
+        root, terminal = addresses(server)
+        async with (
+            client.ws_connect(f"{terminal}/a", origin=root) as one,
+            client.ws_connect(f"{terminal}/b", origin=root) as other,
+        ):
+            await until(one, b"hello")
+            await until(other, b"hello")
+            async with client.ws_connect(f"{terminal}/a", origin=root) as again:
+                await until(again, b"x")
+                assert (await one.receive()).type is WSMsgType.CLOSE and len(opened) == 2
+                await other.send_json(["stdin", "still"])
+                await until(other, b"typed still")
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+async def test_a_kvchat_that_was_left_or_is_not_come_back_to_ends(
+    monkeypatch: pytest.MonkeyPatch, is_left: bool
+) -> None:
+    monkeypatch.setattr(serving, "LINGER_S", 0.05)
+    async with served() as (server, client, opened):
+        root, terminal = addresses(server)
+        async with client.ws_connect(terminal, origin=root) as page:
+            await until(page, b"hello")
+            process = server._apps[0].service._process
+            if is_left:
+                await page.send_json(["stdin", "q"])
+                assert (await page.receive()).type is WSMsgType.CLOSE
+        assert process is not None and await asyncio.wait_for(process.wait(), 20) == 0
+        assert opened == []
 
 
 async def test_each_server_has_a_token_of_its_own() -> None:

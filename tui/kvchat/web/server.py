@@ -1,7 +1,8 @@
 """Serves the app to browsers of this machine.
 
 The rule: it listens on loopback and nowhere else, and nothing is given to a request that has not the token, that names
-another host than this one, or that another page's script made. The page fetches nothing from elsewhere.
+another host than this one, or that another page's script made. The page fetches nothing from elsewhere. A page that
+goes takes no kvchat with it: that waits some seconds for one that comes back.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 import secrets
 import shlex
 import signal
@@ -22,9 +24,16 @@ from string import Template
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from textual_serve import server as textual_serve
+from textual_serve.app_service import AppService
 
 MOST = 8
 """Pages at the same time: each is a kvchat of its own."""
+LINGER_S = 30.0
+"""How long a kvchat waits for its page: one that is loaded anew, a tab that slept, a tunnel that broke."""
+REPAINT_S = 2.0
+"""How long a kvchat has to draw for a new page."""
+_MODE = re.compile(rb"\x1b\[\?(\d+)[hl]")
+log = logging.getLogger(__name__)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self' "
     "data:; connect-src {websocket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,8 +59,8 @@ class WebServer:
         self._token = secrets.token_urlsafe(32)
         self._hosts = {f"{place}:{self._port}" for place in _PLACES | {self._host}}
         self._terminals = textual_serve.Server(shlex.join(command))
-        self._open = 0
-        """Pages that have a kvchat."""
+        self._apps: list[_App] = []
+        """Those whose page went last stand last."""
 
     @property
     def url(self) -> str:
@@ -70,6 +79,7 @@ class WebServer:
             await web.SockSite(runner, self._socket).start()
             await stop.wait()
         finally:
+            await asyncio.gather(*(app.end() for app in self._apps))
             await runner.cleanup()
 
     def _app(self) -> web.Application:
@@ -79,6 +89,7 @@ class WebServer:
                 web.get("/{token}/", self._page),
                 web.get("/{token}/page.js", self._script),
                 web.get("/{token}/ws", self._terminal),
+                web.get("/{token}/ws/{tab}", self._terminal),
                 web.get("/{token}/static/{folder}/{name}", self._static),
             ]
         )
@@ -121,6 +132,9 @@ class WebServer:
     # -- what there is
 
     async def _page(self, request: web.Request) -> web.Response:
+        if self._is_full and self._known("") is None:
+            text = Template(_own("full.html")).substitute(most=MOST)
+            return web.Response(text=text, content_type="text/html", status=503)
         text = Template(_own("page.html")).substitute(websocket=f"ws://{request.host}/{self._token}/ws")
         return web.Response(text=text, content_type="text/html")
 
@@ -137,13 +151,121 @@ class WebServer:
         return web.Response(body=data, content_type=_TYPES.get(name.rpartition(".")[2], "application/octet-stream"))
 
     async def _terminal(self, request: web.Request) -> web.StreamResponse:
-        if self._open >= MOST:
+        """The terminal of a page: with the kvchat that its tab had, else with one whose page has just gone, else with a
+        new one."""
+        tab = request.match_info.get("tab", "")
+        if self._is_full and self._known(tab) is None:
             return web.Response(status=503)
-        self._open += 1
+        page = web.WebSocketResponse(heartbeat=15)
+        await page.prepare(request)
+        app = self._known(tab)
+        if app is None:
+            app = _App(self._terminals)
+            self._apps.append(app)
+        app.tab = tab
         try:
-            return await self._terminals.handle_websocket(request)
+            await app.show_on(page, *(textual_serve.to_int(request.query.get(side, ""), 80) for side in _SIDES))
+            await self._terminals._process_messages(page, app.service)
+        except Exception:  # of a page that says what no page of ours does
+            log.exception("a page was left")
         finally:
-            self._open -= 1
+            if app.page in (page, None):
+                self._apps.remove(app)
+                app.page = None
+                if app.is_over:
+                    await app.end()
+                else:
+                    self._apps.append(app)
+                    app.waiting = asyncio.create_task(self._wait_for_page(app))
+        return page
+
+    def _known(self, tab: str) -> _App | None:
+        """The kvchat of this tab, else the one whose page went last; None: neither is there."""
+        theirs = [app for app in self._apps if tab and app.tab == tab]
+        waiting = [app for app in self._apps if app.page is None]
+        return next(reversed(theirs or waiting), None)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._apps) >= MOST
+
+    async def _wait_for_page(self, app: _App) -> None:
+        await asyncio.sleep(LINGER_S)
+        if app.page is None:
+            self._apps.remove(app)
+            await app.end()
+
+
+_SIDES = ("width", "height")
+
+
+class _App:
+    """A kvchat, and the page that shows it."""
+
+    def __init__(self, terminals: textual_serve.Server) -> None:
+        self.service = AppService(
+            terminals.command,
+            write_bytes=self._draw,
+            write_str=self._say,
+            close=self._left,
+            download_manager=terminals.download_manager,
+        )
+        self.tab = ""
+        """Which tab of a browser has it; empty: it does not say."""
+        self.page: web.WebSocketResponse | None = None
+        self.waiting: asyncio.Task[None] | None = None
+        """Ends it when no page comes back."""
+        self.is_over = False
+        self._has_begun = False
+        self._modes: dict[bytes, bytes] = {}
+        """The modes of the terminal that it has set, which a new page begins with."""
+        self._has_drawn = asyncio.Event()
+
+    async def show_on(self, page: web.WebSocketResponse, width: int, height: int) -> None:
+        """Draw on this page from now on; one that it was drawn on before is closed."""
+        before, self.page = self.page, page
+        if before is not None:
+            await before.close()
+        if self.waiting is not None:
+            self.waiting.cancel()
+        if not self._has_begun:
+            self._has_begun = True
+            await self.service.start(width, height)
+            return
+        await self._draw(b"".join(self._modes.values()))
+        # All is drawn anew where the size is another one than before.
+        self._has_drawn.clear()
+        await self.service.set_terminal_size(width, max(1, height - 1))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_drawn.wait(), REPAINT_S)
+        await self.service.set_terminal_size(width, height)
+
+    async def end(self) -> None:
+        """End it, and wait until it is ended."""
+        if self.waiting is not None and self.waiting is not asyncio.current_task():
+            self.waiting.cancel()
+        if self._has_begun:
+            await self.service.stop()
+        if (process := self.service._process) is not None:
+            await process.wait()
+
+    async def _draw(self, data: bytes) -> None:
+        self._modes.update((mode[1], mode[0]) for mode in _MODE.finditer(data))
+        self._has_drawn.set()
+        if self.page is not None:
+            with suppress(ConnectionError, RuntimeError):  # it is just going
+                await self.page.send_bytes(data)
+
+    async def _say(self, text: str) -> None:
+        if self.page is not None:
+            with suppress(ConnectionError, RuntimeError):
+                await self.page.send_str(text)
+
+    async def _left(self) -> None:
+        """The user has left kvchat."""
+        self.is_over = True
+        if self.page is not None:
+            await self.page.close()
 
 
 def _own(name: str) -> str:
