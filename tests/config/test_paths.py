@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from kvchat import paths
+from kvchat.backends.engine.server_snapshots import ServerShelf
+from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.cli import main
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 
@@ -76,6 +79,24 @@ def test_folders_and_files_are_private_whatever_the_umask(tmp_path: Path, loose_
 
 
 @posix
+def test_a_share_that_refuses_modes_and_pipes_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    monkeypatch.setattr(os, "chmod", refused)
+    monkeypatch.setattr(os, "mkfifo", refused)
+    data = tmp_path / "share" / "data"
+    for arguments in (["list"], ["list"], ["documents", "list"], ["memory", "list"]):
+        assert main(["--data-dir", str(data), "--log", str(data / "x.log"), *arguments]) == 0
+    assert not capsys.readouterr().err
+    paths.write_private(data / "a.toml", b"x")
+    for shelf in (SnapshotShelf(data / "states"), ServerShelf(data / "cards")):
+        shelf.load()
+
+
 def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     paths.folder(tmp_path)

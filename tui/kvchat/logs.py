@@ -16,7 +16,7 @@ import traceback
 from pathlib import Path
 from typing import TextIO
 
-from kvchat.paths import PathError, folder, reason
+from kvchat.paths import PathError, folder, make_private, reason
 from kvchat.patterns import compiled_later
 from kvchat.sanitize import one_line
 
@@ -100,7 +100,7 @@ def start(path: Path, level: int = logging.DEBUG) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
         if stat.S_ISREG(os.fstat(handle).st_mode):
-            path.chmod(0o600)
+            make_private(path)
         stream = os.fdopen(handle, "a", encoding="utf-8", errors="replace")
     except OSError as error:
         raise PathError(

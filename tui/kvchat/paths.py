@@ -114,7 +114,7 @@ def folder(path: Path) -> Path:
         for place in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 place.mkdir(mode=0o700)
-                place.chmod(0o700)
+                make_private(place)
     except OSError as error:
         raise PathError(
             f"The folder {path} cannot be made: {reason(error)}. Choose another with --data-dir or {DATA_VARIABLE}."
@@ -122,6 +122,12 @@ def folder(path: Path) -> Path:
     if not path.is_dir():
         raise PathError(f"{path} is not a folder. Move it away, or choose another with --data-dir or {DATA_VARIABLE}.")
     return path
+
+
+def make_private(path: Path) -> None:
+    """Let only the owner read a file or folder, where its file system can: a share may refuse that."""
+    with contextlib.suppress(OSError):
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def is_missing(folder: Path) -> bool:

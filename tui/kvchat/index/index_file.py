@@ -276,8 +276,7 @@ def _make_private(path: Path) -> None:
         path.touch(0o600)
     if not path.is_file():
         raise StoreUnavailable(StoreProblem.INDEX_NO_FILE, path=path)
-    with contextlib.suppress(OSError):
-        path.chmod(0o600)
+    paths.make_private(path)
 
 
 def _beside(path: Path, ending: str) -> Path:

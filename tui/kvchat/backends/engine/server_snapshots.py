@@ -51,7 +51,7 @@ class ServerShelf(SnapshotShelf):
     def load(self) -> None:
         with self._lock:
             paths.folder(self.folder)
-            self.folder.chmod(0o700)
+            paths.make_private(self.folder)
             self._hold(filter(None, map(read_card, self.folder.glob("kvchat-*.json"))))
 
     def fresh(self) -> str:

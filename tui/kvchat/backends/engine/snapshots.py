@@ -104,7 +104,7 @@ class SnapshotShelf:
         PathError and OSError."""
         with self._lock:
             paths.folder(self.folder)
-            self.folder.chmod(0o700)
+            paths.make_private(self.folder)
             cards = list(self.folder.glob("kvchat-*.json"))  # first: a file that is there before its card is not missed
             found, names = [], {path.stem for path in self.folder.glob("kvchat-*.bin")}
             for card in cards:
@@ -160,7 +160,7 @@ class SnapshotShelf:
             raise SnapshotError(
                 said(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size, folder=str(self.folder))
             )
-        file.chmod(0o600)
+        paths.make_private(file)
         return replace(snapshot, checksum=checksum(file))
 
     def keep(self, snapshot: Snapshot) -> Snapshot:

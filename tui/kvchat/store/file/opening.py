@@ -10,6 +10,7 @@ import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from kvchat.paths import make_private
 from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file import quarantine, schema, wal
 from kvchat.store.file.backup import back_up
@@ -99,8 +100,7 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
         return notices
     if not path.is_file():
         raise StoreUnavailable(StoreProblem.NO_FILE, path=path)
-    with suppress(OSError):
-        path.chmod(0o600)
+    make_private(path)
     found = wal.read(path, _PAGE_SIZE) if alone and log and _is_known(path) else None
     if found is not None and (found.is_readable_behind or found.is_stale):
         return [quarantine.set_aside(path, Damage.LOG, now)]

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from kvchat.paths import make_private
 from kvchat.store.file.backup import backups
 from kvchat.store.file.database import has_content
 from kvchat.text.problems import backup_words, finished, log_damaged, log_moved, moved_aside, saved_words
@@ -35,8 +36,7 @@ def set_aside(database: Path, damage: str, now: float) -> str:
         raise
     _move(database, place, COMPANIONS)
     for path in place.iterdir():
-        with suppress(OSError):
-            path.chmod(0o600)
+        make_private(path)
     fresh.replace(database)
     words = saved_words(saved.messages, saved.conversations, saved.lost)
     return moved_aside(database, damage, place, words, _offer(database, now))

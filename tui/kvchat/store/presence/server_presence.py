@@ -198,7 +198,7 @@ class Seat:
     def _listen(self, called: Callable[[], None]) -> None:
         if sys.platform == "win32":
             return
-        with contextlib.suppress(FileExistsError):
+        with contextlib.suppress(OSError):  # it is there, or this file system has none
             os.mkfifo(self._bell_path, 0o600)
         with contextlib.suppress(OSError):
             self._bell = os.open(self._bell_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
