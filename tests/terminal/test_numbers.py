@@ -152,6 +152,23 @@ def test_days_as_seen_from_now(seconds: float, text: str) -> None:
     assert numbers.moment(seconds, NOW) == text
 
 
+def test_a_message_of_another_day_names_that() -> None:
+    days = (
+        at(2026, 11, 21, 9, 16),
+        at(2026, 11, 20, 17, 2),
+        at(2026, 11, 16, 8, 0),
+        at(2026, 3, 12, 9, 16),
+        at(2025, 3, 12, 9, 16),
+    )
+    assert [numbers.message_time(day, NOW) for day in days] == [
+        "09:16",
+        "yesterday 17:02",
+        "Mon 08:00",
+        "12 Mar 09:16",
+        "12 Mar 2025 09:16",
+    ]
+
+
 def test_the_day_is_the_one_of_the_person_across_a_change_of_summer_time() -> None:
     now = datetime(2026, 10, 26, 0, 30, tzinfo=PARIS)
     assert numbers.moment(at(2026, 10, 25, 0, 10), now) == "yesterday 00:10"

@@ -174,6 +174,12 @@ def moment(seconds: float, now: datetime) -> str:
     return day if instant.year == now.year else f"{day} {instant.year}"
 
 
+def message_time(seconds: float, now: datetime) -> str:
+    """When a message was written: `09:16`, with its day where that is not today: `yesterday 17:02`, `12 Mar 09:16`."""
+    day = moment(seconds, now)
+    return day.removeprefix("today ") if ":" in day or day == UNKNOWN else f"{day} {clock(seconds, now)}"
+
+
 def day_time(seconds: float) -> str:
     """`moment` as seen from this instant on this machine, for what is printed once."""
     return moment(seconds, datetime.now())

@@ -16,7 +16,7 @@ from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.tags import FAVOURITE
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
-from kvchat.text.format import clock
+from kvchat.text.format import message_time
 from kvchat.text.notes import note_sentence
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
@@ -63,7 +63,7 @@ def item_of(
         node_id=node.id,
         role=node.role,
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
-        time=clock(node.created, now),
+        time=message_time(node.created, now),
         text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning,
         blocks=node.message.blocks,
