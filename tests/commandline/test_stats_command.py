@@ -73,7 +73,7 @@ async def test_the_week_fits_a_terminal_and_has_a_line_for_each_day(run: Any, we
     done = await run("stats", terminal=True)
     lines = done.out.replace("\r\n", "\n").splitlines()
     assert done.status == 0 and max(map(len, lines)) <= 80
-    assert lines[0] == f"{duration(saved(week))} of prefill saved · last 7 days · 5 turns"
+    assert lines[0] == f"{duration(saved(week))} of prefill saved · last 7 days · 5 answers"
     head = lines.index(next(line for line in lines if line.startswith("day ")))
     assert lines[head].split() == ["day", "reuse", "cached", "new", "wasted", "saved"]
     days = [line.split() for line in lines[head + 1 : head + 8]]
@@ -84,9 +84,9 @@ async def test_the_week_fits_a_terminal_and_has_a_line_for_each_day(run: Any, we
     assert days[6][-2:] == ["0", "s"], "a stopped turn saves nothing"
     assert len({line.index("%") for line in lines[head + 1 :] if "%" in line}) == 1
     facts = {line[:12].strip(): line[12:] for line in lines[head + 9 :]}
-    assert facts["waste"].split("  ") == ["server restarted", "1 turn", "900 tokens"]
+    assert facts["waste"].split("  ") == ["server restarted", "1 answer", "900 tokens"]
     assert facts["TTFT"] == "0.50 s (median)" and facts["warm-up"] == "640 tokens in 1 request, 1.2 s"
-    assert facts["unknown"] == "1 of 5 turns: too little reported" and TITLE not in done.out
+    assert facts["unknown"] == "1 of 5 answers: too little reported" and TITLE not in done.out
 
 
 async def test_json_has_numbers_and_kinds_under_the_keys_of_the_page(run: Any, week: Path) -> None:
@@ -108,10 +108,10 @@ async def test_json_has_numbers_and_kinds_under_the_keys_of_the_page(run: Any, w
 
 async def test_more_days_look_further_back_and_leave_out_the_empty_ones(run: Any, week: Path) -> None:
     done = await run("stats", "--days", "60")
-    assert "last 60 days · 6 turns" in done.out
+    assert "last 60 days · 6 answers" in done.out
     assert done.out.count(" %") == 5, "four days with an answer, and all of them"
     today = (await run("stats", "--days", "1")).out
-    assert "· today · 2 turns" in today and "total" not in today
+    assert "· today · 2 answers" in today and "total" not in today
 
 
 async def test_the_picture_is_a_file_that_is_replaced_only_when_asked(run: Any, week: Path, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_a_server_that_reports_nothing_has_no_reuse_and_no_picture(run: An
     put(store, [(0, SILENT)])
     store.close()
     done = await run("stats")
-    assert done.out.startswith("reuse unknown: too little reported by the servers · last 7 days · 1 turn\n")
+    assert done.out.startswith("reuse unknown: too little reported by the servers · last 7 days · 1 answer\n")
     assert done.out.count("unknown") == 4 and " 0 " not in done.out
     assert (await run("stats", "--svg", "-")).status == 1
 

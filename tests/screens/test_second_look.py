@@ -61,6 +61,7 @@ async def test_the_list_says_what_is_on_the_screen_and_counts_the_turns_of_its_b
         row, here = (next(line for line in app.lines if " turn" in line and title in line) for title in ("one", "else"))
         assert "2 turns" in row and "on screen" not in row
         assert "1 turn" in here and "on screen" in here
+        assert app.service.store.fewer_turns() == {id: 2}, "as kvchat list has it"
 
 
 async def test_a_held_queue_is_told_in_the_list(drive: Drive, server: ToyServer) -> None:

@@ -47,7 +47,7 @@ def test_it_holds_the_figures() -> None:
         f"{duration(WEEK.totals.seconds_saved)} of prefill saved",
         "last 7 days · 15–21 Jun 2026",
         "reuse 77 %",
-        "4 turns",
+        "4 answers",
         "TTFT 0.31 s (median)",
         f"{count(WEEK.totals.cached_tokens)} tokens cached",
         "2,602 wasted",

@@ -173,7 +173,7 @@ async def test_each_message_has_its_tokens_and_what_became_of_them(size: tuple[i
         for words, glyph, tokens in (
             ("0 system", "█", "1,810"),
             ("you     How many", "█", "38"),
-            ("answer", "█", "171"),
+            ("2 answer  ", "█", "171"),
             ("you     And", "▒", "81"),
         ):
             line = shown.line(words)
@@ -243,8 +243,8 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
     for words in (
         "4,500 1,323 77 % 13.5 s",
         "48,201",
-        "wasted by another client: 1 turn, 1,323 tokens",
-        "7 days server restarted: 2 turns, 3,100 tokens; another",
+        "wasted by another client: 1 answer, 1,323 tokens",
+        "7 days server restarted: 2 answers, 3,100 tokens; another",
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",
         "prefill 350 tok/s at the start, 290 tok/s after 4k tokens (average of",
         "slot 0 lighthouse log · 2,119 tokens, used 4 min ago",
@@ -292,7 +292,7 @@ async def test_what_is_not_known_of_the_server_says_so() -> None:
             ("slots  ", "contents unknown"),
             ("cache  ", "unknown for this server"),
             ("server  ", "not connected"),
-            ("conversation", "no turns yet"),
+            ("conversation", "no answers yet"),
         ):
             assert words in shown.line(f"  {name}")
     async with showing(inspector(a_report(speed=SpeedFit(1 / 350, 0, 1)), SILENT), size=(200, 60)) as shown:

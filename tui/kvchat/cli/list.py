@@ -10,7 +10,7 @@ from kvchat.cli.session import Session, tag
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, having, in_words
 from kvchat.sanitize import one_line
-from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, day_time
+from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, day_time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +30,11 @@ def run(session: Session) -> int:
     """Print them. Raises CommandError."""
     session.print_problems()
     tags, trash = session.args.tag, session.args.trash
-    found, kept = session.look(
+    found, kept, turns = session.look(
         lambda store: (
             [c for c in store.conversations(trashed=trash) if c.turns],
             {kept.conversation for kept in store.kept.all()},
+            store.fewer_turns(),
         )
     )
     shown = having(found, tags) if tags or trash else [c for c in found if ARCHIVE not in c.tags]
@@ -43,7 +44,7 @@ def run(session: Session) -> int:
             "title": c.title,
             "created": c.created,
             "updated": c.updated,
-            "turns": c.turns,
+            "turns": turns.get(c.id, c.turns),
             "context_used": c.context_used,
             "tags": c.tags,
             "kept": c.id in kept,
@@ -60,7 +61,7 @@ def run(session: Session) -> int:
                     (
                         c.id[:8],
                         day_time(c.updated),
-                        f"{c.turns} turns" if c.turns != 1 else "1 turn",
+                        counted(turns.get(c.id, c.turns), "turn"),
                         _title(c, c.id in kept),
                     )
                     for c in shown

@@ -135,7 +135,7 @@ def _print(stats: Stats) -> None:
         return
     printer = Printer(sys.stdout)
     figure, what = headline(stats)
-    printer.line(" · ".join((f"{figure} {what}", days_words(len(stats.days)), counted(stats.totals.turns, "turn"))))
+    printer.line(" · ".join((f"{figure} {what}", days_words(len(stats.days)), counted(stats.totals.turns, "answer"))))
     printer.line()
     few = len(stats.days) <= ALL_DAYS
     rows = [_row(short_day(day.date), day.totals) for day in stats.days if few or day.totals.turns]

@@ -142,8 +142,9 @@ class PlainChat:
     def facts(self, id: str) -> str:
         """`3 turns, today 09:16, warm`"""
         record = self.service.conversations.find(id)
-        when = moment(record.updated, self.service.clock())
-        return f"{counted(record.turns, 'turn')}, {when}, {HEAT_NAMES[shown_heat(self.service.tracker.warmth(id))]}"
+        turns = counted(self.service.conversations.branch_turns(record), "turn")
+        heat = HEAT_NAMES[shown_heat(self.service.tracker.warmth(id))]
+        return f"{turns}, {moment(record.updated, self.service.clock())}, {heat}"
 
     def target(self) -> str | None:
         """The last message of the open branch; None before there is one."""

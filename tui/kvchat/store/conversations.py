@@ -70,6 +70,13 @@ MEMBERS = """
         UNION SELECT node.id, node.parent FROM member JOIN node ON node.id = member.parent)"""
 """The messages of a conversation, as `tree` holds them, for a statement that uses the table `member`."""
 
+_BRANCHED = """
+    SELECT conversation FROM node WHERE parent IN (
+        SELECT parent FROM node WHERE parent IS NOT NULL GROUP BY parent HAVING count(*) > 1)
+        GROUP BY parent, conversation HAVING count(*) > 1
+    UNION SELECT conversation.id FROM conversation JOIN node ON node.parent = conversation.head WHERE turns > 0"""
+"""The conversations with versions of a message, and those that end before their last message."""
+
 
 ROOTS = 100
 """System messages that are remembered: more conversations are hardly begun and left empty by one kvchat."""
@@ -116,6 +123,10 @@ class Conversations:
                 (id,),
             )[0][0]
         )
+
+    def fewer_turns(self) -> dict[str, int]:
+        """As `branch_turns`, of all conversations where that may be fewer than its `turns`."""
+        return {str(id): self.branch_turns(str(id)) for (id,) in self._db.rows(_BRANCHED)}
 
     def tags(self) -> list[tuple[str, int]]:
         """The tags that conversations have, with how many, by name."""

@@ -158,6 +158,10 @@ class Store:
         """The questions on the branch that a conversation has in use."""
         return self._conversations.branch_turns(id)
 
+    def fewer_turns(self) -> dict[str, int]:
+        """As `branch_turns`, of all conversations where that may be fewer than its `turns`."""
+        return self._conversations.fewer_turns()
+
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         """The titles of these conversations, as far as there are such."""
         return self._conversations.titles(ids)

@@ -280,10 +280,10 @@ def answer_words(turn: TurnFigures) -> list[str]:
 def totals_words(totals: Totals) -> str:
     """`reuse 93 % · hit ratio 80 % · 41,204 cached · 0 wasted · 2 min saved`."""
     if not totals.turns:
-        return "no turns yet"
+        return "no answers yet"
     if totals.turns == totals.unknown:
-        return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
-    unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
+        return f"{counted(totals.turns, 'answer')}, {UNREPORTED}"
+    unknown = f" · {totals.unknown} of {counted(totals.turns, 'answer')} unknown" if totals.unknown else ""
     return (
         f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
         f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
@@ -339,10 +339,11 @@ def sent_words(plan: Plan | None) -> str:
 
 
 def misses(ledger: Ledger) -> list[str]:
-    """The causes of wasted tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
+    """The causes of wasted tokens, the most expensive first: `server restarted: 1 answer, 1,387 tokens`."""
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
     return [
-        f"{cause_name(cause)}: {counted(turns, 'turn')}, {counted(tokens, 'token')}" for cause, (turns, tokens) in found
+        f"{cause_name(cause)}: {counted(turns, 'answer')}, {counted(tokens, 'token')}"
+        for cause, (turns, tokens) in found
     ]
 
 

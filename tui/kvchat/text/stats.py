@@ -59,11 +59,11 @@ def reuse_cells(totals: Totals, cells: int) -> int | None:
 
 
 def waste_rows(stats: Stats) -> list[tuple[str, str, str]]:
-    """The causes of waste, the most expensive first: `server restarted`, `2 turns`, `3,100 tokens`."""
+    """The causes of waste, the most expensive first: `server restarted`, `2 answers`, `3,100 tokens`."""
     found = sorted(stats.misses.items(), key=lambda item: (-item[1][1], item[0]))
-    return [(cause_name(cause), counted(turns, "turn"), counted(tokens, "token")) for cause, (turns, tokens) in found]
+    return [(cause_name(cause), counted(turns, "answer"), counted(tokens, "token")) for cause, (turns, tokens) in found]
 
 
 def unknown_words(totals: Totals) -> str:
-    """`3 of 43 turns`: of these the servers reported too little; empty where all are known."""
-    return f"{totals.unknown:,} of {counted(totals.turns, 'turn')}" if totals.unknown else ""
+    """`3 of 43 answers`: of these the servers reported too little; empty where all are known."""
+    return f"{totals.unknown:,} of {counted(totals.turns, 'answer')}" if totals.unknown else ""

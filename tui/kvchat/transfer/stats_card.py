@@ -56,7 +56,7 @@ def card(stats: Stats) -> str:
 
 def _facts(stats: Stats) -> str:
     words = [f"reuse {percent(stats.totals.reuse)}"] if stats.totals.reuse is not None else []
-    words.append(counted(stats.totals.turns, "turn"))
+    words.append(counted(stats.totals.turns, "answer"))
     if stats.ttft_ms is not None:
         words.append(f"TTFT {duration(stats.ttft_ms / 1000)} (median)")
     if unknown := unknown_words(stats.totals):

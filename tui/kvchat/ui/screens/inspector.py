@@ -316,13 +316,13 @@ def totals_line(ledger: Ledger, width: int) -> Content:
     in the line of the turn."""
     totals, wasted = ledger.totals, sum(tokens for _, tokens in ledger.misses.values())
     if not totals.turns:
-        return content(("  no turns yet", MUTED))
+        return content(("  no answers yet", MUTED))
     if totals.turns == totals.unknown:
-        return content((f"  {counted(totals.turns, 'turn')}, {UNREPORTED}", MUTED))
+        return content((f"  {counted(totals.turns, 'answer')}, {UNREPORTED}", MUTED))
     values = (count(totals.cached_tokens), count(wasted), percent(totals.reuse), duration(totals.seconds_saved))
     tones = (CACHED, WASTED if wasted else "", STRONG, "")
     line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
-    unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'turn')} unknown", MUTED))
+    unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'answer')} unknown", MUTED))
     return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
 
 
