@@ -126,7 +126,7 @@ async def test_a_mention_is_completed_and_its_file_goes_as_a_whole(drive: Drive,
         mentions = app.chat.composer.query_one(MentionList)
         await app.write("What of @hand")
         await app.until(lambda: mentions.is_open)
-        await app.press("tab")
+        await app.press("tab", "backspace")
         await app.until(lambda: [one.text for one in mentions.items] == ["handbook/tower/", "handbook/lamp.md"])
         await app.press("tab")
         await app.until(lambda: mentions.is_open and mentions.items[0].text == "handbook/tower/my stairs.md")

@@ -81,6 +81,8 @@ def completed(typed: Typed, mention: Mention) -> tuple[str, int]:
     from kvchat.documents.mentions import quoted
 
     written = f"@{quoted(name)}"
+    if mention.kind == "collection":  # all of it is meant more often than a part: that is one Backspace away
+        return f"{written} ", 0
     return written, int(is_folder(mention) and written.endswith('"'))
 
 
