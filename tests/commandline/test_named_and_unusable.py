@@ -143,7 +143,29 @@ async def test_a_settings_file_that_a_variable_names_may_still_be_made_but_its_f
 async def test_a_model_that_the_server_does_not_have_gives_no_other_models_answer(run: Run, own_folders: Path) -> None:
     async with ToyServer() as server:
         done = await run("--base-url", server.url, "-m", "typo", "ask", "hi")
-        assert done.status and not done.out and server.posts == 0
+        assert (done.status, done.out, server.posts) == (2, "", 0) and "has no model typo" in done.err
+
+
+@pytest.mark.parametrize("by", ["KVCHAT_ENGINE_MODEL", "file"])
+async def test_a_model_file_that_is_gone_is_not_replaced_by_another(run: Run, own_folders: Path, by: str) -> None:
+    write(own_folders, '[engine]\nmodel = "/nowhere/x.gguf"\n' if by == "file" else "")
+    done = await run("ask", "hi", env={} if by == "file" else {by: "/nowhere/x.gguf"})
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "kvchat: There is no model file /nowhere/x.gguf (engine.model).\n"
+
+
+@pytest.mark.parametrize("text", ["proxy = 'x'", "modle = 'x'"])
+async def test_a_conversation_on_a_server_that_cannot_be_used_is_not_continued_past_that(
+    run: Run, own_folders: Path, text: str
+) -> None:
+    async with ToyServer() as server:
+        profile = f'default_profile = "work"\n[profiles.work]\nbase_url = "{server.url}"\n'
+        write(own_folders, profile)
+        assert (await run("ask", "hi")).status == 0
+        write(own_folders, profile.replace("default_profile", "theme = 'auto' #") + text)
+        server.visits.clear()
+        done = await run("ask", "-c", "and now?")
+        assert (done.status, done.out, server.visits) == (2, "", [])
 
 
 async def test_the_doctor_of_a_profile_does_not_go_past_its_proxy(run: Run, own_folders: Path) -> None:

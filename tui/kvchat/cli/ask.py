@@ -53,6 +53,7 @@ from kvchat.prompt.message import Message, Node, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.prompt.thoughts import has_end_only
 from kvchat.sanitize import one_line
+from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 from kvchat.text.options import changed_words, reserved_words
 from kvchat.text.servers import fallback_words
@@ -443,7 +444,9 @@ async def ask(
     if ended is not None:
         return ended
     if answer.state not in GOOD or not answer.text.strip():
-        raise CommandError(note_sentence(answer.note) or "The answer did not complete.")
+        is_of_a_name = isinstance(answer.note, Statement) and answer.note.kind == Fault.NO_SUCH_MODEL
+        said = note_sentence(answer.note) or "The answer did not complete."
+        raise (UsageError if is_of_a_name else CommandError)(said)
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
     if schema is not None:

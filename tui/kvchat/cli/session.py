@@ -83,7 +83,8 @@ class Session:
             print_notices(notices)
             return await work(service)
         except (StoreError, ChatError, TransferError) as error:
-            raise CommandError(str(error)) from None
+            said = error.arguments.get("sentence") if isinstance(error, ChatError) else None
+            raise (UsageError if _is_of_a_name(said) else CommandError)(str(error)) from None
         finally:
             if service is not None:
                 await service.aclose()
@@ -166,11 +167,14 @@ class Session:
         one that was named cannot be used."""
         settings = self.settings
         first = settings.server if self._has_one_server() else settings.profiles.get(settings.default_profile)
-        wrong = (first or settings.server).wrong if sends else {}
+        server, file = first or settings.server, settings.engine.model
+        wrong = server.wrong if sends else {}
         for problem in self.problems:
             if str(problem) in wrong.values():
                 raise UsageError(f"{problem}.")
             print(f"kvchat: {problem}", file=sys.stderr)
+        if sends and file and not server.base_url and not Path(file).expanduser().is_file():
+            raise UsageError(f"There is no model file {file} (engine.model).")
 
 
 @contextmanager
@@ -185,6 +189,18 @@ def printing() -> Iterator[None]:
         # What is left is written once more at the exit: nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise CommandError(f"The output cannot be written: {reason(error)}.") from None
+
+
+def _is_of_a_name(error: object) -> bool:
+    """Whether a server refused because what names it, or its model, cannot be used."""
+    from kvchat.backends.dialect import BackendError, Trouble
+    from kvchat.text.faults import Fault
+
+    if not isinstance(error, BackendError):
+        return False
+    is_told = error.trouble is Trouble.BAD_ADDRESS and error.fault is Fault.TOLD
+    names = (Fault.NO_PROFILE, Fault.NO_SUCH_MODEL, Fault.CERTIFICATE_FILE)
+    return is_told or error.fault in names or error.fault.name.startswith("URL_")
 
 
 def print_notices(notices: Sequence[str]) -> None:

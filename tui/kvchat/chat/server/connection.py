@@ -292,7 +292,7 @@ class Connector:
     def _must_be_usable(self) -> None:
         """Raises BackendError where the settings name a server, or a way to one, that cannot be used."""
         if self.server.wrong:
-            raise failure(Trouble.REFUSED, Fault.TOLD, sentence=f"{next(iter(self.server.wrong.values()))}.")
+            raise failure(Trouble.BAD_ADDRESS, Fault.TOLD, sentence=f"{next(iter(self.server.wrong.values()))}.")
 
     async def _found(self) -> Backend:
         self._must_be_usable()
