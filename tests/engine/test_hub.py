@@ -17,10 +17,12 @@ from kvchat.backends.engine import hub
 from kvchat.backends.engine.folders import hub_cache
 from kvchat.backends.engine.hub import HubError, HubName, chosen, hub_name
 from kvchat.backends.engine.models import find_models
+from kvchat.text.format import size
 from standins.hub import COMMIT, Hub, running_hub
 
 MODEL = header(chat_model()) + bytes(range(256)) * 12_000
 """3 MB: three of the pieces that a download is made of."""
+PATIENT = {"HF_HUB_DOWNLOAD_TIMEOUT": "600", "HF_HUB_ETAG_TIMEOUT": "600"}
 REPO = "org/Tiny-GGUF"
 FILES = {"README.md": b"words", "Tiny-Q2_K.gguf": b"GGUF", "Tiny-Q4_K_M.gguf": MODEL, "mmproj-Tiny.gguf": b"GGUF"}
 
@@ -110,7 +112,7 @@ def command(home: Path, there: Hub, *arguments: str, **env: str) -> subprocess.P
     kept: Mapping[str, str] = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return subprocess.Popen(
         [sys.executable, "-m", "kvchat.cli", "pull", *arguments],
-        env={**kept, "HOME": str(home), "HF_ENDPOINT": there.url, **env},
+        env={**kept, **PATIENT, "HOME": str(home), "HF_ENDPOINT": there.url, **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -205,7 +207,7 @@ def test_what_is_no_name_and_a_hub_that_is_not_there_are_one_sentence(tmp_path: 
     nowhere = "http://127.0.0.1:9"
     assert pulled(tmp_path, there, REPO, HF_ENDPOINT=nowhere)[::2] == (
         1,
-        f"kvchat: {nowhere} cannot be reached: Connection refused\n",
+        f"kvchat: {nowhere} cannot be reached: Connection refused.\n",
     )
     assert pulled(tmp_path, there, REPO, HF_HOME="/proc/nowhere")[::2][0] == 1
 
@@ -214,3 +216,18 @@ async def test_without_the_package_it_is_said_how_to_get_it(monkeypatch: pytest.
     monkeypatch.setattr(hub, "find_spec", lambda _: None)
     with pytest.raises(HubError, match=r"needs one more package: pip install 'kvchat\[pull\]'"):
         await hub.find(HubName("a/b"))
+
+
+def test_the_models_to_begin_with_stand_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs/servers.md").read_text()
+    for name, octets, memory in hub.SUGGESTED:
+        assert f"| {memory} GB | `{name}` | {size(octets)} |" in page
+
+
+@pytest.mark.parametrize(("memory", "first"), [(2, "1.7B"), (7.6, "4B"), (15.5, "8B"), (64, "30B-A3B")])
+def test_the_model_for_the_memory_of_this_machine_is_offered_first(
+    monkeypatch: pytest.MonkeyPatch, memory: float, first: str
+) -> None:
+    monkeypatch.setattr(hub.os, "sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else int(memory * 2**18))
+    assert [name for name, about in hub.suggested() if about.endswith("as here")] == [f"Qwen/Qwen3-{first}-GGUF"]
+    assert hub.suggested()[0][0] == f"Qwen/Qwen3-{first}-GGUF"

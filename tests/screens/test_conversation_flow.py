@@ -290,7 +290,7 @@ async def test_the_first_run_says_what_to_do_and_an_address_ends_it(drive: Drive
     async with drive(server=None) as app:
         await app.until(lambda: "No model server answered on this machine" in app.text)
         assert "llama.cpp 9931 or 8080" in app.text
-        assert "no model file found" in app.prose
+        assert "none on this disk yet: takes the path of a .gguf" in app.prose
         await app.press("shift+tab")
         app.chat.query_one("WelcomePanel").focus()
         await app.press("3")

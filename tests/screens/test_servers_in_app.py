@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from app_kit import Drive, Driven
 
 from kvchat.chat.server import connection
 from kvchat.config import ServerSettings, Settings
+from standins.hub import Hub, running_hub
 from toyserver import ToyServer, hang, tokens
 
 pytestmark = pytest.mark.slow
@@ -212,3 +214,60 @@ async def test_the_doctor_tells_what_it_found(drive: Drive, server: ToyServer) -
         assert "Doctor" in app.text and "toy" in app.text
         await app.press("escape")
         await app.closes()
+
+
+async def test_a_model_is_fetched_after_a_yes_to_its_size_stopped_and_gone_on_with(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = b"GGUF" + bytes(3_000_000)
+    with running_hub(Hub({"org/Tiny-GGUF": {"Tiny-Q4_K_M.gguf": model}}, stalls_at=2_500_000)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "600")
+        monkeypatch.setenv("HF_HUB_ETAG_TIMEOUT", "600")
+        monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+        async with drive(size=(120, 30)) as app:
+            await app.say("one")
+            await app.press("ctrl+l")
+            await app.opens("ModelPicker")
+            assert "Qwen/Qwen3-4B-GGUF" in app.text
+            await app.type("org/Tiny-GGUF")
+            await app.press("enter")
+            await app.opens("ConfirmScreen")
+            await app.until(lambda: "Fetch 3.0 MB" in app.text and f"{hub.url}/org/Tiny-GGUF" in app.text)
+            assert not hub.ranges()
+            await app.press("n")
+            await app.closes()
+            await app.write("/model org/Tiny-GGUF:Q4_K_M")
+            await app.press("enter")
+            await app.opens("ConfirmScreen")
+            await app.press("y")
+            await app.closes()
+            await app.until(lambda: "fetching Tiny-GGUF · " in app.text)
+            parts = tmp_path / "hub/models--org--Tiny-GGUF/blobs"
+            await app.until(lambda: any(part.stat().st_size == 2**21 for part in parts.glob("*")))
+            await app.press("ctrl+l")
+            await app.opens("ModelPicker")
+            await app.type("stops")
+            await app.press("enter")
+            await app.opens("ConfirmScreen")
+            await app.press("s")
+            await app.closes()
+            await app.until(lambda: "fetching" not in app.text)
+            hub.stalls_at = None
+            await app.write("/model org/Tiny-GGUF")
+            await app.press("enter")
+            await app.opens("ConfirmScreen")
+            await app.press("y")
+            await app.closes()
+            await app.until(lambda: app.noticed("Tiny-Q4_K_M.gguf is here · Ctrl+L chooses it"))
+            assert hub.ranges() == ["", f"bytes={2**21}-"]
+            [fetched] = (tmp_path / "hub").glob("**/Tiny-Q4_K_M.gguf")
+            assert fetched.read_bytes() == model
+
+
+async def test_what_cannot_be_fetched_is_said(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.backends.engine.hub.find_spec", lambda _: None)
+    async with drive() as app:
+        await app.write("/model org/Tiny-GGUF")
+        await app.press("enter")
+        await app.until(lambda: app.noticed("Fetching models needs one more package: pip install 'kvchat[pull]'"))

@@ -222,3 +222,19 @@ async def test_while_servers_are_looked_for_it_says_so() -> None:
 
 async def found() -> Sequence[Any]:
     return [HERE, OLLAMA, WORK]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("qwen3-4b", ("pull", "Qwen/Qwen3-4B-GGUF")),
+        ("org/Some-GGUF:q8_0", ("pull", "org/Some-GGUF:q8_0")),
+        ("https://huggingface.co/org/Some-GGUF", ("pull", "org/Some-GGUF")),
+        ("localhost/v1", ("url", "http://localhost/v1")),
+    ],
+)
+async def test_a_model_that_is_not_here_can_be_fetched(typed: str, answer: object) -> None:
+    async with showing(picker(offers=[("Qwen/Qwen3-4B-GGUF", "~2.5 GB · for 8 GB of memory, as here")])) as shown:
+        await shown.type(typed)
+        await shown.press("enter")
+        assert shown.answers == [answer]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -104,7 +105,7 @@ async def test_the_server_used_last_is_the_first_row_where_it_is_off() -> None:
     app = Welcome(panel(last="127.0.0.1:9999"))
     async with app.run_test(size=(80, 24)) as pilot:
         shown = Shown(app, pilot)
-        ways = [line.strip("▌ ") for line in shown.lines if "  " in line and line.strip("▌ ")[:1].isdigit()]
+        ways = [line.strip("▌ ") for line in shown.lines if re.match(r"[▌ ]*\d  ", line)]
         assert ways[0].startswith("0  try 127.0.0.1:9999 again") and len(ways) == 4
         app.panel.focus()
         await pilot.press("enter", "down", "enter", "0")
@@ -128,13 +129,13 @@ async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
         app.panel.focus()
         await shown.press("3")
         for command in (
-            "pip install 'kvchat[embedded]'",
+            "pip install 'kvchat[embedded,pull]'",
+            "kvchat pull Qwen/Qwen3-4B-GGUF",
             "llama-server -m MODEL.gguf",
-            "kvchat --model FILE.gguf",
             "~/models",
         ):
             assert command in shown.text
-        assert "no model file found" in shown.text
+        assert "none on this disk yet: takes the path of a .gguf" in shown.text
         await shown.press("3")
         assert "pip install" not in shown.text
 

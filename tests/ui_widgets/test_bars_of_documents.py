@@ -64,7 +64,7 @@ async def test_a_hostile_name_in_the_header_is_signs(hosting: Hosting) -> None:
 async def test_indexing_stands_in_front_of_the_memory_and_a_remark_gives_way(hosting: Hosting) -> None:
     status = StatusLine()
     async with hosting(status).run_test(size=(100, 24)) as pilot:
-        status.set_indexing("indexing handbook 43 %")
+        status.set_background("indexing handbook 43 %")
         await pilot.pause()
         assert line(status).rstrip().endswith("indexing handbook 43 %")
         status.set_memory("2 noted", "F5")
@@ -74,6 +74,6 @@ async def test_indexing_stands_in_front_of_the_memory_and_a_remark_gives_way(hos
         status.set_aside("a remark that is far too long to stand there beside both of the others")
         await pilot.pause()
         assert line(status).split("  ")[-1].strip() == "indexing handbook 43 % · memory: 2 noted (F5)"
-        status.set_indexing("")
+        status.set_background("")
         await pilot.pause()
         assert "indexing" not in line(status)

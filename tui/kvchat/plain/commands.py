@@ -473,6 +473,9 @@ class Commands:
         service, id = self._chat.service, self._chat.id
         choice = service.chooser.meant(id, written)
         name = str(choice[1])
+        if choice[0] == "pull":
+            self._say(f"To fetch it first: kvchat pull {one_line(name, 200)}")
+            return
         if choice[0] == "file":
             files = await service.chooser.files_at(choice[1])
             if len(files) > 1:

@@ -70,7 +70,7 @@ class HubProblem(StrEnum):
     NO_GGUF = "{repo} has no GGUF model. Look for a repository whose name ends in -GGUF."
     NO_SUCH_FILE = "{repo} has no {tag}. It has: {names}."
     PARTS_MISSING = "{repo} lacks parts of {name}."
-    UNREACHABLE = "{address} cannot be reached: {reason}"
+    UNREACHABLE = "{address} cannot be reached: {reason}."
     ANSWERED = "{address} answered {status}. Try again later."
     NO_ROOM = "There is no room for {repo}: it needs {needed}, and {folder} has {free}."
     NOT_WRITTEN = "{repo} cannot be written to {folder}: {reason}."

@@ -142,7 +142,7 @@ class ChatScreen(Screen[None]):
         self.workspace = workspace = Workspace(self, service, transcript)
         self.costs = costs = CostQuestions(workspace)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
-        self.server = ServerController(workspace, service, costs, empty, self.header)
+        self.server = ServerController(workspace, service, costs, empty, self.header, status)
         self.compaction = CompactionController(workspace, service, self.server, transcript, status)
         self.context = ContextController(workspace, service, composer)
         self.sending = SendingController(
@@ -395,6 +395,11 @@ class ChatScreen(Screen[None]):
     def _type_through(self, event: Transcript.TypeThrough) -> None:
         self.composer.focus()
         self.composer.type(event.character)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """What is pasted where nothing takes it is meant for the composer."""
+        self.composer.focus()
+        self.composer.paste(event.text)
 
     @on(JumpLetters.NothingThere)
     def _nothing_to_jump_to(self) -> None:

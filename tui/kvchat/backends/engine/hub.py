@@ -13,11 +13,12 @@ import re
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from kvchat.backends.engine.folders import hub_cache
 from kvchat.backends.engine.gguf import quantisation_of
@@ -29,6 +30,13 @@ from kvchat.text.problems import ProblemError
 
 USUAL = "Q4_K_M"
 """The quantisation that `-hf` takes where none is named."""
+SUGGESTED = (
+    ("Qwen/Qwen3-1.7B-GGUF", 1_800_000_000, 4),
+    ("Qwen/Qwen3-4B-GGUF", 2_500_000_000, 8),
+    ("Qwen/Qwen3-8B-GGUF", 5_000_000_000, 16),
+    ("Qwen/Qwen3-30B-A3B-GGUF", 18_600_000_000, 32),
+)
+"""Models to begin with: name, bytes, and the gigabytes of memory from which one is a good choice."""
 LONGEST_LINE = 16 * 1024 * 1024
 """Bytes: a repository may have thousands of files."""
 _NAME = re.compile(
@@ -102,29 +110,45 @@ def hub_name(text: str) -> HubName | None:
     return HubName(found["repo"], "" if tag.lower() == "latest" else tag)
 
 
+def suggested() -> list[tuple[str, str]]:
+    """Models to begin with, each with what is to be known of it; the one for this machine's memory first."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 + 1  # some is the firmware's
+    fitting = max((needed for _, _, needed in SUGGESTED if needed <= memory), default=SUGGESTED[0][2])
+    found = [
+        (name, f"~{size(octets)} · for {needed} GB of memory{', as here' if needed == fitting else ''}")
+        for name, octets, needed in SUGGESTED
+    ]
+    return sorted(found, key=lambda one: not one[1].endswith("here"))
+
+
 async def find(name: HubName) -> HubModel:
     """What is to be fetched for a name: its files and their sizes. Raises HubError."""
-    listed: Sequence[tuple[str, int]] = ()
-    async for told in _asked(name.repo, {"repo": name.repo}):
-        if isinstance(files := told.get("files"), list):
-            listed = [(str(path), size if isinstance(size, int) else 0) for path, size in files]
+    listed: list[tuple[str, int]] = []
+
+    def heard(line: Mapping[str, Any]) -> None:
+        listed.extend((str(path), size if isinstance(size, int) else 0) for path, size in line["files"])
+
+    await _ask({"repo": name.repo}, heard)
     return HubModel(name, tuple(chosen(name, listed)), hub_address(), hub_cache(os.environ, Path.home()))
 
 
 async def fetch(model: HubModel, told: Callable[[Fetching], None]) -> Path:
     """Fetch a model, going on where an earlier attempt ended; the path of its first file. Cancelled, it ends at once
     and keeps what came. Raises HubError."""
-    began, first = time.monotonic(), -1
-    request = {"repo": model.name.repo, "cache": str(model.folder), "wanted": model.files}
-    async for line in _asked(model.name.repo, request, folder=model.folder):
-        if isinstance(path := line.get("path"), str):
-            return Path(path)
-        done, total = line.get("done"), line.get("total")
-        if isinstance(done, int) and isinstance(total, int):
-            first = done if first < 0 else first
-            passed = time.monotonic() - began
-            told(Fetching(done, total, (done - first) / passed if passed > 1 else 0.0, "checking" in line))
-    raise HubError(HubProblem.ENDED, exit="without a word")
+    began, first, path = time.monotonic(), -1, ""
+
+    def heard(line: Mapping[str, Any]) -> None:
+        nonlocal first, path
+        if "path" in line:
+            path = line["path"]
+            return
+        first = line["done"] if first < 0 else first
+        passed = time.monotonic() - began
+        speed = (line["done"] - first) / passed if passed > 1 else 0.0
+        told(Fetching(line["done"], line["total"], speed, "checking" in line))
+
+    await _ask({"repo": model.name.repo, "cache": str(model.folder), "wanted": model.files}, heard)
+    return Path(path)
 
 
 def chosen(name: HubName, files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -151,10 +175,8 @@ def chosen(name: HubName, files: Sequence[tuple[str, int]]) -> list[tuple[str, i
     return [(part, sizes[part]) for part in parts]
 
 
-async def _asked(
-    repo: str, request: Mapping[str, object], folder: Path | None = None
-) -> AsyncIterator[Mapping[str, object]]:
-    """The lines that the child answers. Raises HubError."""
+async def _ask(request: Mapping[str, Any], heard: Callable[[Mapping[str, Any]], None]) -> None:
+    """Hear what the child answers, line by line, to its end. Raises HubError."""
     if find_spec("huggingface_hub") is None:
         raise HubError(HubProblem.NOT_INSTALLED)
     command = (sys.executable, "-P", "-m", "kvchat.backends.engine.hub_child", json.dumps(request))
@@ -169,12 +191,9 @@ async def _asked(
     try:
         async for line in child.stdout:
             told = json.loads(line)
-            if (problem := told.pop("problem", None)) is not None:
-                for amount in ("needed", "free"):
-                    told[amount] = size(told.get(amount))
-                told["reason"] = one_line(str(told.get("reason")), 160).rstrip(".")
-                raise HubError(HubProblem[problem], repo=repo, address=hub_address(), folder=folder, **told)
-            yield told
+            if "problem" in told:
+                raise _error(told, request)
+            heard(told)
         if code := await child.wait():
             raise HubError(HubProblem.ENDED, exit=exit_in_words(code))
     finally:
@@ -182,3 +201,10 @@ async def _asked(
             with suppress(ProcessLookupError):
                 child.kill()
             await child.wait()
+
+
+def _error(told: Mapping[str, Any], request: Mapping[str, Any]) -> HubError:
+    sizes = {amount: size(told.get(amount)) for amount in ("needed", "free")}
+    reason = one_line(str(told.get("reason")), 160).rstrip(".")
+    known = {"repo": request["repo"], "folder": request.get("cache"), "address": hub_address()}
+    return HubError(HubProblem[told["problem"]], **{**told, **known, **sizes, "reason": reason})

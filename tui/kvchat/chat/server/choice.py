@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +33,8 @@ from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.backends.discovery import Found
+    from kvchat.backends.engine.hub import Fetching as Fetching
+    from kvchat.backends.engine.hub import HubModel as HubModel
     from kvchat.backends.engine.models import ModelFile
     from kvchat.doctor.report import Report
 
@@ -41,9 +44,10 @@ ModelChoice = (
     | tuple[Literal["file"], Path]
     | tuple[Literal["url"], str]
     | tuple[Literal["server"], str, str]
+    | tuple[Literal["pull"], str]
 )
 """A model of the server in use; a model file; an address; a server by its name, and one of its models (empty: the one
-it has loaded)."""
+it has loaded); a model to fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,8 @@ class ServerChooser:
     def _choices(self) -> Iterator[ServerChoice]:
         here, named = self._servers.link(), set()
         for link in self._servers.links:
-            if link is here or link.info is not None:
+            is_nothing = link.connector.connection.phase == "none"
+            if (link is here and not is_nothing) or link.info is not None:
                 named.add(link.name)
                 yield self._choice(link, current=link is here)
         for name, server in self._ground.settings.profiles.items():
@@ -258,7 +263,10 @@ class ServerChooser:
             return "server", name, ""
         if (path := written_path(name)) is not None:
             return "file", path
-        if info is not None and info.listing and not info.known(name):
+        nothing_there = self._servers.link(id).connector.connection.phase == "none"
+        if nothing_there or (info is not None and info.listing and not info.known(name)):
+            if hub_name(name) is not None:
+                return "pull", name
             raise ChatError(ChatProblem.NO_SUCH_MODEL, model=one_line(name, 80))
         return "model", name
 
@@ -272,13 +280,46 @@ class ServerChooser:
         except GgufError as error:
             raise ChatError.of(error) from None
 
+    async def to_fetch(self, name: str) -> HubModel:
+        """What a name stands for at Hugging Face, which is asked for it. Raises ChatError."""
+        from kvchat.backends.engine import hub
+
+        wanted = hub.hub_name(name)
+        assert wanted is not None, name
+        try:
+            return await hub.find(wanted)
+        except hub.HubError as error:
+            raise ChatError.of(error) from None
+
+    async def fetched(self, model: HubModel, told: Callable[[Fetching], None]) -> Path:
+        """Fetch a model, which `told` hears of; the path of its file. Raises ChatError."""
+        from kvchat.backends.engine import hub
+
+        try:
+            return await hub.fetch(model, told)
+        except hub.HubError as error:
+            raise ChatError.of(error) from None
+
+    def suggested(self) -> list[tuple[str, str]]:
+        """Models to fetch for a beginning, each with what is to be known of it; none without the engine to run them."""
+        from kvchat.backends.engine import hub
+
+        return hub.suggested() if find_spec("xllamacpp") is not None else []
+
     async def model_files(self) -> list[ModelFile]:
         """The model files on this machine's disk that the embedded engine can run."""
         return await self._servers.link().connector.find_models()
 
     def model_folders(self) -> list[str]:
-        """Where model files are looked for, in words."""
-        return [f"{source}: {folder}" for source, folder in self._servers.link().connector.folders()]
+        """Where model files are looked for: the folders that are there, and those that the user may put one into."""
+        home = os.path.expanduser("~/")  # noqa: PTH111 - it never fails
+        return list(
+            dict.fromkeys(
+                str(folder).replace(home, "~/", 1)
+                for source, folder in self._servers.link().connector.folders()
+                if source in ("models folder", "downloads") or folder.is_dir()
+            )
+        )
 
 
 def written_path(text: str) -> Path | None:
@@ -286,3 +327,11 @@ def written_path(text: str) -> Path | None:
     text = text.strip()
     path = pasted_path(text) or (text if text.lower().endswith(".gguf") and os.path.isfile(text) else None)  # noqa: PTH113
     return Path(os.path.expanduser(path)).absolute() if path else None  # noqa: PTH111 - it never fails
+
+
+def hub_name(text: str) -> str | None:
+    """The model of Hugging Face that `text` names, in its short spelling."""
+    from kvchat.backends.engine import hub
+
+    found = hub.hub_name(text)
+    return None if found is None else str(found)

@@ -205,7 +205,7 @@ class DocumentController:
             from kvchat.ui.screens.documents.rows import indexing_words
 
             words = indexing_words(self._documents.indexing)
-        self._status.set_indexing(words)
+        self._status.set_background(words)
 
     def changed(self) -> None:
         """Something was indexed to the end, added or removed: a word about what took long or went wrong."""

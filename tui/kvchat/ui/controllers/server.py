@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.text.cache import cost_words, to_prefill
-from kvchat.text.format import counted, short_count
+from kvchat.text.engine import fetch_words
+from kvchat.text.format import counted, short_count, size
 from kvchat.text.servers import fallback_words, leaving_lines, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.progress import offline_row
@@ -15,23 +17,41 @@ from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.header_text import HeaderState
 
 if TYPE_CHECKING:
+    from textual.worker import Worker
+
     from kvchat.cache.price import Price
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.events import FallbackChosen
-    from kvchat.chat.server.choice import ModelChoice
+    from kvchat.chat.server.choice import Fetching, HubModel, ModelChoice
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.empty import EmptyConversation
-    from kvchat.ui.widgets.statusline import Header
+    from kvchat.ui.widgets.statusline import Header, StatusLine
 
 GONE = frozenset({"lost", "failed"})
+
+
+@dataclass(eq=False, slots=True)
+class Fetch:
+    """A model that is being fetched."""
+
+    model: HubModel
+    worker: Worker[None]
+    words: str = "0 %"
+    """How far it is."""
 
 
 class ServerController:
     """Shows the server of the open conversation, and changes it."""
 
     def __init__(
-        self, workspace: Workspace, service: ChatService, costs: CostQuestions, empty: EmptyConversation, header: Header
+        self,
+        workspace: Workspace,
+        service: ChatService,
+        costs: CostQuestions,
+        empty: EmptyConversation,
+        header: Header,
+        status: StatusLine,
     ) -> None:
         self.workspace = workspace
         self._servers = service.servers
@@ -39,6 +59,8 @@ class ServerController:
         self._costs = costs
         self._empty = empty
         self._header = header
+        self._status = status
+        self._fetch: Fetch | None = None
         self._told = ""
         """The trouble that was shown already."""
 
@@ -96,6 +118,9 @@ class ServerController:
         from kvchat.ui.screens.servers import ModelPicker
 
         chooser = self._service.chooser
+        offers = chooser.suggested()
+        if self._fetch is not None:
+            offers = [(str(self._fetch.model.name), f"fetching · {self._fetch.words} · Enter stops"), *offers]
         try:
             chosen = chooser.meant(self.workspace.conversation.id, name) if name else None
             if chosen is None and await self._moved_or_waits():
@@ -111,10 +136,13 @@ class ServerController:
                         look=chooser.look,
                         files=chooser.model_files,
                         at=chooser.files_at,
+                        offers=offers,
                         typed=name,
                     )
                 )
-            if chosen is not None:
+            if chosen is not None and chosen[0] == "pull":
+                await self._pull(chosen[1])
+            elif chosen is not None:
                 await self._use(chosen)
         except ChatError as error:
             self.workspace.say(str(error), "warning")
@@ -133,6 +161,53 @@ class ServerController:
                 await self._service.options.set_model(id, name)
         elif await self._costs.agreed("model", title="Switch to another server?"):
             await use(id, name, model)
+
+    # -- a model that is fetched
+
+    async def _pull(self, name: str) -> None:
+        """Fetch a model, once its size and address were agreed to; while one is fetched, ask whether that is to stop.
+        Raises ChatError."""
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+
+        if (fetch := self._fetch) is not None:
+            lines = [f"It is at {fetch.words}.", "What came is kept: choosing it again goes on from there."]
+            choices: list[Choice[bool]] = [("g", "Go on", False), ("s", "Stop", True)]
+            if await self.workspace.ask(ConfirmScreen(f"Stop fetching {fetch.model.file}?", lines, choices)):
+                fetch.worker.cancel()
+            return
+        with self.workspace.app.key_queue.coming() as dialog:
+            self.workspace.say(f"Asking Hugging Face for {name} …")
+            model = await self._service.chooser.to_fetch(name)
+        if dialog.is_given_up:
+            return
+        lines = [f"{model.file}, from", f"{model.address}/{model.name.repo}", f"into {model.folder}."]
+        choices = [("y", f"Fetch {size(model.size)}", True), ("n", "Do not fetch it", False)]
+        if await self.workspace.ask(ConfirmScreen("Fetch this model?", lines, choices)) and self._fetch is None:
+            self._fetch = Fetch(model, self._fetched(model, self.workspace.conversation.id))
+
+    @in_worker("fetch")
+    async def _fetched(self, model: HubModel, id: str) -> None:
+        """Fetch a model, with how far it is in the status line; where the conversation has not begun, it is used."""
+
+        def told(progress: Fetching) -> None:
+            words = fetch_words(progress.done, progress.total, progress.speed, checking=progress.checking)
+            if self._fetch is not None:
+                self._fetch.words = words
+                self._status.set_background(f"fetching {model.name.repo.partition('/')[2]} · {words}")
+
+        chooser, workspace = self._service.chooser, self.workspace
+        try:
+            path = await chooser.fetched(model, told)
+        except ChatError as error:
+            workspace.say(str(error), "error")
+            return
+        finally:
+            self._fetch = None
+            self._status.set_background("")
+        if workspace.shows(id) and not workspace.conversation.record.turns and workspace.conversation.live is None:
+            await chooser.use(id, str(path))
+        else:
+            workspace.say(f"{model.file} is here · {workspace.key_of('model')} chooses it")
 
     @in_worker("dialog")
     async def doctor(self) -> None:

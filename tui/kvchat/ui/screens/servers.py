@@ -26,7 +26,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.server.choice import ModelChoice, ServerChoice, written_path
+from kvchat.chat.server.choice import ModelChoice, ServerChoice, hub_name, written_path
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
 from kvchat.ui.actions import binding
@@ -47,6 +47,7 @@ PHASES = {
     "connecting": "connecting …",
     "starting": "starting …",
 }
+HUB, HUB_ABOUT = "From Hugging Face", "nothing is fetched before you have seen its size"
 LOADED = {True: "loaded", False: "not loaded", None: ""}
 
 
@@ -114,14 +115,17 @@ class ModelPicker(ListModal[ModelChoice]):
         look: Callable[[], Awaitable[Sequence[ServerChoice]]] | None = None,
         files: Callable[[], Awaitable[Sequence[FoundModel]]] | None = None,
         at: Callable[[Path], Awaitable[Sequence[FoundModel]]] | None = None,
+        offers: Sequence[tuple[str, str]] = (),
         typed: str = "",
     ) -> None:
         """`current`: the model that answers here now. `look`: asks this machine's usual ports. `files`, `at`: the
-        models on this disk, and those at a path. `typed`: what the filter begins with."""
+        models on this disk, and those at a path. `offers`: models that can be fetched. `typed`: what the filter begins
+        with."""
         super().__init__(classes="-list")
         self.heading = "Model and server"
         self.hints = (("rows.choose", "use"), ("dialog.close", "close"))
         self._find, self._look, self._at = files, look, at
+        self._offers = [Line(name, about, ("pull", name)) for name, about in offers]
         self._typed = typed
         self._named: tuple[Path, Sequence[Line]] | None = None
         """The path that is typed, with what is there."""
@@ -138,7 +142,7 @@ class ModelPicker(ListModal[ModelChoice]):
         """The first line that has what is typed in so many words."""
 
     def body(self) -> Iterable[Widget]:
-        yield FilterLine("filter, http://HOST:PORT of a server, or the path of a .gguf", self._typed)
+        yield FilterLine("filter, http://HOST:PORT, path of a .gguf, or OWNER/REPO of Hugging Face", self._typed)
         yield RowList(self._draw)
 
     def on_mount(self) -> None:
@@ -192,7 +196,9 @@ class ModelPicker(ListModal[ModelChoice]):
         """Show what the filter keeps; with `keep` the cursor stays on its line."""
         chosen = self._lines[self.rows.cursor] if keep and self.rows.cursor is not None else None
         self._lines, self._first = [], None
-        if address := address_of(self._query):
+        address = address_of(self._query)
+        hub = hub_name(self._query) if address is None or "://" in self._query else None
+        if address is not None and hub is None:
             self._lines += [Line("Another server"), Line(address, "connect", ("url", address))]
         if self._named is not None:
             self._lines += [Line("At this path"), *self._named[1]]
@@ -203,6 +209,11 @@ class ModelPicker(ListModal[ModelChoice]):
             self._add("On this machine", (), "looking for servers …")
         looking = "looking …" if self._looking else self._trouble or "none found"
         self._add("Model files on this disk", self._files, "" if self._files else looking)
+        if hub is not None:
+            self._lines += [Line("")] if self._lines else []
+            self._lines += [Line(HUB, HUB_ABOUT), Line(hub, "look for it there", ("pull", hub))]
+        elif self._offers:
+            self._add(HUB, self._offers, HUB_ABOUT)
         headings = {i for i, line in enumerate(self._lines) if line.choice is None}
         again = [line.choice for line in self._lines]
         cursor = (
@@ -295,15 +306,15 @@ Way = Literal[0, 1, 2, 3]
 WAYS: tuple[Way, ...] = (0, 1, 2, 3)
 WORDS = (
     "try {last} again",
-    "start the built-in engine with a model from this disk",
+    "start the built-in engine with a model",
     "use a server elsewhere",
     "how to install one",
 )
 INDENT = 5
 
 COMMANDS = (
-    ("the built-in engine", "pip install 'kvchat[embedded]'"),
-    ("with a model file", "kvchat --model FILE.gguf"),
+    ("the built-in engine", "pip install 'kvchat[embedded,pull]'"),
+    ("a model to start with", "kvchat pull Qwen/Qwen3-4B-GGUF"),
     ("llama.cpp's own server", "llama-server -m MODEL.gguf"),
     ("a server elsewhere", "kvchat --base-url http://HOST:PORT"),
 )
@@ -385,7 +396,7 @@ class WelcomePanel(Widget, can_focus=True):
             ]
             lines += [((content(" " * INDENT) if index else number) + line, way) for index, line in enumerate(told)]
         if self.commands_shown:
-            lines += [(line, None) for line in (content(), *self._commands())]
+            lines += [(line, None) for line in (content(), *self._commands(width))]
         return lines
 
     def _about(self) -> tuple[str, str, str, str]:
@@ -394,7 +405,8 @@ class WelcomePanel(Widget, can_focus=True):
 
     def _found(self) -> str:
         if not self._models:
-            return "no model file found; 3 says where they are looked for"
+            none = "none on this disk yet: takes the path of a .gguf, or fetches one from Hugging Face"
+            return none if self._engine else "none on this disk yet, and the engine is not installed: 3"
         names = " · ".join(
             f"{one_line(m.name, 40)} {one_line(m.quantisation, 10)} {size(m.size)}".replace("  ", " ")
             for m in self._models[:3]
@@ -403,11 +415,11 @@ class WelcomePanel(Widget, can_focus=True):
         found = f"{len(self._models)} found: {names}{more}"
         return found if self._engine else f"{found}; the engine is not installed: 3"
 
-    def _commands(self) -> list[Content]:
+    def _commands(self, width: int) -> list[Content]:
         lines = [content("     ", (f"{what:<24}", MUTED), command) for what, command in COMMANDS]
         if self._folders:
-            lines.append(content("     ", ("GGUF files are looked for in", MUTED)))
-            lines += [content("       ", one_line(folder, 90)) for folder in self._folders]
+            folders = content((f"GGUF files are looked for in {', '.join(map(one_line, self._folders))}", MUTED))
+            lines += [content(" " * INDENT) + line for line in folders.wrap(width - INDENT)]
         return lines
 
     def on_focus(self) -> None:

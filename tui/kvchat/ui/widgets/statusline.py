@@ -45,7 +45,7 @@ class StatusLine(PieceLine):
         self._aside = ""
         self._problem = ""
         self._memory, self._memory_key = "", ""
-        self._indexing = ""
+        self._background = ""
         self._warm_up: PromptProgress | None = None
         self._warms_up = False
         self.why_key = "F2"
@@ -84,10 +84,11 @@ class StatusLine(PieceLine):
         self._memory, self._memory_key = words, key
         self.refresh()
 
-    def set_indexing(self, words: str) -> None:
-        """How far documents are indexed, quietly at the right end; empty: nothing is."""
-        if words != self._indexing:
-            self._indexing = words
+    def set_background(self, words: str) -> None:
+        """How far work in the background is (documents, a model that is fetched), quietly at the right end; empty:
+        there is none."""
+        if words != self._background:
+            self._background = words
             self.refresh()
 
     def set_warm_up(self, active: bool, progress: PromptProgress | None = None) -> None:
@@ -118,8 +119,8 @@ class StatusLine(PieceLine):
             aside = status_text.warm_up_pieces(self._warm_up, width - 3 - width_of(left))
         room = width - 3 - width_of(left)
         memory = status_text.remembered(self._memory, self._memory_key, room)
-        indexing = [Piece(one_line(self._indexing), "quiet")] if self._indexing else []
-        return left, status_text.together(room, aside, indexing, memory)
+        background = [Piece(one_line(self._background), "quiet")] if self._background else []
+        return left, status_text.together(room, aside, background, memory)
 
 
 def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:

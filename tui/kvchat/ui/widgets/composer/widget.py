@@ -190,6 +190,10 @@ class Composer(Completing):
         """Insert at the cursor what was typed while another widget had the keys."""
         self._area.type(text)
 
+    def paste(self, text: str) -> None:
+        """As `type`, of what was pasted."""
+        self._area.post_message(events.Paste(text))
+
     async def written(self) -> None:
         """Wait until every key that was given to the composer is in the text."""
         await idle([self._area])
