@@ -215,7 +215,7 @@ async def test_a_model_file_that_is_none_says_so(run, tmp_path):
     path = tmp_path / "notes.gguf"
     path.write_text("dear diary, this is no model at all, but it is long enough to be looked at")
     done = await run("--model", str(path), "ask", "x")
-    assert done.status == 1
+    assert done.status == 2
     assert "not a GGUF" in done.err
 
 

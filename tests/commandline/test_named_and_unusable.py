@@ -151,7 +151,7 @@ async def test_a_model_file_that_is_gone_is_not_replaced_by_another(run: Run, ow
     write(own_folders, '[engine]\nmodel = "/nowhere/x.gguf"\n' if by == "file" else "")
     done = await run("ask", "hi", env={} if by == "file" else {by: "/nowhere/x.gguf"})
     assert (done.status, done.out) == (2, "")
-    assert done.err == "kvchat: There is no model file /nowhere/x.gguf (engine.model).\n"
+    assert done.err == "kvchat: There is no file /nowhere/x.gguf (engine.model).\n"
 
 
 @pytest.mark.parametrize("text", ["proxy = 'x'", "modle = 'x'"])
@@ -173,3 +173,9 @@ async def test_the_doctor_of_a_profile_does_not_go_past_its_proxy(run: Run, own_
         write(own_folders, f'[profiles.work]\nbase_url = "{server.url}"\nproxy = "x"\n')
         done = await run("doctor", "work")
         assert (done.status, server.visits) == (2, [])
+
+
+async def test_a_folder_without_a_model_answers_nothing(run: Run, own_folders: Path) -> None:
+    done = await run("--model", f"{own_folders}", "ask", "hi")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"kvchat: {own_folders} holds no GGUF model to chat with (engine.model).\n"

@@ -173,8 +173,14 @@ class Session:
             if str(problem) in wrong.values():
                 raise UsageError(f"{problem}.")
             print(f"kvchat: {problem}", file=sys.stderr)
-        if sends and file and not server.base_url and not Path(file).expanduser().is_file():
-            raise UsageError(f"There is no model file {file} (engine.model).")
+        if sends and file and not server.base_url:
+            from kvchat.backends.engine.gguf import GgufError
+            from kvchat.backends.engine.models import model_at
+
+            try:
+                model_at(Path(os.path.expanduser(file)))  # noqa: PTH111 - it never fails
+            except GgufError as error:
+                raise UsageError(f"{error.sentence.removesuffix('.')} (engine.model).") from None
 
 
 @contextmanager
