@@ -364,6 +364,14 @@ class ServerCache(SlotObserver):
         self.noting()
         return prediction
 
+    async def examined(self) -> None:
+        """Requests of ours that were not played, the doctor's, have used the slots: what these hold is seen now."""
+        counts = await self._counts() or ()
+        for slot in range(len(counts)):
+            self.journal.used("side", "", self.server.base_url, slot, {})
+        self._observe(counts, None)
+        self.noting()
+
     def probed(self, slot: int) -> None:
         """A request has asked what a slot holds and left that as it was."""
         self.simulator.probed(slot)

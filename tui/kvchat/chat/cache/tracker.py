@@ -77,6 +77,7 @@ class CacheTracker:
             and link.cache is None
             and link.info is not None
             and (link.info.host_class is HostClass.LOOPBACK)
+            and link.connector.connection.refuses  # one that hangs comes back with all that it held
         ):
             self._journal.saw(link.info.base_url, "restarted")
 
@@ -293,8 +294,17 @@ class CacheTracker:
         self.warming, self.warmup_progress = id, progress
 
     def ended_since(self, path: Sequence[Node], server: ServerInfo) -> Cause | None:
-        """Why what a server held of a branch is gone, as far as that is known before it is sent."""
-        return self._journal.ended_since(path, server.base_url)
+        """Why what a server held of a branch is gone, as far as that is known before it is sent: nothing of one that
+        was last answered elsewhere."""
+        cause = self._journal.ended_since(path, server.base_url)
+        last = next((node for node in reversed(path) if node.role is Role.ASSISTANT and node.figures is not None), None)
+        if cause is None or last is None:
+            return None
+        try:
+            found = self._ground.store.request_of(last.id)
+        except StoreError:
+            return None
+        return cause if found is not None and found.server == server.place else None
 
     def playing(self, tracked: TrackedTurn) -> ServerCache | None:
         """The cache of the server of a request that is on its way; None where the server was changed meanwhile."""
@@ -354,7 +364,8 @@ class CacheTracker:
     def watched(self, tracked: TrackedTurn | None, emit: Emit) -> Emit:
         """`emit`, that also notes when the server had to load its model first, and says with how far the prompt is read
         how long the history is and why it is read again, as far as that is known."""
-        ended = self._journal.ended_since(tracked.path, tracked.server.base_url) if tracked is not None else None
+        info = self._servers.link(tracked.turn.session_id).info if tracked is not None else None
+        ended = self.ended_since(tracked.path, info) if tracked is not None and info is not None else None
 
         def noting(event: StreamEvent) -> None:
             if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":

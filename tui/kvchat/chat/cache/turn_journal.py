@@ -393,7 +393,7 @@ class Journal:
         uses = [use for use in self._uses if since < use.number < asked.number and use.server == server]
         seen = [one for one in self._seen if since < one.number < asked.number and one.server == server]
         ended = next((one.what for one in reversed(seen) if one.what != "foreign"), "")
-        stayed = before is None or before.sent.server.base_url in ("", server)
+        stayed = before is not None and before.sent.server.base_url in ("", server)
         done = next(
             (one for one in reversed(self._done) if since < one.number < asked.number and one.conversation == owner),
             None,

@@ -251,7 +251,8 @@ class ServerChooser:
         try:
             await link.lane.in_spare_time(look())
         finally:
-            link.cache = None  # what the slots hold now was not played
+            if link.cache is not None:
+                await link.cache.examined()
         if found is None:
             raise ChatError(ChatProblem.EXAMINATION_ENDED)
         return report(found)

@@ -57,6 +57,8 @@ class Connection:
     """The end of the embedded engine's log, when it failed."""
     is_awaited: bool = False
     """Whether the server is off, and is looked for until it is back."""
+    refuses: bool = False
+    """Whether nothing listens at its address any more: its process has ended."""
 
 
 class Connector:
@@ -194,11 +196,11 @@ class Connector:
         await self.let_go()
         return await self.ready()
 
-    def lost(self, sentence: str) -> None:
+    def lost(self, sentence: str, *, refuses: bool = False) -> None:
         """A request found nobody there: say so, and look now and then until the server is back."""
         if self._backend is not None and self._engine is None and self.connection.phase == "ready":
             self._watch_for(self._backend.info.base_url)
-            self._say(Connection("lost", sentence, is_awaited=True))
+            self._say(Connection("lost", sentence, is_awaited=True, refuses=refuses))
 
     async def looked_after(self, sentence: str) -> None:
         """A connection broke: look whether the server is still there."""

@@ -271,7 +271,7 @@ class Servers(ConversationObserver):
     async def is_gone(self, link: Link, error: BackendError) -> bool:
         """Whether a request failed because nobody was there, so that it is to be sent when the server is back."""
         if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
-            link.connector.lost(error.sentence)
+            link.connector.lost(error.sentence, refuses=error.trouble is Trouble.UNREACHABLE)
         elif error.trouble is Trouble.CUT:
             self._ground.in_background(link.connector.looked_after(error.sentence))
         return self.waits and error.trouble is Trouble.UNREACHABLE and link.connector.is_awaited
