@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -12,6 +13,7 @@ from textual.color import Color
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.message import Role, State
+from kvchat.text.cache import answer_words
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span, text_of
@@ -46,8 +48,18 @@ def test_an_answers_title_has_its_figures_at_the_right_and_its_place_among_versi
 
 def test_the_cause_of_wasted_tokens_stands_before_the_other_figures() -> None:
     item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=WASTE)
-    (row,) = text_of(head_rows(item, 60, Folds()))
-    assert "████░▒ 40 wasted: server restarted" in row
+    (row,) = text_of(head_rows(item, 70, Folds()))
+    assert "████░▒ 40 wasted: server restarted · 62.0 tok/s" in row
+
+
+@pytest.mark.parametrize("figures", [COST, WASTE, replace(COST, ahead_tokens=3_766)])
+@pytest.mark.parametrize("name", ["Model", "Qwen3-30B-A3B-2507.Q4_K_M-long"])
+def test_a_title_keeps_the_name_and_the_speed(name: str, figures: TurnFigures) -> None:
+    """At 80 columns, whatever else there is to say; the rest comes with the room."""
+    (narrow,) = text_of(head_rows(TranscriptItem("n", Role.ASSISTANT, name, figures=figures), 62, Folds()))
+    assert narrow.startswith(f"{name} ") and "62.0 tok/s" in narrow and cell_len(narrow) == 62
+    (wide,) = text_of(head_rows(TranscriptItem("n", Role.ASSISTANT, name, figures=figures), 130, Folds()))
+    assert all(words in wide for words in answer_words(figures))
 
 
 def test_a_server_that_does_not_count_cached_tokens_has_no_bar() -> None:

@@ -257,8 +257,7 @@ def ahead_words(turn: TurnFigures) -> str:
 
 def answer_words(turn: TurnFigures) -> list[str]:
     """What stands beside an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, what was
-    prefilled before it was sent, `31 tokens`; of a
-    turn with wasted tokens these and their cause stand first."""
+    prefilled ahead, `31 tokens`; of a turn with wasted tokens these and their cause stand first."""
     words = []
     if notable_waste(turn):
         cause = f": {cause_name(turn.cause)}" if turn.cause else ""

@@ -93,7 +93,7 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Ro
     versions = f"  {'version ' if width >= WORDY else ''}{index}/{total}" if total > 1 else ""
     hint = "  ← →" if versions and selected else ""
     room = width - cell_len(versions + hint)
-    wanted = min(cell_len(one_line(item.title)), 26) + 2
+    wanted = min(cell_len(one_line(item.title)), width // 2) + 2
     right = figure_spans(item.figures, room - max(TITLE_ROOM, wanted)) if item.figures else []
     if not right and room - cell_len(item.time) >= TITLE_ROOM:
         right = [Span(one_line(item.time), "muted", "")]
@@ -108,22 +108,27 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Ro
 
 def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
     """`█████▒ 98 % cached · TTFT 0.14 s · 58 tok/s`, as much of it as fits in `room` cells: what part of the prompt was
-    cached, new and wasted, then the figures, most important first."""
+    cached, new and wasted, then the figures. The first of them and the speed stay longest; then a cause gives way."""
     words, bar = answer_words(figures), list[Span]()
+    rate = next((text for text in words if text.endswith(" tok/s")), "")
+    if words and cell_len(f"{words[0]} · {rate}") > room:
+        words[0] = words[0].partition(":")[0]
+    first = [text for text in (*words[:1], rate) if text]
+    kept = next((some for some in (first, first[:1]) if cell_len(" · ".join(some)) <= room), [])
     prompt, cached, evaluated = figures.prompt_tokens, figures.cached_tokens, figures.evaluated_tokens
-    if prompt and cached is not None and evaluated is not None and BAR + 1 + cell_len(words[0]) <= room:
+    known = prompt and cached is not None and evaluated is not None
+    if known and kept and cell_len(" · ".join(kept)) + BAR < room:
         lost = notable_waste(figures)
-        parts = (cached, CACHED), (lost, WASTED), (evaluated - lost, EVALUATED)
-        bar = [*cells([(tokens / prompt, *look) for tokens, look in parts], BAR), Span(" ")]
-    room -= spans_width(bar)
+        parts = (cached or 0, CACHED), (lost, WASTED), ((evaluated or 0) - lost, EVALUATED)
+        bar = [*cells([(tokens / (prompt or 1), *look) for tokens, look in parts], BAR), Span(" ")]
+        room -= BAR + 1
+    for text in words if kept else ():
+        if text not in kept and cell_len(" · ".join((*kept, text))) <= room:
+            kept.append(text)
     spans: list[Span] = []
-    for text in words:
-        style = "wasted" if notable_waste(figures) and not spans else "muted"
-        separator = " · " if spans else ""
-        room -= cell_len(separator + text)
-        if room < 0:
-            break
-        spans += [Span(separator, "muted"), Span(text, style)]
+    for text in (text for text in words if text in kept):
+        style = "wasted" if notable_waste(figures) and text is words[0] else "muted"
+        spans += [Span(" · " if spans else "", "muted"), Span(text, style)]
     return [span.uncopied() for span in (*bar, *spans)]
 
 
@@ -233,7 +238,7 @@ _ENDINGS: dict[State, tuple[str, str, str, tuple[str, ...]]] = {
     State.STREAMING: ("○", "Another window is answering", "muted", ()),
     State.CANCELLED: ("■", "Stopped", "muted", ()),
     State.INTERRUPTED: ("▲", "Interrupted", "warning", ("r retry",)),
-    State.LENGTH: ("▲", "Cut at max tokens", "warning", ("r retry",)),
+    State.LENGTH: ("▲", "Cut at its length", "warning", ("r retry",)),
     State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ()),
     State.EMPTY: ("▲", "The answer is empty", "warning", ("r retry",)),
 }
@@ -280,7 +285,7 @@ def _ending(item: TranscriptItem, has_keys: bool) -> list[Span]:
     """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · Tab, then c continue · r retry`."""
     glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
-        words += f" ({item.figures.predicted_tokens:,})"
+        words = f"Cut at max tokens ({item.figures.predicted_tokens:,})"
     note = "" if item.state is State.LENGTH and item.text else one_line(item.note)  # said once
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
     spans = [Span(f"{glyph} {told}", style, "")]
