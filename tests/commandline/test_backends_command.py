@@ -161,7 +161,7 @@ async def test_servers_that_conversations_use_are_listed_with_whether_they_answe
             (None, "/gone/model.gguf", "file is gone", 1, False),
         ]
         _, out = await said(capsys, given, *used)
-        assert "3, last" in out and "the built-in engine" in out and "mine.gguf" in out
+        assert "3, last" in out and "the built-in engine" in out and "  mine.gguf  " in out and str(file) not in out
 
 
 @pytest.mark.parametrize(("agreed", "state"), [(True, "ready"), (False, "not asked")])

@@ -36,3 +36,13 @@ def test_the_options_of_all_commands_are_in_the_programs_help_and_work_behind_a_
     assert "--base-url" in helped(capsys)
     assert parser().parse_args(["ask", "--base-url", "http://h", "x"]).base_url == "http://h"
     assert parser().parse_args(["--base-url", "http://h", "ask", "x"]).base_url == "http://h"
+
+
+def test_a_misspelt_command_names_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    for typed, meant in (("aks", "ask"), ("lst", "list"), ("serach", "search"), ("docuemnts", "documents")):
+        with pytest.raises(SystemExit):
+            main([typed])
+        assert f"{typed} is unknown; did you mean {meant}?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["zzzzzz"])
+    assert "choose from ask" in capsys.readouterr().err

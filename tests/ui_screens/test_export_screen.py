@@ -121,3 +121,11 @@ async def test_every_format_and_every_key_is_in_sight_on_a_small_terminal(tmp_pa
         x, y = next((line.index(names[-1]), y) for y, line in enumerate(shown.lines) if names[-1] in line)
         await shown.pilot.click(offset=(x, y))
         assert f"[{names[-1]}]" in shown.prose
+
+
+async def test_nothing_chooses_all_conversations_in_an_empty_one(tmp_path: Path) -> None:
+    async with showing(ExportScreen(None, conversations=14, folder=tmp_path)) as shown:
+        await shown.press("enter")
+        assert not shown.answers and "This conversation has no messages yet." in shown.text
+        await shown.press("right", "enter")
+        assert shown.answers[0].all_conversations and shown.answers[0].path.name.startswith("conversations.")

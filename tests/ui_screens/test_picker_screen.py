@@ -66,11 +66,14 @@ async def test_parts_of_words_find_a_title_and_letters_in_order_do_not() -> None
 async def test_a_filter_without_a_match_opens_and_deletes_nothing() -> None:
     async with showing(picker()) as shown:
         await shown.type("qqq")
-        assert "No title matches" in shown.text
+        assert "No title matches. Ctrl+R searches" in shown.text
         await shown.press("enter", "delete")
         assert shown.answers == []
         await shown.press("ctrl+u")
         assert "tax notes" in shown.text
+        await shown.type("lamp oil")
+        await shown.press("ctrl+r")
+        assert shown.answers == [("search", "lamp oil")]
 
 
 async def test_delete_inside_the_filter_text_edits_the_text() -> None:

@@ -12,7 +12,8 @@ from textual.widget import Widget
 from kvchat.backends.dialect import HostClass, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.chat.conversations.live import LiveAnswer
-from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter, model_name
+from kvchat.text.servers import model_name
+from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter
 from kvchat.ui.widgets.pieces import plain, width_of
 from kvchat.ui.widgets.status_text import Live
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine, fitting, key_name, live_of
@@ -212,7 +213,7 @@ async def test_reading_ahead_stands_quietly_at_the_right_and_gives_way_to_an_ans
         status.set_aside("3 s saved so far")
         status.set_warm_up(True, PromptProgress(4000, 600, 1804))
         await pilot.pause()
-        assert line(status).endswith("warm-up ▕██▒▒▒       ▏ 1,204/3,400 ") and "cached" in line(status)
+        assert line(status).endswith("warm-up ▕▒▒▒▒        ▏ 1,204/3,400 ") and "cached" in line(status)
         status.set_live(Live(1, first_token=0.1, tokens=10))
         await pilot.pause()
         assert "warm-up" not in line(status)

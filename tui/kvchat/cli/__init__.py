@@ -90,6 +90,10 @@ class Parser(argparse.ArgumentParser):
             message = f"unknown here: {unknown[1]}"
         elif wrong := re.fullmatch(r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message):
             message = f"{wrong[2]} is unknown; choose from {wrong[3]}".replace("'", "")
+            from difflib import get_close_matches
+
+            if meant := get_close_matches(wrong[2].strip("'"), wrong[3].replace("'", "").split(", "), 1):
+                message = f"{wrong[2]} is unknown; did you mean {meant[0]}?".replace("'", "")
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
 

@@ -239,7 +239,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         one_line(server.base_url) or ENGINE,
         server.title or UNKNOWN,
-        server.model or UNKNOWN,
+        _model_name(server.model) or UNKNOWN,
         count(server.context_size),
         count(server.slots),
         loaded,
@@ -247,6 +247,12 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.profile,
         used,
     )
+
+
+def _model_name(model: str) -> str:
+    """A model by its name: of a path the file's, and `Qwen/Qwen3-8B` as it is."""
+    is_path = model.lower().endswith(".gguf") or model.startswith(("/", "~", ".")) or "\\" in model
+    return one_line(model.replace("\\", "/").rpartition("/")[2] if is_path else model)
 
 
 def _told(row: Row) -> dict[str, object]:

@@ -18,7 +18,7 @@ from kvchat.doctor.reuse import BEFORE, Kept, fate, reuse_seen
 from kvchat.text import doctor as words
 from kvchat.text.format import count, counted, duration, size, speed
 from kvchat.text.notes import note_sentence
-from kvchat.text.servers import CACHED_TOKENS
+from kvchat.text.servers import CACHED_TOKENS, model_name
 
 GLYPHS: dict[Severity, str] = {Severity.PROBLEM: "✗", Severity.NOTE: "!", Severity.FINE: "✓"}
 PLACES: dict[HostClass, str] = {
@@ -34,12 +34,6 @@ def headline(report: Report) -> str:
     return words.headline(
         len(report.of(Severity.PROBLEM)), len(report.of(Severity.NOTE)), report.well, reuse_seen(report.examination)
     )
-
-
-def model_name(model: str) -> str:
-    """A model's name to show: of a path the file's name, without .gguf."""
-    name = model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model
-    return name[:-5] if name.lower().endswith(".gguf") else name
 
 
 def facts(found: Examination) -> list[tuple[str, str]]:

@@ -75,8 +75,12 @@ def _has_words(answer: Node) -> bool:
 
 def grafted(parent: Node, twig: Node) -> Node:
     """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and neither figures
-    nor token ids, because they told of another prompt."""
-    state = State.INTERRUPTED if twig.state is State.STREAMING else twig.state
+    nor token ids, because they told of another prompt. Where it had filled the window, it is only cut."""
+    state, note = twig.state, twig.note
+    if state is State.STREAMING:
+        state = State.INTERRUPTED
+    elif state is State.CONTEXT_FULL:
+        state, note = State.LENGTH, ""
     return replace(
         twig,
         id=new_id(),
@@ -84,6 +88,7 @@ def grafted(parent: Node, twig: Node) -> Node:
         digest=chained(parent.digest, twig.wire),
         figures=None,
         state=state,
+        note=note,
         ids=None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 ENGINE = "the built-in engine"
 CACHED_TOKENS = "cached tokens"
 """Among the facts that a server does not report."""
+
+
+@lru_cache(64)
+def model_name(model: str) -> str:
+    """A model's name to show: without folders and without .gguf."""
+    name = one_line(model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model)
+    return name[:-5] if name.lower().endswith(".gguf") else name
 
 
 def place_words(name: str) -> str:
@@ -30,7 +38,7 @@ def place_words(name: str) -> str:
 
 def server_facts(model: str, window: int | None, slots: int | None, speed: SpeedFit | None) -> str:
     """`SmolLM2-135M · 8,192-token window · 4 slots · prefills 350 tok/s`, as far as it is known."""
-    words = [one_line(Path(model).name, 40).removesuffix(".gguf")]
+    words = [one_line(model_name(model), 40)]
     if window:
         words.append(f"{window:,}-token window")
     if slots:

@@ -991,6 +991,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         "list_dialog",
         "In other dialogs",
         ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
+        ("search", "ctrl+r", "Search", "Search the words of all conversations for what is written in the filter."),
         ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),
         ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash."),
         (

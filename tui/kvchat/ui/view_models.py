@@ -18,11 +18,11 @@ from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import message_time
 from kvchat.text.notes import note_sentence
+from kvchat.text.servers import model_name
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
 from kvchat.ui.render.sources import sources_of
-from kvchat.ui.widgets.header_text import model_name
 from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
 if TYPE_CHECKING:

@@ -208,6 +208,9 @@ class ConversationController:
                 case ("menu", str(id)):
                     if await self._menu(id):
                         return None
+                case ("search", str(words)):
+                    self.search(words)
+                    return None
                 case ("new", _):
                     return await self.new()
                 case _:

@@ -24,12 +24,12 @@ from kvchat.chat.events import AnswerEnded, AnswerProgressed, ServiceEvent
 from kvchat.prompt.message import State
 from kvchat.text.format import counted
 from kvchat.text.prices import STAYS_CACHED, next_prefill
+from kvchat.text.servers import model_name
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.branches import STATES
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 from kvchat.ui.view_models import item_of, live_row
-from kvchat.ui.widgets.header_text import model_name
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 if TYPE_CHECKING:

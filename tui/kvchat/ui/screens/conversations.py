@@ -57,7 +57,7 @@ from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 if TYPE_CHECKING:
     from kvchat.chat.conversations.conversations import Conversations
 
-Picked = tuple[Literal["open", "rename", "delete", "menu"], str] | tuple[Literal["new"], None]
+Picked = tuple[Literal["open", "rename", "delete", "menu", "search"], str] | tuple[Literal["new"], None]
 
 
 STATE = 18
@@ -66,7 +66,7 @@ STATE = 18
 
 class ConversationPicker(ListModal[Picked]):
     """All conversations, favourites first, then the newest; the archived while a filter is written. Result: what to do
-    with the one that has this id, or ("new", None)."""
+    with the one that has this id, ("search", what is written), or ("new", None)."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
 
@@ -148,7 +148,8 @@ class ConversationPicker(ListModal[Picked]):
     def _nothing(self, filtered: bool, tagged: bool) -> str:
         if filtered:
             what = "No conversation with this tag matches." if tagged else "No title matches."
-            return f"{what} {self.key('list_dialog.new')} begins a new conversation."
+            search = f"{self.key('list_dialog.search')} searches the messages"
+            return f"{what} {search}, {self.key('list_dialog.new')} begins a new conversation."
         return (
             "All conversations are archived; tag:archive shows them."
             if self._conversations
@@ -195,6 +196,9 @@ class ConversationPicker(ListModal[Picked]):
 
     def action_new(self) -> None:
         self.finish(("new", None))
+
+    def action_search(self) -> None:
+        self.finish(("search", self.query_text))
 
     def _finish_here(self, act: Literal["rename", "delete", "menu"]) -> None:
         if self.rows.cursor is not None:

@@ -126,6 +126,10 @@ class ChoiceLine(Widget, can_focus=True):
             start = end + 2
 
 
+NOTHING = "this conversation"
+EMPTY = "This conversation has no messages yet. Choose all conversations to export those."
+
+
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
     """What to export and where to."""
@@ -177,8 +181,8 @@ class ExportScreen(Modal[ExportRequest]):
         """The file the person was asked about and may be replaced."""
 
     def body(self) -> Iterable[Widget]:
-        title = one_line(self._conversation.title, 40) if self._conversation else ""
-        these = ([f"“{title}”"] if title else []) + [f"all conversations ({self._conversations:,})"]
+        title = f"“{one_line(self._conversation.title, 40)}”" if self._conversation else NOTHING
+        these = [title, f"all conversations ({self._conversations:,})"]
         yield self._field("What", ChoiceLine(these, id="which"))
         branches = ["this branch", f"all {self._branches:,} branches"] if self._branches > 1 else ["the only one"]
         yield self._field("Branches", ChoiceLine(branches, id="branches"))
@@ -204,7 +208,12 @@ class ExportScreen(Modal[ExportRequest]):
 
     @property
     def _all_conversations(self) -> bool:
-        return self._conversation is None or self.query_one("#which", ChoiceLine).chosen == 1
+        return self.query_one("#which", ChoiceLine).chosen == 1
+
+    @property
+    def _is_empty(self) -> bool:
+        """Whether what is chosen has no messages."""
+        return self._conversation is None and not self._all_conversations
 
     @property
     def _all_branches(self) -> bool:
@@ -220,11 +229,13 @@ class ExportScreen(Modal[ExportRequest]):
         path = self.query_one(Input)
         if path.value not in ("", self._suggested):
             return
-        if self._conversation is None or self._all_conversations:
+        if self._all_conversations:
             name = f"conversations.{self._format}"
-        else:
+        elif self._conversation is not None:
             name = suggested_name(self._conversation, self._format)
-        path.value = self._suggested = one_line(_home(self._folder / name))
+        else:
+            name = ""
+        path.value = self._suggested = one_line(_home(self._folder / name)) if name else ""
 
     def _explain(self) -> None:
         found = format_of(self._format)
@@ -251,7 +262,7 @@ class ExportScreen(Modal[ExportRequest]):
         path = self._path()
         answer = self.query_one("#answer", Static)
         if path is None:
-            answer.update(content(("Write the name of a file.", BAD)))
+            answer.update(content((EMPTY if self._is_empty else "Write the name of a file.", BAD)))
             return
         trouble = _trouble(path)
         where = "" if str(path) == self.query_one(Input).value.strip() else f"Goes to {one_line(str(path))}"
@@ -263,6 +274,10 @@ class ExportScreen(Modal[ExportRequest]):
 
     def action_apply(self) -> None:
         path = self._path()
+        if self._is_empty:
+            self.query_one("#answer", Static).update(content((EMPTY, BAD)))
+            self.query_one("#which", ChoiceLine).focus()
+            return
         if path is None or _trouble(path):
             self.query_one(Input).focus()
             return

@@ -47,6 +47,7 @@ from kvchat.text.cache import (
 )
 from kvchat.text.format import KEPT_MARK, UNKNOWN, count, counted, duration, percent, short_day
 from kvchat.text.options import warning_sentence
+from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
@@ -66,7 +67,7 @@ from kvchat.ui.screens.tones import (
     joined,
     shown,
 )
-from kvchat.ui.widgets.header_text import HOSTS, model_name
+from kvchat.ui.widgets.header_text import HOSTS
 from kvchat.ui.widgets.pieces import split_cells
 from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
 from kvchat.ui.widgets.sidebar_rows import mark_of

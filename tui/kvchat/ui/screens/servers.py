@@ -29,11 +29,12 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.server.choice import ModelChoice, ServerChoice, hub_name, written_path
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
+from kvchat.text.servers import model_name
 from kvchat.ui.actions import binding
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
-from kvchat.ui.widgets.header_text import HOSTS, model_name
+from kvchat.ui.widgets.header_text import HOSTS
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 PHASES = {
@@ -416,7 +417,9 @@ class WelcomePanel(Widget, can_focus=True):
         return found if self._engine else f"{found}; the engine is not installed: 3"
 
     def _commands(self, width: int) -> list[Content]:
-        lines = [content("     ", (f"{what:<24}", MUTED), command) for what, command in COMMANDS]
+        lines = [
+            content("     ", (f"{what:<24}", MUTED), command) for what, command in COMMANDS[1 if self._engine else 0 :]
+        ]
         if self._folders:
             folders = content((f"GGUF files are looked for in {', '.join(map(one_line, self._folders))}", MUTED))
             lines += [content(" " * INDENT) + line for line in folders.wrap(width - INDENT)]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from rich.cells import cell_len
 
 from kvchat.sanitize import one_line
+from kvchat.text.servers import model_name
 from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, bar, cut, fit, joined, width_of
 
 HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud": "cloud"}
@@ -47,13 +47,6 @@ class HeaderState:
     context_used: int | None = None
     context_size: int | None = None
     incognito: bool = False
-
-
-@lru_cache(64)
-def model_name(model: str) -> str:
-    """A model's name to show: without folders and without .gguf."""
-    name = one_line(model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model)
-    return name[:-5] if name.lower().endswith(".gguf") else name
 
 
 def left(state: HeaderState, width: int) -> list[Piece]:

@@ -93,7 +93,7 @@ def _ttft(turn: TurnFigures) -> list[Piece]:
 
 
 def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
-    """`warm-up ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
+    """`warm-up ▕▒▒▒  ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
     in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
     that is little."""
     cause = f"{cause_name(progress.cause)}: " if progress is not None and progress.cause else ""
@@ -104,13 +104,7 @@ def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
     count = Piece(f" {done:>{len(f'{whole:,}')},}/{whole:,}", "quiet")
     size = min(WARM_UP_CELLS[1], room - width_of([*words, count]) - 3)
     if size >= WARM_UP_CELLS[0]:
-        cells = [min(size, round(part / progress.total * size)) for part in (progress.cached, progress.processed)]
-        words += [
-            Piece(" ▕", "quiet"),
-            Piece("█" * cells[0], "cached"),
-            Piece("▒" * (cells[1] - cells[0]), "quiet"),
-            Piece(" " * (size - cells[1]) + "▏", "quiet"),
-        ]
+        words.append(Piece(f" ▕{'▒' * min(size, round(done / whole * size)):<{size}}▏", "quiet"))
     return [*words, count]
 
 

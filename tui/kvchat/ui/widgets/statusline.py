@@ -148,7 +148,7 @@ class Header(PieceLine):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.state = HeaderState(phase="none")
+        self.state = HeaderState(phase="connecting")
         self._documents: Sequence[str] = ()
 
     def set_state(self, state: HeaderState) -> None:

@@ -19,9 +19,9 @@ from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Ki
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import age, counted, moment
 from kvchat.text.memory import job_reason
+from kvchat.text.servers import model_name
 from kvchat.ui.screens.rows import highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
-from kvchat.ui.widgets.header_text import model_name
 
 KIND_MARKS: Mapping[Kind, str] = {
     Kind.IDENTITY: "@",
