@@ -238,7 +238,7 @@ _ENDINGS: dict[State, tuple[str, str, str, tuple[str, ...]]] = {
     State.STREAMING: ("○", "Another window is answering", "muted", ()),
     State.CANCELLED: ("■", "Stopped", "muted", ()),
     State.INTERRUPTED: ("▲", "Interrupted", "warning", ("r retry",)),
-    State.LENGTH: ("▲", "Cut at its length", "warning", ("r retry",)),
+    State.LENGTH: ("▲", "Cut at max tokens", "warning", ("r retry",)),
     State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ()),
     State.EMPTY: ("▲", "The answer is empty", "warning", ("r retry",)),
 }
@@ -285,7 +285,7 @@ def _ending(item: TranscriptItem, has_keys: bool) -> list[Span]:
     """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · Tab, then c continue · r retry`."""
     glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
-        words = f"Cut at max tokens ({item.figures.predicted_tokens:,})"
+        words += f" ({item.figures.predicted_tokens:,})"
     note = "" if item.state is State.LENGTH and item.text else one_line(item.note)  # said once
     told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
     spans = [Span(f"{glyph} {told}", style, "")]
