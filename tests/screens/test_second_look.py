@@ -145,13 +145,13 @@ async def test_the_filter_of_the_help_takes_words_as_they_are_written(drive: Dri
         assert "/export" in app.text
 
 
-async def test_a_notice_hides_nothing_of_the_conversation(drive: Drive) -> None:
+async def test_a_notice_hides_neither_the_servers_name_nor_the_conversation(drive: Drive) -> None:
     async with drive(size=(80, 24), toasts=True) as app:
         await app.begin("one")
-        before = app.lines[1:]
+        before = app.lines[:-1]
         app.chat.workspace.say("Moved to trash · Ctrl+Z brings it back", "warning")
-        await app.until(lambda: "Moved to trash" in app.lines[0])
-        assert app.lines[1:] == before
+        await app.until(lambda: "Moved to trash" in app.lines[-1])
+        assert app.lines[:-1] == before
         await app.press("f2")
         await app.opens("InspectorScreen")
         assert "Moved to trash" not in app.text, "nor of a dialog"
