@@ -12,7 +12,17 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-from kvchat.ui.terminal.input import BEGINNING_S, BURST_S, END, ESCAPE_S, REST_S, START, Background, TerminalInput
+from kvchat.ui.terminal.input import (
+    BEGINNING_S,
+    BURST_S,
+    END,
+    ESCAPE_S,
+    PASTE_S,
+    REST_S,
+    START,
+    Background,
+    TerminalInput,
+)
 from terminal_replies import REPLIES
 
 
@@ -215,6 +225,13 @@ def test_a_paste_with_escapes_and_newlines_is_one_paste() -> None:
 
 def test_a_paste_in_pieces_is_one_paste() -> None:
     assert sent("\x1b[20", "0~a\x1b", "[2", "01~") == ["paste:a"]
+
+
+def test_a_paste_whose_end_is_lost_does_not_take_the_keys_for_ever() -> None:
+    terminal = Terminal()
+    assert named([*terminal.input.feed(f"{START}a\rb")]) == []
+    assert named(terminal.rests(PASTE_S)) == ["paste:a\rb"]
+    assert terminal.sends("x", "\r") == ["'x'", "enter"]
 
 
 def test_an_end_marker_inside_the_pasted_text_does_not_end_the_paste() -> None:

@@ -108,11 +108,10 @@ async def test_the_size_is_the_terminals_whatever_the_environment_says() -> None
             assert await terminal.ended() == 0
 
 
-async def test_it_draws_where_stderr_goes_to_a_file(tmp_path: Path) -> None:
-    start = (
-        f"import os, sys; os.dup2(os.open({str(tmp_path / 'err')!r}, os.O_WRONLY | os.O_CREAT), 2); "
-        "from kvchat.cli import main; sys.exit(main())"
-    )
+@pytest.mark.parametrize("to", ["os.dup2(os.open('{}', os.O_WRONLY | os.O_CREAT), 2)", "os.close(2)"])
+async def test_it_draws_where_stderr_goes_to_a_file_or_nowhere(tmp_path: Path, to: str) -> None:
+    (tmp_path / "err").touch()
+    start = f"import os, sys; {to.format(tmp_path / 'err')}; os.execv(sys.executable, [sys.executable, '-m', 'kvchat.cli', *sys.argv[1:]])"
     async with ToyServer() as server:
         with Terminal(["-c", start, "--base-url", server.url], environment()) as terminal:
             await terminal.shows("newline")

@@ -29,15 +29,18 @@ Codes = tuple[str, str, str]
 
 GAP = 8
 """So many cells that are right are written again rather than jumped over."""
-_SINGLE = re.compile("[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2027\u2190-\u2193\u2500-\u259f\u2800-\u28ff]*")
+_SINGLE = re.compile(
+    "[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2027\u2030-\u205e\u2190-\u2193\u2500-\u25a9\u25ac-\u25b5\u25b7-\u25bf"
+    "\u25c1-\u25fa\u2713\u2717\u2800-\u28ff]*"
+)
 """Characters of one cell each."""
-_AGREED = re.compile(
+_AGREED = (
     "[ -~\u00a1-\u00ac\u00ae-\u0482\u048a-\u052f\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2319\u231c-\u2328"
     "\u232b-\u23e8\u23f4-\u25fc\u2600-\u2613\u2616-\u2647\u2654-\u267e\u2680-\u2692\u2694-\u26a0\u2701-\u2704"
     "\u2706-\u2709\u270c-\u2727\u2729-\u274b\u2758-\u2794\u2798-\u27af\u27b1-\u27be\u27c0-\u2b1a"
     "\u2e80-\u303e\u3041-\u33ff\u3400-\u9fff\uac00-\ud7a3\uff01-\uff60]*"
 )
-"""Characters to which every terminal gives the same cells."""
+"""Characters to which every terminal gives the same cells: compiled where there is more than `_SINGLE`."""
 _FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
 _NOTHING: Cell = ("", None, -1)
 _PLAIN: Codes = ("", "", "")
@@ -78,7 +81,7 @@ class Frame:
         for y, x, strip in _pieces(update):
             if y >= len(self._rows) or self._strips[y].get(x) is strip:
                 continue
-            if y not in self._disputed and all(_AGREED.fullmatch(segment.text) for segment in strip):
+            if y not in self._disputed and all(_is_agreed(segment.text) for segment in strip):
                 yield from self._changed(y, x, strip)
             elif self._take(y, x, strip):
                 whole.add(y)
@@ -104,7 +107,7 @@ class Frame:
             while end < len(row) and row[end] == (text, style, end - x):
                 end += 1
             if place == 0:
-                if not _AGREED.fullmatch(text):
+                if not _is_agreed(text):
                     self._disputed.add(y)
                     yield y, x, Segment(" " * (end - x), style)
                 yield y, x, Segment(text, style)
@@ -164,6 +167,11 @@ def _pieces(update: LayoutUpdate | ChopsUpdate) -> Iterator[tuple[int, int, Stri
                 yield y, x, chop if x1 <= x and end <= x2 else chop.crop(0, min(end, x2) - x)
 
 
+@lru_cache(4096)
+def _is_agreed(text: str) -> bool:
+    return (_SINGLE.fullmatch(text) or re.fullmatch(_AGREED, text)) is not None
+
+
 def _cells(segment: Segment) -> list[Cell]:
     text, style, _ = segment
     if _SINGLE.fullmatch(text):
@@ -190,7 +198,7 @@ def _rendered(written: Iterable[Written], colours: ColorSystem) -> Iterator[str]
     for y, x, (text, style, _) in written:
         if place != (y, x):
             yield f"\x1b[{y + 1};{x + 1}H"
-        place = (y, x + cell_len(text)) if _AGREED.fullmatch(text) else (-1, -1)
+        place = (y, x + cell_len(text)) if _is_agreed(text) else (-1, -1)
         is_link = style is not None and style.link is not None
         wanted = _codes(style, colours) if style is not None and not is_link else _PLAIN
         if wanted != now:

@@ -61,10 +61,9 @@ class _Outlet:
 
 def _drawn_on() -> TextIO:
     """Where frames go: stderr as Textual has it, or stdout where that goes elsewhere."""
-    assert sys.__stdout__ is not None and sys.__stderr__ is not None
-    if sys.__stderr__.isatty():
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
         return sys.__stderr__
-    return open(1, "w", encoding=sys.__stdout__.encoding, errors="backslashreplace", closefd=False)
+    return open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
 def _octets_waiting(terminal: int) -> int:

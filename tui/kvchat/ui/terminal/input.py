@@ -29,6 +29,8 @@ REST_S = 3.0
 """How long the rest of a sequence may take."""
 BURST_S = 0.02
 """How long a line end behind text waits for more of what may be a paste without markers."""
+PASTE_S = 10.0
+"""How long a paste waits for more: one whose end is lost would take every key."""
 LONGEST = 1 << 16
 """Characters of a sequence of which more are not kept: none that is used is as long."""
 
@@ -98,7 +100,7 @@ class TerminalInput(XTermParser):
     @property
     def wait(self) -> float | None:
         """Seconds until `tick` has something to give; None: it has not."""
-        return max(0.0, self._until - self._clock()) if self._held and self._pasted is None else None
+        return None if self._pasted is None and not self._held else max(0.0, self._until - self._clock())
 
     def feed(self, data: str) -> Iterator[Message]:
         """What a read gives. What may go on in the next one is held back."""
@@ -140,7 +142,9 @@ class TerminalInput(XTermParser):
         if self.wait != 0.0:
             return
         held, self._held = self._held, ""
-        if held == ESC:
+        if self._pasted is not None:
+            yield from self._pasted_now(self._pasted)
+        elif held == ESC:
             yield _escape()
         elif held.startswith(ESC):
             yield from self._given_up(held)
@@ -194,17 +198,21 @@ class TerminalInput(XTermParser):
         if end < 0:
             self._held = next((END[:n] for n in range(len(END) - 1, 0, -1) if data.endswith(END[:n], at)), "")
             pasted.append(data[at : len(data) - len(self._held)])
+            self._until = self._clock() + PASTE_S
             return len(data), []
         pasted.append(data[at:end])
+        return end + len(END), self._pasted_now(pasted)
+
+    def _pasted_now(self, pasted: list[str]) -> list[Message]:
         self._pasted = None
-        return end + len(END), [events.Paste(_UNPASTED.sub("", "".join(pasted)))]
+        return [events.Paste(_UNPASTED.sub("", "".join(pasted)))]
 
     # -- sequences
 
     def _message(self, sequence: str) -> Iterator[Message]:
         """What a whole sequence means; most mean nothing here."""
         if sequence == START:
-            self._pasted = []
+            self._pasted, self._until = [], self._clock() + PASTE_S
         elif colour := _BACKGROUND.match(sequence):
             yield Background(colour[1])
         elif any(report.fullmatch(sequence) for report in _REPORTS):
