@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from textual import events
 
+from kvchat.ui.screens.rows import FilterInput
 from kvchat.ui.widgets.composer.widget import DRAFT_DELAY, Composer
 
 Writing = Callable[..., Any]
+Hosting = Callable[..., Any]
 
 
 async def test_enter_sends_and_empties(writing: Writing) -> None:
@@ -260,6 +262,17 @@ async def test_the_cursor_and_the_deleting_keys_go_by_what_is_one_character(writ
         assert composer.text == f"a{cluster}x{cluster}b"
         await pilot.press("delete", "backspace", "backspace")
         assert composer.text == "ab"
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+async def test_so_do_those_of_a_dialogs_line(hosting: Hosting, cluster: str) -> None:
+    host = hosting(line := FilterInput())
+    async with host.run_test() as pilot:
+        line.value = f"a{cluster}{cluster}b"
+        await pilot.press("end", "left", "left", "x")
+        assert line.value == f"a{cluster}x{cluster}b"
+        await pilot.press("delete", "backspace", "backspace")
+        assert line.value == "ab"
 
 
 async def test_undo_takes_back_what_was_typed(writing: Writing) -> None:

@@ -20,8 +20,10 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widgets import Input, Label
+from textual.widgets.input import Selection
 
 from kvchat.ui.screens.tones import MATCH, MUTED, content
+from kvchat.ui.widgets.clusters import clusters
 
 
 def kept(texts: Sequence[str], query: str) -> list[int]:
@@ -44,7 +46,25 @@ def highlighted(text: Content, query: str) -> Content:
 
 
 class FilterInput(Input):
-    """An input that leaves the delete key to the screen when there is nothing to delete to its right."""
+    """An input that goes by grapheme clusters, and leaves the delete key to the screen when there is nothing to delete
+    to its right."""
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        start, end = super().validate_selection(selection)
+        return Selection(self._outside(start), self._outside(end))
+
+    def _outside(self, at: int) -> int:
+        """A place that is not within a cluster: beyond the one that the cursor is about to enter."""
+        for left, right in clusters(self.value):
+            if left < at < right:
+                return left if self.selection.end >= right else right
+        return at
+
+    def delete(self, start: int, end: int) -> None:
+        for left, right in clusters(self.value):
+            start = left if left < start < right else start
+            end = right if left < end < right else end
+        super().delete(start, end)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "delete_right" and self.cursor_position >= len(self.value):

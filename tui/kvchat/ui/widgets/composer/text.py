@@ -25,8 +25,8 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import FIELD
 from kvchat.sanitize import clean
 from kvchat.ui import actions
+from kvchat.ui.widgets.clusters import clusters
 from kvchat.ui.widgets.composer.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
-from kvchat.ui.widgets.composer.clusters import clusters
 from kvchat.ui.widgets.composer.messages import PathPasted
 
 SIGN = "@"
