@@ -115,8 +115,8 @@ async def test_a_question_does_not_wait_for_a_server_that_another_one_stood_in_f
         id = (await service.new_conversations.create()).id
         is_gone = service.servers.is_gone
 
-        async def late(link: Link, error: BackendError) -> bool:
-            found = await is_gone(link, error)
+        async def late(link: Link, error: BackendError, *, was_sent: bool) -> bool:
+            found = await is_gone(link, error, was_sent=was_sent)
             await until(lambda: service.conversations.get(id).record.server == "box")  # type: ignore[union-attr]
             await until(lambda: service.servers.fallback.off is None)
             return found

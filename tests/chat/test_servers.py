@@ -18,7 +18,7 @@ from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
-from toyserver import ToyServer, error, hang, tokens
+from toyserver import ToyServer, error, hang, reply, tokens
 
 Maker = Callable[..., ChatService]
 
@@ -138,6 +138,62 @@ async def test_a_server_that_is_gone_is_waited_for_and_the_question_goes_out_onc
     conversation = service.conversations.get(id)
     assert conversation is not None and conversation.path()[-1].state is State.DONE
     assert (conversation.draft, service.servers.connection.phase) == ("what I type meanwhile", "ready")
+
+
+def behind_a_proxy(server: ToyServer, status: int) -> Callable[[], None]:
+    """The proxy before the server answers every request with `status`, until what is given back is called."""
+    answer, page = server._answer_to, reply(status, b"<html>Bad gateway</html>", content_type="text/html")
+    server._answer_to = lambda visit: page  # type: ignore[method-assign]
+    return lambda: setattr(server, "_answer_to", answer)
+
+
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_proxy_before_a_server_that_is_gone_is_waited_for_and_shown(
+    make: Maker, server: ToyServer, status: int
+) -> None:
+    service = make(server.url)
+    service.servers.waits = True
+    id = await begun(service)
+    await say(service, id, "One")
+    back = behind_a_proxy(server, status)
+    await service.turns.send(id, Question("Two"))
+    await until(lambda: service.servers.connection.phase == "lost")
+    if status == 503:  # it cannot have begun: the question goes out by itself
+        await until(lambda: (live := service.conversations.load(id).live) and live.waiting.phase == "gone")
+        back()
+        await service.conversations.wait(id)
+        answer = service.conversations.load(id).path()[-1]
+    else:
+        await service.conversations.wait(id)
+        failed = service.conversations.load(id).path()[-1]
+        assert failed.state is State.ERROR and service.servers.connection.is_awaited
+        posts = server.posts
+        back()
+        await until(lambda: service.servers.connection.phase == "ready")
+        assert server.posts == posts, "never a second generation"
+        await service.turns.regenerate(id, failed.id)
+        await service.conversations.wait(id)
+        answer = service.conversations.load(id).path()[-1]
+    assert (answer.state, answer.text) == (State.DONE, "Hello")
+
+
+@pytest.mark.usefixtures("quickly")
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_question_that_meets_the_proxy_while_it_connects_goes_out_by_itself(
+    make: Maker, server: ToyServer, status: int
+) -> None:
+    id = await begun(first := make(server.url))
+    await say(first, id, "One")
+    back = behind_a_proxy(server, status)
+    service = make(server.url)
+    service.servers.waits = True
+    await service.turns.send(id, Question("Two"))
+    await until(lambda: (live := service.conversations.load(id).live) and live.waiting and live.waiting.phase == "gone")
+    assert service.servers.connection.phase == "failed"
+    back()
+    await service.conversations.wait(id)
+    assert service.conversations.load(id).path()[-1].state is State.DONE and server.posts == 2
 
 
 @pytest.mark.usefixtures("quickly")

@@ -128,6 +128,11 @@ class BackendError(Exception):
         self.arguments = arguments
 
     @property
+    def is_behind_proxy(self) -> bool:
+        """Whether a proxy says that the server behind it does not answer now (502, 503, 504)."""
+        return self.status in (502, 503, 504) and self.trouble is Trouble.SERVER_ERROR
+
+    @property
     def sentence(self) -> str:
         """What happened, where, and what to do."""
         return fault_sentence(self.fault, {"status": self.status, **self.arguments})

@@ -280,7 +280,8 @@ class Connector:
         except BackendError as error:
             phase: Phase = "none" if error.trouble is Trouble.UNREACHABLE and not self._chosen() else "failed"
             url = self.base_url or self.home
-            is_off = bool(url) and error.trouble in (Trouble.UNREACHABLE, Trouble.CUT)
+            is_gone = error.trouble in (Trouble.UNREACHABLE, Trouble.CUT) or error.is_behind_proxy
+            is_off = bool(url) and is_gone
             if is_off:
                 self._watch_for(url)
             self._say(Connection(phase, error.sentence, self._log, is_off))

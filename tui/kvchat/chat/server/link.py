@@ -120,7 +120,11 @@ class Links:
 
     def at(self, name: str) -> Link:
         """The link to the server of this name; made when it is first asked for."""
-        found = self._all.get(name) or next((link for link in self if link.leads_to(name)), None)
+        if (found := self._all.get(name)) is None:
+            own = self._ground.settings.server
+            is_own = name == DEFAULT and own.base_url  # a conversation may have named it by its address before
+            same = (link for link in self if (link.connector.server is own if is_own else link.leads_to(name)))
+            found = next(same, None)
         if found is None:
             found = self._all[name] = self._made(name)
         return found

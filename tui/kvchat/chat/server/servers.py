@@ -268,13 +268,16 @@ class Servers(ConversationObserver):
         except BackendError:
             pass
 
-    async def is_gone(self, link: Link, error: BackendError) -> bool:
-        """Whether a request failed because nobody was there, so that it is to be sent when the server is back."""
-        if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
+    async def is_gone(self, link: Link, error: BackendError, *, was_sent: bool = True) -> bool:
+        """Whether a request failed because nobody was there, so that it is to be sent when the server is back. Behind a
+        proxy a server may have begun, but where that says 503; unless the request was not sent yet (`was_sent`)."""
+        if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD) or error.is_behind_proxy:
             link.connector.lost(error.sentence, refuses=error.trouble is Trouble.UNREACHABLE)
         elif error.trouble is Trouble.CUT:
             self._ground.in_background(link.connector.looked_after(error.sentence))
-        return self.waits and error.trouble is Trouble.UNREACHABLE and link.connector.is_awaited
+        is_new = not was_sent or error.status == 503
+        is_off = error.trouble is Trouble.UNREACHABLE or (error.is_behind_proxy and is_new)
+        return self.waits and is_off and link.connector.is_awaited
 
     def is_on_the_internet(self, link: Link) -> bool:
         """Whether what is sent to a server leaves the person's own machines, or may."""
@@ -316,7 +319,7 @@ class Servers(ConversationObserver):
 
     def _link_changed(self, link: Link) -> None:
         link.changed()
-        if self._one_server and link.name == DEFAULT and link.connector.connection.phase == "ready":
+        if self._one_server and link is self.links.at(DEFAULT) and link.connector.connection.phase == "ready":
             self._ground.in_background(self._ground.keep_setting(LAST_SERVER, link.kept_name))
         self.begin_here(self._conversations.looked_at)
         self._ground.events.tell(ServerChanged())

@@ -5,9 +5,11 @@ The rule: nothing is sent outside the server's lane, nor to a server that the pe
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 
 from kvchat.backends.dialect import (
     Backend,
@@ -34,6 +36,7 @@ from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import Ground
+from kvchat.chat.server import connection
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
@@ -106,7 +109,9 @@ class AnswerRequests:
         """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
         request is waited for, while somebody is there to wait."""
         conversation, waiting = asking.conversation, time.monotonic()
+        pauses = chain(connection.AGAIN_S, repeat(connection.AGAIN_S[-1]))
         while True:
+            was_sent = False
             link = self._servers.link(conversation.id)
             lane = link.lane
             if lane.holder:
@@ -119,6 +124,7 @@ class AnswerRequests:
                     if link.lane is not lane or self._servers.link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
                     await lane.sit()
+                    was_sent = True
                     emit(Waiting("queued", 0.0))
                     for answer_run in asking.runs:
                         answer_run.live.sent_at = time.monotonic()
@@ -128,11 +134,13 @@ class AnswerRequests:
                 if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
                     self._expecting[conversation.id] = lane
                     lane.expect(conversation.id)
-            if ended.error is None or not await self._servers.is_gone(link, ended.error):
+            if ended.error is None or not await self._servers.is_gone(link, ended.error, was_sent=was_sent):
                 return ended
             if self._servers.link(conversation.id) is link:  # another server may stand in for it by now
                 emit(Waiting("gone", time.monotonic() - waiting, False))
                 await link.connector.back()
+                if was_sent and ended.error.is_behind_proxy:
+                    await asyncio.sleep(next(pauses))  # what lists its models again may still refuse to answer
 
     async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
