@@ -107,7 +107,7 @@ async def test_the_shell_completes(run, kvchat, shell, tmp_path, own_folders):
     if not shutil.which(shell):
         pytest.skip(f"no {shell} here")
     file = own_folders / "config" / "config.toml"
-    file.parent.mkdir()
+    file.parent.mkdir(exist_ok=True)
     file.write_text('[profiles.work]\nbase_url = "http://127.0.0.1:9"\n')
     (tmp_path / "out").mkdir()
     assert set(COMMANDS) <= await offered(run, shell, "kvchat ", tmp_path)

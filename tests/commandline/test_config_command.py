@@ -33,7 +33,7 @@ async def test_a_model_that_the_server_does_not_have_is_refused_before_anything_
     async with ToyServer() as server:
         done = await run("--base-url", server.url, "--model", "nosuch", "ask", "hello")
         assert server.posts == 0
-    assert done.status == 1
+    assert done.status == 2
     assert "has no model nosuch" in done.err
     assert "toy" in done.err
 
