@@ -116,7 +116,7 @@ def test_another_encoding_is_read_as_that_of_a_file(piped, encoding: str, text: 
         (b"\x7fELF\0\0\1", "Standard input is a binary file. Pipe in text, or skip it with --no-stdin."),
         (
             bytes(range(128, 256)) * 9,
-            "Standard input is not in UTF-8, and its encoding cannot be told. Pipe in text, or "
+            "Standard input is not in UTF-8, and its encoding cannot be told; save it as UTF-8. Pipe in text, or "
             "skip it with --no-stdin.",
         ),
     ],
