@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kvchat.backends.dialect import HostClass
-from kvchat.backends.engine import gguf, options, process
+from kvchat.backends.engine import gguf, models, options, process
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.chat.cache.states.snapshots import Snapshots
 from kvchat.chat.cache.turn_journal import Journal
@@ -487,6 +488,7 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     shape = Shape(slots=1, unified=False, ram_bytes=1 << 30, rewind=Rewind.ANYWHERE, batch=64, micro_batch=64, window=0)
     monkeypatch.setattr(process, "Engine", FakeEngine)
     monkeypatch.setattr(gguf, "read_header", lambda path: None)
+    monkeypatch.setattr(models, "model_at", lambda path: SimpleNamespace(path=path))
     monkeypatch.setattr(options.EngineOptions, "shape", lambda self, header: shape)
     for name in "abc":
         (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")

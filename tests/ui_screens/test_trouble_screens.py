@@ -123,7 +123,7 @@ async def test_a_click_on_a_way_chooses_it() -> None:
 
 
 async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
-    app = Welcome(panel(models=[]))
+    app = Welcome(panel(models=[], engine=False))
     async with app.run_test(size=(80, 30)) as pilot:
         shown = Shown(app, pilot)
         app.panel.focus()
