@@ -163,7 +163,8 @@ async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(serv
     await sent(service, id, text, block, paste)
     draft = decoded((await service.branches.fork(id, last(service, id).id)).draft)
     assert draft.text == text
-    assert draft.chips == {"[notes.txt: 60 lines]": block, "[pasted 1: 3 lines]": paste}
+    chips = {draft.text[span.start : span.end]: span.block for span in draft.spans if span.is_chip}
+    assert chips == {"[notes.txt: 60 lines]": block, "[pasted 1: 3 lines]": paste}
 
 
 @pytest.mark.parametrize("text", ["How many stairs?", "@handbook How many stairs has the tower?"])

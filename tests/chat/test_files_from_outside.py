@@ -10,9 +10,10 @@ from retrieval_kit import documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in, outside
+from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, mentioned_in, outside
 from kvchat.chat.service import ChatService
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.prompt.drafts import PASTE, Span
 from kvchat.prompt.message import Role
 from toyserver import ToyServer
 
@@ -56,8 +57,10 @@ async def asked(service: ChatService, text: str, meant: Meant) -> list[str]:
 async def test_only_the_signs_that_count_mention_something(service: ChatService) -> None:
     text = "@handbook/lamp.md @./notes.txt @handbook/boats.txt"
     assert await asked(service, text, NOTHING) == []
-    assert await asked(service, text, Meant(frozenset({1}))) == ["notes\n"]
-    found = await service.retrieval.retrieve(id_of(service), text, meant=Meant(frozenset({1})))
+    pasted = (Span(0, 18, PASTE), Span(31, len(text), PASTE))
+    assert await asked(service, text, Meant(pasted)) == ["notes\n"]
+    found = await service.retrieval.retrieve(id_of(service), text, meant=Meant(pasted))
+    assert found.mentions == ((18, 30),)
     assert found.pasted == ("handbook/lamp.md", "handbook/boats.txt")
 
 
@@ -177,12 +180,18 @@ def test_what_counted_in_a_question_is_told_by_what_it_brought(work: Path) -> No
         ContextBlock(FILE, "[2] handbook/lamp.md", "x", "/h/lamp.md#0123456789abcdef"),
         ContextBlock(PASSAGE, "[3] handbook/tower/paint.md:1-3", "x", "docs/handbook/tower/paint.md#1-3"),
     ]
-    assert counted_in(text, blocks) == {0, 1, 2}
-    assert counted_in(text, blocks[:1]) == {0} and counted_in(text, []) == set()
+
+    def brought(blocks: list[ContextBlock]) -> list[str]:
+        return [text[span.start : span.end] for span in mentioned_in(text, blocks)]
+
+    assert brought(blocks) == ["@./notes.txt", "@handbook/tower/", "@handbook/lamp.md"]
+    assert brought(blocks[:1]) == ["@./notes.txt"] and brought([]) == []
     changed = ContextBlock(
         FILE,
         "[4] change of handbook/lamp.md since it was attached",
         "x",
         "/h/lamp.md#0123456789abcdef..0123456789abcdef",
     )
-    assert counted_in(text, [changed]) == {2}
+    assert brought([changed]) == ["@handbook/lamp.md"]
+    text = "@notes.txt ?"
+    assert brought([block(work / "notes.txt")]) == ["@notes.txt"]

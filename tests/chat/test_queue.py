@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,12 @@ from hypothesis import strategies as st
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, NotInQueue, TooLongError
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import Meant
+from kvchat.chat.question.mentions import NOTHING, Meant
 from kvchat.chat.question.stored import decoded, encoded
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import FILE, TIME, ContextBlock
-from kvchat.prompt.drafts import PASTE
+from kvchat.prompt.drafts import PASTE, Span
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.queued import HoldKind
 from kvchat.store import Store, StoreUnavailable
@@ -274,7 +275,7 @@ async def test_its_context_is_made_when_it_is_sent(begun, clock, tmp_path, monke
     read = Question(
         "[pasted 1: 2 lines] and @./notes.txt",
         (paste,),
-        Meant(frozenset({0})),
+        Meant((Span(0, 19, PASTE, paste),)),
         files=(ContextBlock(FILE, "notes.txt", "old\n", f"{notes}#1"),),
     )
     await service.turns.queue_up(id, read)
@@ -340,7 +341,7 @@ QUESTIONS = st.builds(
     Question,
     st.text(max_size=30),
     st.lists(BLOCKS, max_size=3).map(tuple),
-    st.builds(Meant, st.none() | st.frozensets(st.integers(0, 9), max_size=3), NAMES),
+    st.builds(Meant, st.just(()), NAMES),
     st.sampled_from([None, ()]),
     without=NAMES,
     taken=NAMES,
@@ -348,14 +349,18 @@ QUESTIONS = st.builds(
 )
 
 
-@given(question=QUESTIONS)
-def test_a_question_comes_back_as_it_was_put_in(question):
+@given(question=QUESTIONS, places=st.lists(st.integers(0, 30), max_size=6))
+def test_a_question_comes_back_as_it_was_put_in(question, places):
+    places = sorted(min(place, len(question.text)) for place in places)
+    blocks = [*question.blocks, None, None]
+    spans = zip(places[::2], places[1::2], ["paste", "file", "mention"], blocks[:3], strict=False)
+    question = replace(question, meant=replace(question.meant, spans=tuple(Span(*span) for span in spans)))
     assert decoded(question.text, encoded(question, "/folder")) == (question, "/folder")
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[]", "{}", '{"blocks": 3}', "[" * 100000])
 def test_of_a_damaged_row_the_text_stays(damaged):
-    assert decoded("see @x", damaged) == (Question("see @x", meant=Meant(frozenset())), "")
+    assert decoded("see @x", damaged) == (Question("see @x", meant=NOTHING), "")
 
 
 # -- beside other work

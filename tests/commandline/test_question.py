@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kvchat.chat.question.mentions import NOTHING
 from kvchat.chat.service import ChatService
 from kvchat.cli import main, parser
 from kvchat.cli.ask import MOST, ask, read_question
@@ -179,7 +180,7 @@ def test_silence_is_told_once_and_waited_for(standing, monkeypatch: pytest.Monke
 def test_the_question_itself_can_come_from_there(piped):
     piped("von ferne: äöü @./x\n\n".encode())
     question = read_question("-")
-    assert (question.text, question.blocks) == ("von ferne: äöü @./x", ()) and question.meant.typed == set()
+    assert (question.text, question.blocks) == ("von ferne: äöü @./x", ()) and question.meant is NOTHING
 
 
 @pytest.mark.parametrize("given", ["", "  ", "-"])
@@ -258,7 +259,7 @@ async def test_an_edit_keeps_it_and_a_fork_has_it_in_its_draft(piped, server, tm
         talk = await service.conversations.open(service.conversations.all()[0].id)
         draft = decoded((await service.branches.fork(talk.id, question.id)).draft)
         assert draft.text == "[stdin: 4 lines]\n\nReview this."
-        assert [block.text for block in draft.chips.values()] == [DIFF]
+        assert [block.text for block in draft.blocks] == [DIFF]
         await service.turns.edit(talk.id, question.id, "Review it again.")
         await service.conversations.wait(talk.id)
         assert [block.text for block in talk.path()[1].message.blocks if block.kind == STDIN] == [DIFF]

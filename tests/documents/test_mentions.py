@@ -12,8 +12,6 @@ from kvchat.documents.mentions import (
     collections,
     on_disk,
     quoted,
-    sign_of,
-    still_typed,
     within,
     without,
     written,
@@ -108,49 +106,10 @@ def test_what_is_offered_is_understood_when_it_is_written(name):
 # -- which of them count
 
 
-def test_a_mention_is_told_by_the_number_of_its_sign():
-    text = "me@home, `@code` @one\n@two"
-    assert [sign_of(text, one) for one in written(text)] == [2, 3]
-
-
 @pytest.mark.parametrize(("place", "name"), [(0, None), (3, None), (4, "one"), (6, "one"), (8, "one"), (9, None)])
 def test_a_place_in_a_text_is_in_a_mention_up_to_its_end(place, name):
     found = at_place("see @one now", place)
     assert (found.names[0] if found else None) == name
-
-
-@pytest.mark.parametrize(
-    ("before", "typed", "after", "counted"),
-    [
-        ("see @./a", (), "see @./a, please", ()),
-        ("see @./a", (0,), "see @./a, please", (0,)),
-        ("see @./a", (), "see @./b", (0,)),
-        ("", (), "me@home and @./b", (0, 1)),
-        ("@./a and @./b", (1,), "@./b and @./a", (0,)),
-        ("`@./a` and \\@./b", (), "@./a and @./b", ()),
-        ('@"x @./a y"', (), "@x @./a y", (0,)),
-        ("@./a+b", (0,), "@./a+b and @./a", (0, 1)),
-        ("@./a+b and @./a", (0,), "@./a+b and @./a.", (0,)),
-        ("@ ./a", (), "@ ./a", ()),
-    ],
-)
-def test_in_an_editor_what_stood_there_as_text_stays_text_and_what_is_written_there_counts(
-    before,
-    typed,
-    after,
-    counted,
-):
-    assert still_typed(before, typed, after) == {*counted}
-
-
-WORDS = st.lists(st.sampled_from(["@./a", "@./b+c", '@"d e"', "@", "me@x", "\n", "word", "`", "@./a."]), max_size=8)
-
-
-@given(WORDS, st.text(alphabet="xyz ,.`>\n", max_size=6), st.integers(0, 8))
-def test_no_pasted_sign_counts_after_an_editor_whatever_is_written_around_it(words, written_there, place):
-    before = " ".join(words)
-    assert still_typed(before, (), before) == frozenset()
-    assert still_typed(before, (), " ".join([*words[:place], written_there, *words[place:]])) == frozenset()
 
 
 # What is offered while one is written.

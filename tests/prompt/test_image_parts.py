@@ -12,7 +12,7 @@ from kvchat.backends.dialects.ollama.messages import messages
 from kvchat.cache.token_estimate import TokenEstimate, learnt
 from kvchat.prompt.context import FILE, IMAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import title_of
-from kvchat.prompt.drafts import LABEL, Draft, chips_of, decoded, label_of
+from kvchat.prompt.drafts import LABEL, Draft, Span, chips_of, decoded, label_of
 from kvchat.prompt.images import count_images, has_images, sent, url_sha256
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.request import chat_body, system_in_user
@@ -101,7 +101,7 @@ def test_ollama_gets_images_beside_the_text() -> None:
 def test_an_image_is_a_chip_in_a_draft_and_stays_one() -> None:
     chip = label_of(image())
     assert chip == "[image lamp.png 640x480]" and LABEL.fullmatch(chip)
-    draft = Draft(f"{chip} What?", {chip: image()})
+    draft = Draft(f"{chip} What?", (Span(0, len(chip), IMAGE, image()),))
     assert decoded(draft.encoded()) == draft
     assert chips_of(draft.text, [image()]) == {chip: image()}
 

@@ -330,3 +330,51 @@ async def test_an_edit_asks_for_a_new_file_and_not_again_for_its_own(drive: Driv
         await app.until(lambda: app.said[0].endswith(" ?"))
         await app.settled()
         assert attached(app) == [KEY, "other\n"]
+
+
+async def test_a_file_of_the_folder_is_attached_by_its_name(drive: Drive, project: Path) -> None:
+    (project / "README.md").write_text("# Lamp\n")
+    (project / "my notes.txt").write_text("mine\n")
+    async with drive() as app:
+        await app.write("@README.md what is this? @nobody knows")
+        await shows(app, "1 file")
+        chip = app.chat.composer.spans[0]
+        assert app.draft[chip.start : chip.end] == "@README.md", "it is seen that it counts"
+        await app.press("home", "right", "X")
+        assert app.draft.startswith("@README.mdX"), "the cursor steps over it"
+        await app.press("backspace")
+        await sends(app)
+        assert attached(app) == ["# Lamp\n"]
+        await app.paste("@notes.txt ")
+        await app.press(*"@m")
+        await app.until(lambda: "my notes.txt" in app.text)
+        await app.press("tab")
+        assert app.draft.strip() == '@notes.txt @"my notes.txt"'
+        await sends(app)
+        assert attached(app) == ["mine\n"], "pasted text mentions nothing"
+
+
+async def test_a_draft_keeps_apart_what_was_typed_and_what_was_pasted(drive: Drive, project: Path) -> None:
+    async with drive() as app:
+        await app.paste("@notes.txt and ")
+        await app.write("@notes.txt")
+        spans = app.chat.composer.spans
+        await app.chat.sending.keep_draft()
+        home = app.conversation.id
+    async with drive() as app:
+        await app.open(home)
+        assert app.chat.composer.spans[0] == spans[0] and len(spans) == 1
+        (project / "notes.txt").rename(project / "gone.txt")
+        await sends(app)
+        assert attached(app) == [], "what names nothing is text"
+
+
+async def test_a_picked_file_that_is_gone_is_said(drive: Drive, project: Path) -> None:
+    async with drive() as app:
+        await app.press(*"@no")
+        await app.until(lambda: "notes.txt" in app.text)
+        await app.press("tab")
+        (project / "notes.txt").unlink()
+        await app.press("enter")
+        await app.until(lambda: app.noticed("There is no notes.txt here any more."))
+        assert app.draft.strip() == "@notes.txt" and not app.said

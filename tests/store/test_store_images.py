@@ -9,7 +9,7 @@ from damaging import open_damaged
 from test_store_collections import OLD, old_database
 
 from kvchat.prompt.context import IMAGE, ContextBlock
-from kvchat.prompt.drafts import Draft, label_of
+from kvchat.prompt.drafts import Draft, Span, label_of
 from kvchat.prompt.message import Role
 from kvchat.store import Store
 from kvchat.store.file import schema
@@ -56,7 +56,7 @@ def test_a_draft_and_a_queue_hold_an_image_too(store: Store, new_talk) -> None:
     store.images.put([LAMP, SEA])
     talk.say("What?", blocks=(block(LAMP), block(SEA)))
     label = label_of(block(LAMP))
-    store.set_draft(draft.id, Draft(f"{label} What?", {label: block(LAMP)}).encoded())
+    store.set_draft(draft.id, Draft(f"{label} What?", (Span(0, len(label), "image", block(LAMP)),)).encoded())
     store.queue.put(QueuedRow("1" * 32, queue.id, "Later", f'{{"ref": "{block(SEA).ref}"}}', 1.0))
     purge(store, talk.id)
     assert kept(store) == 2

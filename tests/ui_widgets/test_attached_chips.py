@@ -13,7 +13,7 @@ from textual.binding import Binding
 from kvchat.documents.attachments import attached
 from kvchat.paths import pasted_path
 from kvchat.prompt.context import FILE, ContextBlock
-from kvchat.ui.widgets.composer import chips
+from kvchat.prompt.drafts import Draft, decoded, label_of
 from kvchat.ui.widgets.composer.widget import Composer
 
 Writing = Callable[..., Any]
@@ -73,9 +73,9 @@ async def test_two_files_of_one_name_have_two_labels_and_one_file_has_one(writin
             "[setup.md: 312 lines",
             "",
         ]
-        text, blocks = composer.text, composer.blocks
+        draft = Draft(composer.text, composer.spans)
         composer.load("", "other")
-        composer.restore(text, blocks)
+        composer.restore(draft)
         assert composer.blocks == (SETUP, OTHER), "a message that could not be sent keeps its files"
 
 
@@ -87,7 +87,7 @@ async def test_a_hostile_name_gives_a_label_that_is_whole_and_safe(writing: Writ
         composer.attach(block)
         await pilot.pause()
         assert composer.blocks == (block,)
-        assert chips.decoded(composer.draft).chips == {composer.text.strip(): block}
+        assert decoded(composer.draft).blocks == (block,)
         drawn = "".join(strip.text for strip in host.screen._compositor.render_strips())
         assert "\x1b" not in drawn and "\u202e" not in drawn
         await pilot.press("backspace", "backspace")
@@ -108,11 +108,11 @@ async def test_the_chip_names_an_encoding_that_is_a_guess(writing: Writing, tmp_
 
 def test_a_change_of_a_file_is_named_as_such() -> None:
     change = ContextBlock(FILE, "change of setup.md since it was attached", "-a\n+b\n", "/docs/setup.md#00..11")
-    assert chips.label_of(change) == "[change of setup.md: 2 lines]"
+    assert label_of(change) == "[change of setup.md: 2 lines]"
 
 
 def test_a_damaged_draft_with_a_file_keeps_its_text() -> None:
-    assert chips.decoded('see [a.md: 1 line]\x1e[["a.md", "text", "ref"]]').text == "see [a.md: 1 line]"
+    assert decoded('see [a.md: 1 line]\x1e[["a.md", "text", "ref"]]').text == "see [a.md: 1 line]"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual import events
 
-from kvchat.ui.widgets.composer import chips
+from kvchat.prompt.drafts import decoded, labelled
 
 Writing = Callable[..., Any]
 LONG = "line of text\n" * 2040
@@ -140,8 +140,8 @@ async def test_a_recalled_message_keeps_its_paste(writing: Writing) -> None:
 
 
 def test_a_damaged_stored_draft_keeps_its_text() -> None:
-    assert chips.decoded("text [pasted 1: 9 lines]\x1e[[1").text == "text [pasted 1: 9 lines]"
+    assert decoded("text [pasted 1: 9 lines]\x1e[[1").text == "text [pasted 1: 9 lines]"
 
 
 def test_a_label_typed_by_hand_sends_nothing() -> None:
-    assert chips.blocks_in("[pasted 1: 9 lines]", {}) == ()
+    assert not [*labelled("[pasted 1: 9 lines]", {}.get)]

@@ -14,6 +14,7 @@ from kvchat.chat.question.retrieval import RetrievalResult
 from kvchat.documents.collection import Passage
 from kvchat.memory.entry import Entry, Kind
 from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.prompt.drafts import Draft, given
 from kvchat.ui.widgets.composer.context_line import ContextLine
 from kvchat.ui.widgets.composer.widget import Composer
 from still import still, until
@@ -257,11 +258,11 @@ async def test_tab_never_stops_at_the_line(memories: Writing) -> None:
 async def test_what_was_left_out_stays_so_when_a_message_could_not_be_sent(memories: Writing) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
-        composer.restore("my kiln", (), frozenset({"m2"}))
+        composer.restore(Draft("my kiln", given("my kiln")), frozenset({"m2"}))
         await rest(composer)
         composer.set_memories([UNITS, KILN])
         assert composer.memories == (UNITS,)
-        composer.restore("my kiln", (), memories=False)
+        composer.restore(Draft("my kiln", given("my kiln")), memories=False)
         await rest(composer)
         composer.set_memories([UNITS, KILN])
         assert composer.memories == ()
@@ -310,7 +311,7 @@ async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> N
 async def found(host: Any, composer: Composer, pilot: Any, text: str = "the lamp", **more: Any) -> None:
     """`text` was written, and two passages were found for it."""
     await rested(host, composer, pilot, text)
-    composer.set_passages([SETUP, LAMP], composer.text, **more)
+    composer.set_passages([SETUP, LAMP], composer.text, composer.spans, **more)
     await pilot.pause()
 
 
@@ -341,7 +342,7 @@ async def test_what_goes_is_what_is_shown_for_exactly_this_text(memories: Writin
         await pilot.press("s", "enter")
         assert sent(host).text == "the lamps" and sent(host).passages is None, "they were found for another text"
         await rested(host, composer, pilot, "the lamp")
-        composer.set_passages([], "the lamp")
+        composer.set_passages([], "the lamp", composer.spans)
         await pilot.press("enter")
         assert sent(host).passages == ()
 
@@ -388,7 +389,7 @@ async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_i
         await pilot.click(ContextLine, offset=(drawn(host, composer).index("lamp.md"), 0))
         assert composer.passages == (LAMP,)
         await rested(host, composer, pilot, " oil")
-        composer.set_passages([passage("oil.md"), LAMP], composer.text, taken=False)
+        composer.set_passages([passage("oil.md"), LAMP], composer.text, composer.spans, taken=False)
         assert composer.passages == (LAMP,)
         await pilot.press("x", "enter")
         again = RetrievalResult((SETUP, LAMP), taken=False)
@@ -413,7 +414,7 @@ async def test_a_mentioned_file_is_shown_and_cannot_be_left_out_while_it_is_ment
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @handbook/notes.txt")
-        composer.set_passages([], composer.text, files=[NOTES])
+        composer.set_passages([], composer.text, composer.spans, files=[NOTES])
         await pilot.pause()
         assert "▥ 1 file ~" in drawn(host, composer) and ": notes.txt ─" in drawn(host, composer)
         composer.choose_context()
@@ -426,7 +427,7 @@ async def test_what_is_wrong_with_a_mention_is_said_on_the_line(memories: Writin
     host, composer = memories()
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @./gone")
-        composer.set_passages([], composer.text, problems=["@./gone is a folder; \x1b[2J\nindex it."])
+        composer.set_passages([], composer.text, composer.spans, problems=["@./gone is a folder; \x1b[2J\nindex it."])
         await pilot.pause()
         assert drawn(host, composer).strip(" ─") == "! @./gone is a folder; ␛[2J index it."
 
@@ -443,7 +444,7 @@ async def test_a_long_search_is_told_at_the_end_of_the_line_until_something_is_f
         await pilot.pause()
         assert drawn(host, composer).endswith("─ searching… ──")
         assert [w.region for w in host.query("*") if not isinstance(w, ContextLine)] == before
-        composer.set_passages([], "the lamp")
+        composer.set_passages([], "the lamp", composer.spans)
         await pilot.pause()
         assert set(drawn(host, composer).strip()) == {"─"}
 
@@ -465,9 +466,9 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
         composer.leave_out({SETUP.ref}, {LAMP.ref})
         await pilot.press("enter")
         one, taken = sent(host), host.heard(Composer.Submitted)[-1].question.taken
-        composer.restore(one.text, one.blocks, one.without, one.recalls, taken)
+        composer.restore(one.draft, one.without, one.recalls, taken)
         await rest(composer)
-        composer.set_passages([SETUP, LAMP], composer.text)
+        composer.set_passages([SETUP, LAMP], composer.text, composer.spans)
         assert composer.passages == (LAMP,)
 
 
@@ -488,6 +489,7 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
             composer.set_passages(
                 [passage(name, f"{n}") for n, name in enumerate(names)],
                 "the lamp",
+                composer.spans,
                 taken=taken,
                 files=[NOTES],
                 problems=["灯台\x07 is not there."] * (2 * taken),
@@ -511,24 +513,24 @@ async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed
     composer.set_memories_key("Shift+F5")
     async with host.run_test(size=(100, 30)) as pilot:
         await rested(host, composer, pilot, "see @~/notes.txt")
-        composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
+        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
         await pilot.pause()
         assert "▥ 0 of 1 file: /mnt/notes.txt needs your y ─" in drawn(host, composer)
         await pilot.press("y", "backspace")
         assert composer.context.agreed == set(), "while the text has the keys it is a letter"
         await rest(composer)
-        composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
+        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
         composer.choose_context()
         await pilot.press("delete", "space")
         assert "y sends it" in drawn(host, composer) and composer.context.agreed == set()
         await pilot.press("y", "escape")
         assert "▥ 1 file ~" in drawn(host, composer) and "needs" not in drawn(host, composer)
-        composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/etc/notes.txt"})
+        composer.set_passages([], composer.text, composer.spans, files=[NOTES], outside={NOTES.ref: "/etc/notes.txt"})
         await pilot.pause()
         assert "/etc/notes.txt needs your y" in drawn(host, composer)
         await pilot.press("enter")
         assert sent(host).meant.agreed == {"/mnt/notes.txt"} and composer.context.agreed == set()
-        composer.restore(sent(host).text, meant=sent(host).meant)
+        composer.restore(sent(host).draft, agreed=sent(host).meant.agreed)
         assert composer.context.agreed == {"/mnt/notes.txt"}
 
 
@@ -549,6 +551,6 @@ async def test_that_a_pasted_mention_is_text_is_said_in_the_room_there_is(
     host, composer = memories()
     async with host.run_test(size=(width, 30)) as pilot:
         await rested(host, composer, pilot, "see it")
-        composer.set_passages([], composer.text, pasted=["./a/long/name/of/a/file/notes.txt"])
+        composer.set_passages([], composer.text, composer.spans, pasted=["./a/long/name/of/a/file/notes.txt"])
         await pilot.pause()
         assert drawn(host, composer).strip(" ─") == shown

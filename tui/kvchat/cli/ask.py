@@ -312,7 +312,7 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
     mentions = question.meant is not NOTHING and "@" in question.text
     if not mentions:
         return question
-    found = await service.retrieval.retrieve(conversation.id, question.text, search=False)
+    found = await service.retrieval.retrieve(conversation.id, question.text, search=False, meant=question.meant)
     if not found.outside:
         return question
     error = OutsideError(found.outside)

@@ -2,8 +2,7 @@
 
 The rule: a mention that means nothing is just text; the text of a message is never changed for one. What is quoted or
 code mentions nothing, and a file of the disk is mentioned only where a word begins after white space. `\\@` is never a
-mention. A mention counts where the person typed its `@` or touched it, never because it was pasted; which `@` of a text
-these are is told by their numbers in it, from 0.
+mention. One that came with a paste mentions nothing either: that is told elsewhere, by the spans of a text.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kvchat.documents.collection import Collection
@@ -61,6 +59,8 @@ class Written:
     start: int
     end: int
     """Behind its longest name."""
+    is_picked: bool = False
+    """Whether it was completed, picked from the list or touched: it was something then."""
 
     def end_of(self, name: str) -> int:
         """Behind this one of its names."""
@@ -84,48 +84,9 @@ def written(text: str) -> Iterator[Written]:
         yield Written(names, start, one.end())
 
 
-def sign_of(text: str, mention: Written) -> int:
-    """Which `@` of the text begins a mention, from 0."""
-    return text.count("@", 0, mention.start)
-
-
-def counting(text: str, mentions: Iterable[Written], typed: AbstractSet[int]) -> list[Written]:
-    """Of the mentions in a text those whose `@` is one of `typed`."""
-    places = [at for at, character in enumerate(text) if character == "@"] if typed else []
-    starts = {places[sign] for sign in typed if sign < len(places)}
-    return [one for one in mentions if one.start in starts]
-
-
 def at_place(text: str, place: int) -> Written | None:
     """The mention in whose characters this place of a text is, its end counted in; None: none."""
     return next((one for one in written(text) if one.start <= place <= one.end), None)
-
-
-def still_typed(before: str, typed: AbstractSet[int], after: str) -> frozenset[int]:
-    """Which `@` of a text count after it was changed in an editor, where those of `typed` counted before: those whose
-    name counted, and those that are new. What stood there as text still is."""
-    signs = [*_signs(before)]
-    counted = {_bare(names[0]) for sign, names in enumerate(signs) if sign in typed and names}
-    text = {name for sign, names in enumerate(signs) if sign not in typed for name in names}
-    return frozenset(
-        sign
-        for sign, names in enumerate(_signs(after))
-        if names and (_bare(names[0]) in counted or not text & {*names})
-    )
-
-
-def _signs(text: str) -> Iterator[tuple[str, ...]]:
-    """What may be the name behind each `@`, wherever that stands: it may become a mention when what is around it
-    changes. Empty: there is no name."""
-    at = text.find("@")
-    while at >= 0:
-        found = _NAMED.match(text, at)
-        yield () if found is None else (found[1],) if found[1] is not None else _names(found[2])
-        at = text.find("@", at + 1)
-
-
-def _bare(name: str) -> str:
-    return name.rstrip(_AFTER)
 
 
 def is_of_disk(name: str) -> bool:
@@ -240,6 +201,18 @@ def on_disk(beginning: str, most: int) -> list[Mention]:
     named = ((name + "/" if is_folder else name, is_folder) for name, is_folder in found)
     return [Mention(f"{folder}/{name}", name, Kind.FOLDER if is_folder else Kind.FILE) for name, is_folder in named][
         :most
+    ]
+
+
+def in_folder(beginning: str, collections: Iterable[str], most: int) -> list[Mention]:
+    """The folders and files of the working folder that a name begins like; where a collection has the name, by a path
+    that only a file can have."""
+    known = {name.casefold() for name in collections}
+    found = on_disk(f"./{beginning}", most)
+    bare = ((one.text.removeprefix("./"), one) for one in found)
+    return [
+        one if text.partition("/")[0].casefold() in known or is_of_disk(text) else replace(one, text=text)
+        for text, one in bare
     ]
 
 

@@ -6,6 +6,7 @@ The rule: where a person names a place, only that is searched, and what cannot b
 from __future__ import annotations
 
 import re
+from collections.abc import Collection as Names
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.images import Keep
 from kvchat.documents.loading import path_meant
-from kvchat.documents.mentions import Written, is_of_disk, without, written
+from kvchat.documents.mentions import Written, is_of_disk, without
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import LABEL
 from kvchat.sanitize import one_line
@@ -41,19 +42,25 @@ class RetrievalPlan:
     files: tuple[ContextBlock, ...] = ()
     """The small files that it mentions, as they are now."""
     problems: tuple[str, ...] = ()
+    mentions: tuple[tuple[int, int], ...] = ()
+    """Where the mentions stand that could be followed."""
 
 
-def mentioned(text: str, collections: Iterable[str]) -> list[Written]:
-    """The mentions in a text that may mean something: files of the disk, and places in these collections."""
-    known = {name.casefold() for name in collections}
-    return [
-        one
-        for one in written(text)
-        if any(
-            not _is_bare(name) if is_of_disk(name) else _first(name) in known or _nearest(name, known)
-            for name in one.names
-        )
-    ]
+def may_mean(name: str, collections: Names[str]) -> bool:
+    """Whether a mention of this name may mean something by its form: a file of the disk, or a place in one of the
+    collections, whose names are given in small letters."""
+    if is_of_disk(name):
+        return not _is_bare(name)
+    return _first(name) in collections or bool(_nearest(name, collections))
+
+
+def is_here(name: str) -> bool:
+    """Whether a name is that of a file of the working folder; of a folder, if it ends as only that does."""
+    try:
+        path = path_meant(name)
+        return not is_of_disk(name) and not _is_bare(name) and (path.is_dir() if name[-1:] == "/" else path.is_file())
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def plan_retrieval(
@@ -88,10 +95,10 @@ def plan_retrieval(
             spans.append((mention.start, mention.end_of(name)))
     query = without(text, [*spans, *(found.span() for found in LABEL.finditer(text))])
     if scopes or library is None:
-        return RetrievalPlan(query, tuple(scopes), True, tuple(files.values()), tuple(problems))
+        return RetrievalPlan(query, tuple(scopes), True, tuple(files.values()), tuple(problems), tuple(spans))
     by_name = {one.name: one.scope for one in known}
     chosen = tuple(by_name[name] for name in collections if name in by_name)
-    return RetrievalPlan(query, chosen, False, tuple(files.values()), tuple(problems))
+    return RetrievalPlan(query, chosen, False, tuple(files.values()), tuple(problems), tuple(spans))
 
 
 class _MentionReader:
@@ -114,11 +121,16 @@ class _MentionReader:
         DocumentError."""
         if mention.names not in self._followed:
             self._followed[mention.names] = self._first_of(mention.names)
-        return self._followed[mention.names]
+        name, read = self._followed[mention.names]
+        if read is None and mention.is_picked:
+            raise DocumentError(f"There is no {one_line(name, 200)} here any more. {ONLY_TEXT}")
+        return name, read
 
     def _first_of(self, names: Sequence[str]) -> tuple[str, ContextBlock | str | None]:
         for name in names:
-            read = self._of_disk(name) if is_of_disk(name) else self._of_collection(name)
+            read = None if is_of_disk(name) else self._of_collection(name)
+            if read is None and (is_of_disk(name) or is_here(name)):
+                read = self._of_disk(name)
             if read is not None:
                 return name, read
         if is_of_disk(names[0]):

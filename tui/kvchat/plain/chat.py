@@ -20,12 +20,12 @@ from kvchat.chat.events import (
     WrittenElsewhere,
 )
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import ALL, NOTHING, OutsideError
+from kvchat.chat.question.mentions import Meant, OutsideError, asked_as
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.context import NOTE, TIME, ContextBlock
-from kvchat.prompt.drafts import decoded, filled
+from kvchat.prompt.drafts import Draft, decoded, filled, given
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat
@@ -65,6 +65,8 @@ class PlainChat:
         """Whose first message the next question is put into."""
         self.unsent = ""
         """What the next prompt begins with: a draft, or what could not be sent."""
+        self._draft = Draft()
+        """The draft that the prompt began with: what was pasted in the app is text here too."""
         self._told_server = ""
         self._offered = ""
         """The conversation in which compacting was offered last."""
@@ -86,7 +88,7 @@ class PlainChat:
     async def open(self, id: str, node: str | None = None) -> None:
         """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
         self._current = conversation = await self.service.conversations.open(id)
-        self.attached, self._persona, self.unsent = [], NOBODY, ""
+        self.attached, self._persona, self.unsent, self._draft = [], NOBODY, "", Draft()
         if node is not None and node in conversation.tree and node not in {one.id for one in conversation.path()}:
             await self.service.branches.select(id, node)
         if not conversation.record.turns:
@@ -98,7 +100,8 @@ class PlainChat:
             self.read(range(max(0, at), len(path) if node is None else at + 1))
         if conversation.draft:
             draft = decoded(conversation.draft)
-            self.unsent = "" if draft.chips else draft.text
+            self._draft = Draft() if draft.blocks else draft
+            self.unsent = self._draft.text
             if not self.unsent:
                 self.speaker.say("The draft of this conversation has attachments; it is kept for the app.")
 
@@ -155,13 +158,13 @@ class PlainChat:
 
     async def send(self, typed: Typed) -> None:
         """Send a message, and print its answer."""
-        question = Question(
-            filled(self._persona.first_message, typed.text),
-            tuple(self.attached),
-            meant=NOTHING if typed.is_pasted else ALL,
-        )
+        text = filled(self._persona.first_message, typed.text)
+        spans = given(typed.text) if typed.is_pasted else self._draft.rewritten(typed.text).spans
+        self._draft = Draft(typed.text, spans)
+        whole = Draft(text[: text.find(typed.text)]).then(self._draft)
+        question = Question(text, tuple(self.attached), Meant(whole.spans))
         if await self._sent(question):
-            self.attached, self._persona = [], NOBODY
+            self.attached, self._persona, self._draft = [], NOBODY, Draft()
             if self.conversation.draft:
                 await self.service.conversations.set_draft(self.id, "")
             self._offer_compaction()
@@ -170,7 +173,8 @@ class PlainChat:
 
     async def edit(self, node: str, text: str) -> bool:
         """Ask a question differently, and print the answer; whether it was sent."""
-        return await self._sent(Question(text), node)
+        draft = asked_as(self.conversation.tree[node], is_edit=True).rewritten(text)
+        return await self._sent(Question(text, meant=Meant(draft.spans)), node)
 
     async def _sent(self, question: Question, edited: str | None = None) -> bool:
         """Whether it was sent; where not, why is said."""

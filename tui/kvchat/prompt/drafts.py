@@ -1,8 +1,7 @@
-"""Drafts: a text whose long pastes and attached files stand in it as short labels, and the string that keeps both.
+"""Drafts: a text with its spans, what in it was pasted, attached or mentioned, and the string that keeps both.
 
-The rule: a label in the text is what sends its block; the text and its blocks are stored and found again together. An
-`@` mentions something only where the person typed it, so which of them were typed is stored too; where that is not
-known, none was.
+The rule: a span with a block sends that; the text and its spans are stored and found again together. What was pasted
+mentions nothing, and neither does a text of which it is not known.
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kvchat.prompt.citations import guess_in, name_of
 from kvchat.prompt.context import FILE, IMAGE, STDIN, ContextBlock
 from kvchat.sanitize import one_line
 
-PASTE = "paste"
+PASTE, MENTION = "paste", "mention"
 LABEL = re.compile(r"\[(?:[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)|image [^\[\]\n]{1,80} \d{1,5}x\d{1,5})\]")
 FIELD = re.compile(r"\{\{ *([^{}\n]{1,60}?) *\}\}")
 """`{{name}}`: what is to be filled in before a text is sent."""
@@ -74,6 +74,85 @@ def labels_of(block: ContextBlock) -> Iterator[str]:
         yield f"[image {plain} {block.text}]" if block.kind == IMAGE else f"[{sort}{plain}{what}]"
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a text: pasted, or a chip. Those of a text are in order and do not overlap."""
+
+    start: int
+    end: int
+    kind: str
+    """`PASTE`, `FILE`, `IMAGE` or `MENTION`."""
+    block: ContextBlock | None = None
+    """What its label stands for; None: a short paste, which stands there itself, or a mention."""
+
+    @property
+    def is_chip(self) -> bool:
+        """Whether it is whole or gone."""
+        return self.block is not None or self.kind == MENTION
+
+    def moved(self, by: int) -> Span:
+        return replace(self, start=self.start + by, end=self.end + by)
+
+
+Spans = tuple[Span, ...]
+
+
+def edited(spans: Spans, start: int, end: int, length: int, put: Iterable[Span] = ()) -> Spans:
+    """The spans of a text in which what stood from `start` to `end` is `length` characters now, with the spans `put` in
+    it, counted from its beginning. A chip of which a part changed is one no more; of a paste stays what is left."""
+    by = length - (end - start)
+    found = [span.moved(start) for span in put]
+    for span in spans:
+        if span.end <= start:
+            found.append(span)
+        elif span.start >= end:
+            found.append(span.moved(by))
+        elif not span.is_chip:
+            left, right = replace(span, end=start), replace(span, start=start + length, end=span.end + by)
+            found += [part for part in (left, right) if part.start < part.end]
+    return tuple(sorted(found, key=lambda span: span.start))
+
+
+def cut_out(spans: Spans, start: int, end: int) -> Spans:
+    """The spans of the part of a text from `start` to `end`: chips that are whole in it, what of pastes is in it."""
+    inside = (span for span in spans if span.start < end and span.end > start)
+    parts = (replace(span, start=max(span.start, start), end=min(span.end, end)) for span in inside)
+    return tuple(part.moved(-start) for part in parts if not part.is_chip or part in spans)
+
+
+def given(text: str, chips: Iterable[Span] = ()) -> Spans:
+    """The spans of a text that nobody typed here: but for these chips all of it is pasted."""
+    spans: Spans = (Span(0, len(text), PASTE),) if text else ()
+    for chip in chips:
+        spans = edited(spans, chip.start, chip.end, chip.end - chip.start, (chip.moved(-chip.start),))
+    return spans
+
+
+def pasted_of(spans: Spans) -> tuple[tuple[int, int], ...]:
+    """Where short pastes stand."""
+    return tuple((span.start, span.end) for span in spans if not span.is_chip)
+
+
+def blocks_in(spans: Spans) -> tuple[ContextBlock, ...]:
+    """The blocks of a text, in the order of their first label."""
+    return tuple(dict.fromkeys(span.block for span in spans if span.block is not None))
+
+
+def expanded(text: str, spans: Spans) -> str:
+    """`text` with every chip that stands for a text replaced by that."""
+    for span in reversed(spans):
+        if span.block is not None and span.kind != IMAGE:
+            text = text[: span.start] + span.block.text + text[span.end :]
+    return text
+
+
+def labelled(text: str, labels: Callable[[str], ContextBlock | None]) -> Iterator[Span]:
+    """The chips of a text: its labels that `labels` knows a block for."""
+    for found in LABEL.finditer(text) if "[" in text else ():
+        if (block := labels(found[0])) is not None:
+            yield Span(found.start(), found.end(), block.kind, block)
+
+
 def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBlock]:
     """The blocks of a message by their labels in its text."""
     chips: dict[str, ContextBlock] = {}
@@ -87,62 +166,92 @@ def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBloc
     return chips
 
 
-def draft_of(text: str, blocks: Sequence[ContextBlock], typed: frozenset[int] = frozenset()) -> str:
-    """A message as a draft: its text, and the blocks that have labels in it without the numbers that they had. What was
-    piped in, and has none, gets one in front."""
+def draft_of(text: str, blocks: Sequence[ContextBlock], spans: Iterable[Span] = ()) -> Draft:
+    """A message as a draft: its text with its chips, and with the mentions among `spans`; nothing else in it counts as
+    typed. Blocks lose the numbers that they had. What was piped in, and has no label, gets one in front."""
     for block in [block for block in blocks if block.kind == STDIN]:
         pasted = ContextBlock(PASTE, f"{block.source} ({measure(block.text)})", block.text)
-        text, blocks = f"{label_of(pasted)}\n\n{text}", [*blocks, pasted]
-    kept = chips_of(text, blocks)
-    return Draft(text, {label: replace(block, source=name_of(block)) for label, block in kept.items()}, typed).encoded()
+        front = f"{label_of(pasted)}\n\n"
+        text, blocks, spans = front + text, [*blocks, pasted], [span.moved(len(front)) for span in spans]
+    chips = {label: replace(block, source=name_of(block)) for label, block in chips_of(text, blocks).items()}
+    return Draft(text, given(text, (*labelled(text, chips.get), *(one for one in spans if one.kind == MENTION))))
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is in a composer: the text, the chips by label, and which mentions count."""
+    """What is in a composer: the text and its spans."""
 
     text: str = ""
-    chips: Mapping[str, ContextBlock] = field(default_factory=dict)
-    typed: frozenset[int] = frozenset()
-    """Which of the `@` in the text, counted from 0, the person typed or touched. The others came with a paste."""
+    spans: Spans = ()
+
+    @property
+    def blocks(self) -> tuple[ContextBlock, ...]:
+        return blocks_in(self.spans)
 
     def encoded(self) -> str:
         """The draft as one string for the store: the text alone, or the text and what belongs to it."""
-        labels = dict.fromkeys(found[0] for found in LABEL.finditer(self.text))
-        kept = [_stored(label, self.chips[label]) for label in labels if label in self.chips]
-        typed = sorted(self.typed & {*range(self.text.count("@"))})
-        more = {"chips": kept, "typed": typed} if typed else kept
-        return self.text + _SEPARATOR + json.dumps(more, ensure_ascii=False) if more else self.text
+        if not self.spans and "@" not in self.text:
+            return self.text
+        more = {
+            "blocks": [[block.kind, block.source, block.text, block.ref] for block in self.blocks],
+            "spans": span_rows(self.spans, self.blocks),
+        }
+        return self.text + _SEPARATOR + json.dumps(more, ensure_ascii=False)
+
+    def rewritten(self, text: str) -> Draft:
+        """What this became in an editor: what stood there is what it was, and what is new was typed."""
+        from difflib import SequenceMatcher
+
+        words, now = (re.findall(r"\w+|\W", one) for one in (self.text, text))
+        spans, at = list[Span](), [0, 0]
+        pasted = "\n".join(self.text[start:end] for start, end in pasted_of(self.spans))
+        for what, start, end, new_start, new_end in SequenceMatcher(None, words, now, False).get_opcodes():
+            lengths = [sum(map(len, words[start:end])), sum(map(len, now[new_start:new_end]))]
+            if what == "equal":
+                spans += (span.moved(at[1]) for span in cut_out(self.spans, at[0], at[0] + lengths[0]))
+            else:  # a pasted mention that was moved is text all the same
+                moved = re.compile(r"@\S*").finditer(text[: at[1] + lengths[1]], at[1])
+                spans += (Span(found.start(), found.end(), PASTE) for found in moved if found[0] in pasted)
+            at = [at[0] + lengths[0], at[1] + lengths[1]]
+        return Draft(text, tuple(spans))
 
     def before(self, later: Draft) -> Draft:
         """This draft with another one below it."""
         if not later.text:
-            return Draft(self.text, {**later.chips, **self.chips}, self.typed)
-        moved = {sign + self.text.count("@") for sign in later.typed}
-        return Draft(f"{self.text}\n\n{later.text}", {**later.chips, **self.chips}, self.typed | moved)
+            return self
+        return self.then(Draft("\n\n")).then(later)
+
+    def then(self, later: Draft) -> Draft:
+        """This draft and another one right behind it."""
+        return Draft(self.text + later.text, (*self.spans, *(span.moved(len(self.text)) for span in later.spans)))
 
 
-def _stored(label: str, block: ContextBlock) -> list[str]:
-    if block.kind == PASTE:
-        return [block.source, block.text]
-    return [block.source, block.text, block.ref, label, *([IMAGE] if block.kind == IMAGE else [])]
+def span_rows(spans: Spans, blocks: Sequence[ContextBlock]) -> list[list[object]]:
+    """Spans as JSON has them, each with the place of its block among `blocks`."""
+    return [
+        [span.start, span.end, span.kind, *([] if span.block is None else [blocks.index(span.block)])] for span in spans
+    ]
+
+
+def spans_of(rows: Sequence[Sequence[Any]], blocks: Sequence[ContextBlock], text: str) -> Spans:
+    """The spans of `text` that were `span_rows`. Raises ValueError, TypeError and IndexError for anything else."""
+    spans = tuple(
+        Span(int(start), min(int(end), len(text)), str(kind), *(blocks[at] for at in block))
+        for start, end, kind, *block in rows
+    )
+    ends = [0, *(place for span in spans for place in (span.start, span.end)), len(text)]
+    if ends != sorted(ends):
+        raise ValueError("these are not the spans of this text")
+    return spans
 
 
 def decoded(stored: str) -> Draft:
-    """The draft that was `encoded`. Any other string is a text; damaged blocks are left out, the text stays."""
-    text, separator, rest = stored.partition(_SEPARATOR)
-    chips: dict[str, ContextBlock] = {}
-    typed: frozenset[int] = frozenset()
-    if separator:
-        try:
-            more = json.loads(rest)
-            listed = more["chips"] if isinstance(more, dict) else more
-            for source, body, *of_file in listed:
-                kind = PASTE if not of_file else IMAGE if IMAGE in of_file[2:] else FILE
-                block = ContextBlock(kind, str(source), str(body), *map(str, of_file[:1]))
-                chips[str(of_file[1]) if of_file else label_of(block)] = block
-            if isinstance(more, dict):
-                typed = frozenset(sign for sign in more["typed"] if isinstance(sign, int))
-        except (ValueError, TypeError, IndexError, KeyError):
-            chips = {}
-    return Draft(text, chips, typed)
+    """The draft that was `encoded`. Any other string is a text; it, and one with damaged spans, mentions nothing."""
+    written, _, rest = stored.partition(_SEPARATOR)
+    text = plain_paste(written)
+    try:
+        more = json.loads(rest)
+        blocks = [ContextBlock(*map(str, block)) for block in more["blocks"]]
+        return Draft(text, spans_of(more["spans"], blocks, text))
+    except (ValueError, TypeError, IndexError, KeyError):
+        return Draft(text, given(text) if "@" in text else ())

@@ -14,9 +14,8 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.shared import Head, on_newest
 from kvchat.chat.events import ConversationChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.question.mentions import counted_in
+from kvchat.chat.question.mentions import asked_as
 from kvchat.prompt.branching import Branch, under_system, without_turn
-from kvchat.prompt.drafts import draft_of
 from kvchat.prompt.message import Role, new_id, system_message, tag_of
 from kvchat.prompt.tags import own
 
@@ -40,7 +39,7 @@ class Branches:
         at = conversation.tree[node_id]
         draft = ""
         if at.role is Role.USER:
-            draft = draft_of(at.text, at.message.blocks, counted_in(at.text, at.message.blocks))
+            draft = asked_as(at).encoded()
             at = conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
         now = self._ground.timestamp()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvchat.chat.question.mentions import ALL, Meant
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import Draft, cut_out
 
 if TYPE_CHECKING:
     from kvchat.prompt.message import Node
@@ -35,3 +36,13 @@ class Question:
     """The question that it asks differently: what went with that goes with it, as far as the text keeps it."""
     is_warm_up: bool = False
     """It is still being written: only what stands in front of it whatever it will be."""
+
+    @property
+    def draft(self) -> Draft:
+        """What was written."""
+        return Draft(self.text, self.meant.spans)
+
+    def ending(self, text: str) -> Question:
+        """The question that is only `text`, the end of this one."""
+        spans = cut_out(self.meant.spans, len(self.text) - len(text), len(self.text))
+        return replace(self, text=text, meant=replace(self.meant, spans=spans))

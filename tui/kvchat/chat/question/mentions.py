@@ -1,23 +1,25 @@
 """Which mentions of a question count, which files need the person's word before they are sent, and which files the
 branch has already.
 
-The rule: what the person did not type or touch mentions nothing; a file from outside of the working folder and the
-collections goes to no server before the person, who has seen where it really is, said yes; and what the branch has of
-a file, under whatever path, is not sent again.
+The rule: pasted text mentions nothing; a file from outside of the working folder and the collections goes to no server
+before the user, who has seen where it really is, said yes; and what the branch has of a file, under whatever path, is
+not sent again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.prompt.context import FILE, IMAGE, PASSAGE, ContextBlock
+from kvchat.prompt.context import FILE, IMAGE, PASSAGE, STDIN, ContextBlock
+from kvchat.prompt.drafts import MENTION, PASTE, Draft, Span, Spans, draft_of, pasted_of, plain_paste
 from kvchat.prompt.images import sha256_of
 from kvchat.prompt.message import Node
 from kvchat.sanitize import one_line
@@ -32,23 +34,24 @@ _SHOWN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What the person means by the mentions of a text."""
+    """What the user means by the mentions of a text."""
 
-    typed: frozenset[int] | None = None
-    """Which of its `@`, from 0, they typed or touched: only these mention something. None: all."""
+    spans: Spans = ()
+    """What of it was pasted, attached or mentioned; the rest was typed."""
     agreed: frozenset[str] = frozenset()
     """The real paths of the files from outside that may go."""
 
-    def counted(self, text: str, mentions: Iterable[Written]) -> list[Written]:
-        """Those of the mentions in a text that count."""
-        if self.typed is None:
-            return list(mentions)
-        from kvchat.documents.mentions import counting
+    def counted(self, mentions: Iterable[Written]) -> list[Written]:
+        """Those of the mentions in the text that count: not those that came with a paste."""
+        pasted, picked = pasted_of(self.spans), {span.start for span in self.spans if span.kind == MENTION}
+        return [
+            replace(one, is_picked=one.start in picked)
+            for one in mentions
+            if not any(start <= one.start < end for start, end in pasted)
+        ]
 
-        return counting(text, mentions, self.typed)
 
-
-ALL, NOTHING = Meant(), Meant(frozenset())
+ALL, NOTHING = Meant(), Meant((Span(0, sys.maxsize, PASTE),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +113,20 @@ def _is_within(path: Path, folder: Path) -> bool:
     return path.is_relative_to(home) and not any(part.startswith(".") for part in path.relative_to(home).parts)
 
 
-def counted_in(text: str, blocks: Sequence[ContextBlock]) -> frozenset[int]:
-    """Which `@` of a question that was sent counted, as far as its blocks tell: those that brought one."""
+def asked_as(question: Node, *, is_edit: bool = False) -> Draft:
+    """A question that was sent, as a draft. `is_edit`: what was piped in stays with it by itself."""
+    text, blocks = plain_paste(question.text), question.message.blocks
+    return draft_of(text, [one for one in blocks if not is_edit or one.kind != STDIN], mentioned_in(text, blocks))
+
+
+def mentioned_in(text: str, blocks: Sequence[ContextBlock]) -> list[Span]:
+    """What a question that was sent mentioned, as far as its blocks tell: what brought one."""
     brought = [block for block in blocks if block.kind in (FILE, IMAGE, PASSAGE)]
     if "@" not in text or not brought:
-        return frozenset()
+        return []
     from kvchat.documents.attachments import plain_name
     from kvchat.documents.collection import place_of
-    from kvchat.documents.mentions import is_of_disk, sign_of, written
+    from kvchat.documents.mentions import is_of_disk, written
 
     paths = {path_of(block) for block in brought if block.kind != PASSAGE}
     names = {plain_name(block).casefold() for block in brought if block.kind != PASSAGE}
@@ -125,12 +134,18 @@ def counted_in(text: str, blocks: Sequence[ContextBlock]) -> frozenset[int]:
     places = {f"{one.collection}/{one.path}".casefold() for one in searched}
 
     def brought_by(name: str) -> bool:
+        if _absolute(name) in paths:
+            return True
         if is_of_disk(name):
-            return _absolute(name) in paths
+            return False
         place = name.casefold().rstrip("/")
         return place in names or any(f"{one}/".startswith(f"{place}/") for one in places)
 
-    return frozenset(sign_of(text, one) for one in written(text) if any(map(brought_by, one.names)))
+    return [
+        Span(one.start, one.end_of(name), MENTION)
+        for one in written(text)
+        if (name := next(filter(brought_by, one.names), None)) is not None
+    ]
 
 
 def _absolute(name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,6 @@ UNKNOWN_WINDOW = 4096
 """Tokens of a window whose size no server has told."""
 SEARCH_S, READ_S = 5.0, 30.0
 """How long a question waits for its passages, and for the files it mentions."""
-LONG = 20_000
-"""Characters of a text that is gone through for mentions beside the loop."""
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +58,8 @@ class RetrievalResult:
     """Those of `files` that go only with the person's yes."""
     problems: tuple[str, ...] = ()
     """Sentences about mentions that could not be followed."""
+    mentions: tuple[tuple[int, int], ...] = ()
+    """Where in the text those stand that could be."""
     pasted: tuple[str, ...] = ()
     """What it would mention if the person had typed it: plain text."""
 
@@ -98,18 +99,18 @@ class Retrieval:
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
         """What a mention that begins like this can become."""
-        from kvchat.documents.mentions import is_of_disk, on_disk
+        from kvchat.documents.mentions import in_folder, is_of_disk, on_disk
 
         if is_of_disk(beginning):
             return await asyncio.to_thread(on_disk, beginning, most)
-        if not self._documents.has_collections:
-            return []
-        try:
-            return await self._documents.look_up(
-                lambda library: library.completions(beginning, most) if library is not None else []
-            )
-        except (ChatError, StoreError):
-            return []
+        found: list[Mention] = []
+        if self._documents.has_collections:
+            with suppress(ChatError, StoreError):
+                found = await self._documents.look_up(
+                    lambda library: library.completions(beginning, most) if library is not None else []
+                )
+        known = [name for name, _ in self._documents.roots()]
+        return [*found, *await asyncio.to_thread(in_folder, beginning, known, most)][:most]
 
     # -- for a question
 
@@ -123,9 +124,7 @@ class Retrieval:
         if conversation is None or not text.strip():
             return RetrievalResult()
         record = conversation.record
-        every = await self._mentioned(text) if "@" in text else []
-        mentions = meant.counted(text, every)
-        pasted = self._pasted(every, mentions)
+        mentions, pasted = await self._mentioned(text, meant) if "@" in text else ([], ())
         chosen = record.collections if record.retrieval != OFF and self._documents.has_collections else ()
         if not mentions and not (chosen and search):
             return RetrievalResult(pasted=pasted)
@@ -142,30 +141,28 @@ class Retrieval:
             return RetrievalResult(pasted=pasted)
         return RetrievalResult(passages, record.retrieval == ALWAYS, pasted=pasted)
 
-    async def _mentioned(self, text: str) -> list[Written]:
-        """The mentions that may mean something. The documents' thread is not needed for that."""
-        from kvchat.documents.retrieval_plan import mentioned
+    async def _mentioned(self, text: str, meant: Meant) -> tuple[list[Written], tuple[str, ...]]:
+        """The mentions that count and may mean something; and what mentions something by its form and does not count:
+        the disk is not asked for that, since others chose these names. The documents' thread is not needed."""
+        known = {name.casefold() for name, _ in self._documents.roots()}
 
-        collections = [name for name, _ in self._documents.roots()]
-        if len(text) < LONG:
-            return mentioned(text, collections)
-        return await asyncio.to_thread(mentioned, text, collections)
+        def look() -> tuple[list[Written], tuple[str, ...]]:
+            from kvchat.documents.mentions import is_of_disk, written
+            from kvchat.documents.retrieval_plan import is_here, may_mean
 
-    def _pasted(self, every: Sequence[Written], mentions: Sequence[Written]) -> tuple[str, ...]:
-        """What mentions something by its form, and does not count. The disk is not asked: others chose these names."""
-        if len(every) == len(mentions):
-            return ()
-        from kvchat.documents.mentions import is_of_disk
+            every = list(written(text))
+            counted = meant.counted(every)
+            found = [
+                one
+                for one in counted
+                if one.is_picked or any(may_mean(name, known) or is_here(name) for name in one.names)
+            ]
+            starts = {one.start for one in counted}
+            left = (one.names[-1] for one in every if one.start not in starts)
+            shown = (name for name in left if is_of_disk(name) or name.partition("/")[0].casefold() in known)
+            return found, tuple(dict.fromkeys(shown))
 
-        known, counted = {name.casefold() for name, _ in self._documents.roots()}, {one.start for one in mentions}
-        left = [one for one in every if one.start not in counted]
-        names = (
-            name
-            for one in left
-            for name in one.names[-1:]
-            if is_of_disk(name) or name.partition("/")[0].casefold() in known
-        )
-        return tuple(dict.fromkeys(names))
+        return await asyncio.to_thread(look)
 
     async def _follow_mentions(
         self,
@@ -204,7 +201,7 @@ class Retrieval:
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
         taken = plan.named or conversation.record.retrieval == ALWAYS
-        return RetrievalResult(passages, taken, plan.files, from_outside, problems)
+        return RetrievalResult(passages, taken, plan.files, from_outside, problems, plan.mentions)
 
     async def _plan(
         self,

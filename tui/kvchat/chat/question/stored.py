@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import Meant
+from kvchat.chat.question.mentions import NOTHING, Meant
 from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import span_rows, spans_of
 from kvchat.prompt.wire import whole_characters
 
 
@@ -23,7 +24,7 @@ def waiting(question: Question) -> Question:
 
 def folder_of(question: Question) -> str:
     """The working folder, where a question may mention something by a path in it; else empty."""
-    if "@" not in question.text or not (question.meant.typed is None or question.meant.typed):
+    if "@" not in question.text:
         return ""
     try:
         return str(Path.cwd())
@@ -38,7 +39,7 @@ def encoded(question: Question, folder: str = "") -> str:
         json.dumps(
             {
                 "blocks": [[block.kind, block.source, block.text, block.ref] for block in question.blocks],
-                "typed": None if meant.typed is None else sorted(meant.typed),
+                "spans": span_rows(meant.spans, question.blocks),
                 "agreed": sorted(meant.agreed),
                 "without": sorted(question.without),
                 "taken": sorted(question.taken),
@@ -55,19 +56,19 @@ def decoded(text: str, more: str) -> tuple[Question, str]:
     """The question that was `encoded`, and its folder. Of damaged JSON the text stays, which mentions nothing then."""
     try:
         found = json.loads(more)
-        typed = found["typed"]
+        blocks = tuple(ContextBlock(*map(str, block)) for block in found["blocks"])
         question = Question(
             text,
-            tuple(ContextBlock(*map(str, block)) for block in found["blocks"]),
-            Meant(None if typed is None else frozenset(map(int, typed)), _texts(found["agreed"])),
+            blocks,
+            Meant(spans_of(found["spans"], blocks, text), _texts(found["agreed"])),
             None if found["searches"] else (),
             without=_texts(found["without"]),
             taken=_texts(found["taken"]),
             recalls=bool(found["recalls"]),
         )
         return question, str(found["folder"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return Question(text, meant=Meant(frozenset())), ""
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return Question(text, meant=NOTHING), ""
 
 
 def _texts(found: Iterable[Any]) -> frozenset[str]:

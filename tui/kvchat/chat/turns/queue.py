@@ -18,7 +18,6 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
 from kvchat.chat.question.stored import decoded, encoded, folder_of, waiting
 from kvchat.prompt.drafts import decoded as decoded_draft
-from kvchat.prompt.drafts import draft_of
 from kvchat.prompt.message import new_id
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.store import StoreError
@@ -197,8 +196,7 @@ class MessageQueue:
         for item in reversed(self._items.get(conversation.id, [])):
             question = item.question
             if item.id not in stored:
-                own = draft_of(question.text, question.blocks, question.meant.typed or frozenset())
-                draft = decoded_draft(own).before(decoded_draft(draft)).encoded()
+                draft = question.draft.before(decoded_draft(draft)).encoded()
         return draft
 
     def _changed(self, id: str) -> None:

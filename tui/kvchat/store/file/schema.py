@@ -8,8 +8,12 @@ are.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+
+from kvchat.prompt.context import FILE, IMAGE, ContextBlock
+from kvchat.prompt.drafts import PASTE, Draft, Spans, chips_of, edited, given, labelled, span_rows
 
 MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins."""
@@ -295,6 +299,42 @@ def _token_ids(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE node ADD COLUMN ids BLOB")
 
 
+def _spans(db: sqlite3.Connection) -> None:
+    """Drafts and waiting messages tell by spans of the text what was pasted, attached and typed; before by labels, and
+    by the number of each `@` that was typed."""
+    for id, stored in db.execute("SELECT conversation, text FROM draft WHERE instr(text, char(30))").fetchall():
+        text, _, rest = stored.partition("\x1e")
+        try:
+            more = json.loads(rest)
+            listed, typed = (more["chips"], more["typed"]) if isinstance(more, dict) else (more, [])
+            blocks = []
+            for source, body, *of_file in listed:
+                kind = PASTE if not of_file else IMAGE if IMAGE in of_file[2:] else FILE
+                blocks.append(ContextBlock(kind, source, body, *of_file[:1]))
+            draft = Draft(text, _spans_by_number(text, blocks, typed)).encoded()
+        except (ValueError, TypeError, KeyError, IndexError):
+            continue  # it is read as a text
+        db.execute("UPDATE draft SET text = ? WHERE conversation = ?", (draft, id))
+    for id, text, stored in db.execute("SELECT id, text, more FROM queued").fetchall():
+        try:
+            more = json.loads(stored)
+            blocks = [ContextBlock(*block) for block in more["blocks"]]
+            typed = more.pop("typed")
+            numbers = range(text.count("@")) if typed is None else typed
+            more["spans"] = span_rows(_spans_by_number(text, blocks, numbers), blocks)
+        except (ValueError, TypeError, KeyError):
+            continue
+        db.execute("UPDATE queued SET more = ? WHERE id = ?", (json.dumps(more, ensure_ascii=False), id))
+
+
+def _spans_by_number(text: str, blocks: Sequence[ContextBlock], typed: Iterable[int]) -> Spans:
+    spans = given(text, labelled(text, chips_of(text, blocks).get))
+    signs = [at for at, character in enumerate(text) if character == "@"]
+    for number in typed:
+        spans = edited(spans, signs[number], signs[number] + 1, 1)
+    return spans
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     _first,
     _warmup,
@@ -309,6 +349,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     _kept,
     _episodes,
     _token_ids,
+    _spans,
 ]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
@@ -325,6 +366,7 @@ _NEW_TABLES = (
     {"image"},
     {"kept"},
     {"in_episode"},
+    set[str](),
     set[str](),
 )
 """The tables that MIGRATIONS[n] makes."""

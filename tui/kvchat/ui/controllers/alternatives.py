@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.turns.alternatives import Wanted, wanted_in
+from kvchat.prompt.drafts import Draft
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class AlternativesController:
             return
         submitted = self._composer.take()
         if commanded is not None and rest:
-            submitted = self._composer.Submitted(replace(commanded, text=rest), id)
+            submitted = self._composer.Submitted(commanded.ending(rest), id)
         if submitted is not None:
             sent = await self._sending.send_several(submitted, wanted, self._agreed)
         else:
@@ -73,7 +73,8 @@ class AlternativesController:
     def _put_back(self, commanded: Question | None) -> None:
         """What was written behind the command, which was not done, and the command."""
         if commanded is not None and not self._composer.text:
-            self._composer.restore(f"/alternatives {commanded.text}", commanded.blocks, meant=commanded.meant)
+            draft = Draft("/alternatives ").then(commanded.draft)
+            self._composer.restore(draft, agreed=commanded.meant.agreed)
 
     async def _agreed(self, wanted: Wanted, question: Question) -> bool:
         prices, id = self._service.prices, self.workspace.open_id

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question.mentions import Meant
 from kvchat.prompt.context import rendered
-from kvchat.prompt.drafts import PASTE
+from kvchat.prompt.drafts import PASTE, Spans
 from kvchat.prompt.images import MOST_TOKENS, images_in
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
@@ -56,7 +56,7 @@ class ContextController:
         """Show what would be recalled for what was written, and what is found in the documents."""
         self._recall(event.key, event.text)
         if self.workspace.current is not None and event.text:
-            self._find(self.workspace.current.id, event.text, event.typed, self.workspace.editing)
+            self._find(self.workspace.current.id, event.text, event.spans, self.workspace.editing)
         self.look_for_changes()
 
     @in_worker("recall", exclusive=True)
@@ -72,10 +72,10 @@ class ContextController:
             self.workspace.say("Nothing extra goes with this message")
 
     @in_worker("retrieve", exclusive=True)
-    async def _find(self, id: str, text: str, typed: frozenset[int], editing: str | None) -> None:
+    async def _find(self, id: str, text: str, spans: Spans, editing: str | None) -> None:
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.set_searching(text))
         try:
-            found = await self.retrieve(id, text, Meant(typed), editing)
+            found = await self.retrieve(id, text, Meant(spans), editing)
         finally:
             slow.stop()
         if not self.workspace.shows(id) or self.workspace.editing != editing:
@@ -85,11 +85,12 @@ class ContextController:
         self._composer.set_passages(
             () if offers_none else found.passages,
             text,
-            typed,
+            spans,
             taken=found.taken or offers_none,
             files=found.files,
             outside={file.ref: file.path for file in found.outside},
             problems=found.problems,
+            mentions=found.mentions,
             pasted=found.pasted,
             fixed=editing is not None,
         )

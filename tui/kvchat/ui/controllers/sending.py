@@ -15,8 +15,8 @@ from textual.content import Content
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in
-from kvchat.prompt.drafts import decoded, draft_of
+from kvchat.chat.question.mentions import Meant, OutsideError, asked_as
+from kvchat.prompt.drafts import Draft, given
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
 from kvchat.text.format import count, counted, short_count
@@ -186,7 +186,7 @@ class SendingController:
         """Whether an edit says what the question says, and mentions what that mentioned."""
         question = self.workspace.conversation.tree[editing]
         asked = event.question
-        return question.text == asked.text and asked.meant.typed == counted_in(asked.text, question.message.blocks)
+        return question.text == asked.text and asked.meant.spans == asked_as(question, is_edit=True).spans
 
     @in_worker("send")
     async def _send(self, sending: Sending) -> None:
@@ -341,7 +341,7 @@ class SendingController:
     def _restore(self, event: Composer.Submitted) -> None:
         question = event.question
         self._composer.restore(
-            question.text, question.blocks, question.without, question.recalls, question.taken, question.meant
+            question.draft, question.without, question.recalls, question.taken, question.meant.agreed
         )
 
     def _is_here(self, sending: Sending) -> bool:
@@ -367,8 +367,8 @@ class SendingController:
             if is_here and edited.id != question.id:
                 self.begin_edit(edited.id, question.text)
         else:
-            draft = decoded(draft_of(question.text, question.message.blocks))
-            submitted = Composer.Submitted(Question(draft.text, tuple(draft.chips.values()), NOTHING), conversation.id)
+            draft = asked_as(question)
+            submitted = Composer.Submitted(Question(draft.text, draft.blocks, Meant(draft.spans)), conversation.id)
             if is_here:
                 self._restore(submitted)
             else:
@@ -491,7 +491,7 @@ class SendingController:
         self.workspace.editing = node
         self._composer.load("", "")
         question = self.workspace.conversation.tree[node]
-        self._composer.replace_text(text, counted_in(text, question.message.blocks) if text == question.text else ())
+        self._composer.replace(asked_as(question, is_edit=True) if text == question.text else Draft(text, given(text)))
         asked = self._service.prices.estimate(self.workspace.conversation.id, "edit", node)
         cost = f" · {in_brief(asked)}" if asked.worth_asking else ""
         self._composer.add_class("-editing")

@@ -1,33 +1,15 @@
 """Chips: a long paste or an attached file stands in the composer as a short label, its text beside it.
 
-The rule: a chip is whole or gone. Its label in the text is what sends its block; an edit takes all of it or nothing.
+The rule: a chip is whole or gone. Its span in the text is what sends its block; an edit takes all of it or nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from kvchat.prompt.context import IMAGE, ContextBlock
-from kvchat.prompt.drafts import LABEL as _LABEL
-from kvchat.prompt.drafts import PASTE, Draft, chips_of, decoded, label_of, labels_of, measure, plain_paste
-
-__all__ = [
-    "PASTE",
-    "Draft",
-    "block_of",
-    "blocks_in",
-    "chips_of",
-    "decoded",
-    "expanded",
-    "is_long",
-    "label_of",
-    "labels_of",
-    "new_label",
-    "next_number",
-    "plain_paste",
-    "spans",
-]
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import PASTE, labels_of, measure
 
 LONG_PASTE = 4096
 """Bytes from which a paste becomes a chip."""
@@ -57,23 +39,3 @@ def new_label(block: ContextBlock, chips: Mapping[str, ContextBlock]) -> str:
 def next_number(texts: Iterable[str]) -> int:
     """The first number no label of a paste in `texts` uses."""
     return 1 + max((int(found[1]) for text in texts for found in _PASTED.finditer(text)), default=0)
-
-
-def spans(line: str, chips: Mapping[str, ContextBlock]) -> Iterator[tuple[int, int]]:
-    """Where the labels of `chips` stand in `line`, as (start, end)."""
-    if chips and "[" in line:
-        for found in _LABEL.finditer(line):
-            if found[0] in chips:
-                yield found.span()
-
-
-def expanded(text: str, chips: Mapping[str, ContextBlock]) -> str:
-    """`text` with every chip that stands for a text replaced by that."""
-    texts = {label: block.text for label, block in chips.items() if block.kind != IMAGE}
-    return _LABEL.sub(lambda found: texts.get(found[0], found[0]), text)
-
-
-def blocks_in(text: str, chips: Mapping[str, ContextBlock]) -> tuple[ContextBlock, ...]:
-    """The blocks whose labels are in `text`, in the order of their first label."""
-    labels = dict.fromkeys(found[0] for found in _LABEL.finditer(text))
-    return tuple(chips[label] for label in labels if label in chips)

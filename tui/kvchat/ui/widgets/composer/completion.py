@@ -53,7 +53,7 @@ class Completing(Accompanied):
         if command is not None:
             return path_at(area.text, column) if row == 0 else None
         typed = typed_at(area.document[row], column)
-        return typed if typed is not None and area.counts_at((row, typed.start)) else None
+        return typed if typed is not None and not area.is_pasted(area.offset_of((row, typed.start))) else None
 
     def _place(self, typed: Typed) -> tuple[int, int]:
         return self._area.cursor_location[0], typed.start
@@ -83,7 +83,9 @@ class Completing(Accompanied):
         written, back = completed(typed, mention)
         rest = area.document[row][typed.end :]
         blank = "" if is_folder(mention) or not typed.sign or rest[:1].isspace() else " "
-        end_row, column = area.pick(written + blank, (row, typed.start), (row, typed.end), mentions=bool(typed.sign))
+        is_whole = bool(typed.sign) and not is_folder(mention)
+        place = (row, typed.start), (row, typed.end)
+        end_row, column = area.pick(written + blank, *place, mention=len(written) if is_whole else 0)
         area.move_cursor((end_row, column - back))
         if not is_folder(mention):
             self._mentions.close()
@@ -94,14 +96,12 @@ class Completing(Accompanied):
         area = self._area
         if not area.selection.is_empty or parse(area.text).command is not None:
             return False
-        from kvchat.documents.mentions import at_place, sign_of
+        from kvchat.documents.mentions import at_place
 
         mention = at_place(area.text, area.place)
-        if mention is None or (clicked and mention.end == area.place):
+        if mention is None or (clicked and mention.end == area.place) or not area.is_pasted(mention.start):
             return False
-        if (sign := sign_of(area.text, mention)) in area.typed:
-            return False
-        area.touch(sign)
+        area.touch(mention.start, mention.end_of(mention.names[min(1, len(mention.names) - 1)]))
         return True
 
     def _mention_key(self, key: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.containers import Vertical
 
+from kvchat.prompt.drafts import Spans, cut_out, pasted_of
 from kvchat.ui.widgets.composer import messages as messages
 from kvchat.ui.widgets.composer.context_items import (
     FILE,
@@ -38,8 +39,8 @@ class Written(NamedTuple):
     """What something is found for."""
 
     text: str = ""
-    typed: frozenset[int] = frozenset()
-    """Which `@` in it count."""
+    pasted: tuple[tuple[int, int], ...] = ()
+    """What of it mentions nothing."""
 
 
 class Accompanied(Vertical):
@@ -78,23 +79,26 @@ class Accompanied(Vertical):
         self,
         passages: Sequence[Passage],
         text: str,
-        typed: frozenset[int] = frozenset(),
+        spans: Spans = (),
         *,
         taken: bool = True,
         files: Sequence[ContextBlock] = (),
         outside: Mapping[str, str] | None = None,
         problems: Sequence[str] = (),
+        mentions: Sequence[tuple[int, int]] = (),
         pasted: Sequence[str] = (),
         fixed: bool = False,
     ) -> None:
-        """What was found in the documents for `text` with these `typed` signs, and the files that it mentions; not
-        shown when another text is being written by now. `taken` False: passages are offered, and go only if the person
-        takes them; `fixed`: they go in any case. `outside`: of files that need a yes where they really are, by their
-        references. `pasted`: mentions that are only text."""
-        written, outside = Written(text, typed), outside or {}
+        """What was found in the documents for `text` with these spans, and the files that it mentions; not shown when
+        another text is being written by now. `taken` False: passages are offered, and go only if the person takes
+        them; `fixed`: they go in any case. `outside`: of files that need a yes where they really are, by their
+        references. `mentions`: where those stand that name something. `pasted`: mentions that are only text."""
+        written, outside = Written(text, pasted_of(spans)), outside or {}
         if written != self._asked or not text:
             return
         self._retrieved_for = written
+        if text == self._area.text:
+            self._area.confirm(mentions)
         self._passages, self._files = {passage.ref: passage for passage in passages}, tuple(files)
         line = self._line
         line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
@@ -158,13 +162,22 @@ class Accompanied(Vertical):
         """The passages that go with exactly this text; None: they have not been found yet."""
         if PASSAGE in self.context.none:
             return ()
-        return self.passages if self._retrieved_for == Written(text, self._area.typed) else None
+        return self.passages if self._retrieved_for == self._written(text) else None
 
     def _files_for(self, text: str) -> tuple[ContextBlock, ...] | None:
         """The files that go with exactly this text, as they were shown; None: its mentions have not been followed yet,
         or not all of them could be."""
-        found = self._retrieved_for == Written(text, self._area.typed)
+        found = self._retrieved_for == self._written(text)
         return self._files if found and not self._line.problems else None
+
+    def _spans_of(self, text: str) -> Spans:
+        """The spans of `text`, which is the end of what is written: what stands in front of it is a command, or a
+        slash that begins no command."""
+        begin = self._area.text.rfind(text)
+        return cut_out(self._area.spans, begin, begin + len(text))
+
+    def _written(self, text: str) -> Written:
+        return Written(text, pasted_of(self._spans_of(text)))
 
     def _left_out(self) -> Picked:
         """What the person decided, also that none of those found is to go."""
@@ -176,10 +189,10 @@ class Accompanied(Vertical):
 
     def _rest_on(self, asked: str) -> None:
         """The typing rests, with this text; empty: no message is being written."""
-        written = Written(asked, self._area.typed if asked else frozenset())
+        written = self._written(asked)
         if written != self._asked:
             self._asked = written
-            self.post_message(messages.Rested(asked, self._key, written.typed))
+            self.post_message(messages.Rested(asked, self._key, self._spans_of(asked)))
         if not asked:
             self._begin_context()
 

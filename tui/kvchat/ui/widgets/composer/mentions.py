@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
-from kvchat.ui.widgets.composer.chips import plain_paste
+from kvchat.prompt.drafts import plain_paste
 from kvchat.ui.widgets.composer.suggestions import Row, Suggestions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from textual.message import Message
 
 from kvchat.chat.question import Question
-from kvchat.ui.widgets.composer.chips import Draft, chips_of, decoded
+from kvchat.prompt.drafts import Draft, Spans, decoded
 
 
 class Submitted(Message, namespace="composer"):
@@ -23,9 +23,7 @@ class Submitted(Message, namespace="composer"):
 
     def before(self, draft: str) -> str:
         """A draft, as the store has it, with this message in front."""
-        text, blocks, meant = self.question.text, self.question.blocks, self.question.meant
-        own = Draft(text, chips_of(text, blocks), meant.typed or frozenset())
-        return own.before(decoded(draft)).encoded()
+        return Draft(self.question.text, self.question.meant.spans).before(decoded(draft)).encoded()
 
 
 class NextRequested(Message, namespace="composer"):
@@ -56,13 +54,13 @@ class DraftChanged(Message, namespace="composer"):
 
 class Rested(Message, namespace="composer"):
     """The text changed and the typing rests: `set_memories` takes what would be recalled for it, `set_passages` what
-    was found in the documents. Empty where no message is being written. `typed`: which `@` in it count."""
+    was found in the documents. Empty where no message is being written. `spans`: those of the text."""
 
-    def __init__(self, text: str, key: str, typed: frozenset[int] = frozenset()) -> None:
+    def __init__(self, text: str, key: str, spans: Spans = ()) -> None:
         super().__init__()
         self.text = text
         self.key = key
-        self.typed = typed
+        self.spans = spans
 
 
 class Mentioning(Message, namespace="composer"):

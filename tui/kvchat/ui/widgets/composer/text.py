@@ -1,13 +1,14 @@
 """The composer's text area: Textual's own, with chips that stay whole, safe display, and keys as actions.
 
 The rule: the text is never changed by showing it. What would harm a terminal is replaced character by character on
-the way to the screen, so cursor and wrapping stay true. Only an `@` that was typed, picked from the list or touched
-mentions something by itself; it moves with what is around it, and undoing brings back what it was.
+the way to the screen, so cursor and wrapping stay true. What was pasted, attached or mentioned are spans: they move
+with what is around them, and undoing brings back what they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -15,59 +16,69 @@ from rich.text import Text
 from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
-from textual.document._document import DocumentBase, EditResult, Location, Selection
+from textual.document._document import EditResult, Location, Selection
 from textual.document._edit import Edit
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
 from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.drafts import FIELD
+from kvchat.prompt.drafts import (
+    FIELD,
+    MENTION,
+    Draft,
+    Span,
+    Spans,
+    edited,
+    given,
+    label_of,
+    labelled,
+    plain_paste,
+)
 from kvchat.sanitize import clean
 from kvchat.ui import actions
 from kvchat.ui.widgets.clusters import clusters
-from kvchat.ui.widgets.composer.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
+from kvchat.ui.widgets.composer.chips import block_of, is_long, new_label, next_number
 from kvchat.ui.widgets.composer.messages import PathPasted
 
-SIGN = "@"
+_ENDS = re.compile(r"[\s.,;:!?)\]}'’”»…]")
+"""What may stand right behind a mention."""
 
 
-class HasSigns(Protocol):
-    """A text area with its signs."""
+class HasSpans(Protocol):
+    """A text area with its spans."""
 
-    document: DocumentBase
-    signs: list[bool]
-    """Of each `@` in the text whether it counts."""
+    spans: Spans
 
-
-def signs_before(document: DocumentBase, location: Location) -> int:
-    """How many `@` stand before a location."""
-    row, column = location
-    above = sum(line.count(SIGN) for line in document.lines[:row])
-    return above + (document.lines[row].count(SIGN, 0, column) if row < document.line_count else 0)
+    def offset_of(self, location: Location) -> int: ...
 
 
 @dataclass
-class TypedEdit(Edit):
-    """An edit with, for each `@` that it puts in, whether that counts. `area` is the one it is done in."""
+class SpanEdit(Edit):
+    """An edit with the spans of what it puts in, counted from its beginning. `area` is the one it is done in."""
 
-    area: HasSigns
-    counts: tuple[bool, ...]
-    _before: list[bool] = field(init=False, default_factory=list)
-    """What counted of those that it took out."""
+    area: HasSpans
+    put: Spans
+    _before: Spans = field(init=False, default=())
 
     def do(self, text_area: TextArea, record_selection: bool = True) -> EditResult:
-        first = signs_before(self.area.document, self.top)
-        result = super().do(text_area, record_selection)
-        last = first + result.replaced_text.count(SIGN)
-        self._before = self.area.signs[first:last]
-        self.area.signs[first:last] = self.counts
-        return result
+        start, end = self.area.offset_of(self.top), self.area.offset_of(self.bottom)
+        spans = self._before = self.area.spans
+        if self.text:
+            spans = tuple(span for span in spans if not _grows(span, start, end, self.text))
+        self.area.spans = edited(spans, start, end, len(self.text), self.put)
+        return super().do(text_area, record_selection)
 
     def undo(self, text_area: TextArea) -> EditResult:
-        first = signs_before(self.area.document, self.top)
-        self.area.signs[first : first + len(self.counts)] = self._before
+        self.area.spans = self._before
         return super().undo(text_area)
+
+
+def _grows(span: Span, start: int, end: int, text: str) -> bool:
+    """Whether what is put in there makes another word of a mention: it is followed anew then."""
+    if span.kind != MENTION:
+        return False
+    return (span.end == start and not _ENDS.match(text)) or (span.start == end and not text[-1].isspace())
 
 
 _NOTHING = "\u200c"
@@ -112,14 +123,15 @@ class ComposerText(TextArea):
 
     def __init__(self, decide: Callable[[str], bool], *, cursor_blink: bool) -> None:
         self.chips: dict[str, ContextBlock] = {}
-        """The pastes and files behind the labels, by label. One that is no longer in the text keeps its entry for
-        undo."""
-        self.signs: list[bool] = []
-        """Of each `@` in the text whether it counts: whether it was typed, picked or touched."""
+        """The pastes and files at hand, by label: a label that is pasted or recalled becomes its chip again."""
+        self.spans: Spans = ()
+        """What of the text was pasted, attached or mentioned."""
+        self._placed: tuple[Spans, dict[int, list[tuple[int, int]]]] = (), {}
+        """Spans, and where the chips among them stand, by line."""
         self.sent: Sequence[str] = ()
         """The messages sent before, newest first."""
-        self.counted: Callable[[int], frozenset[int]] = lambda at: frozenset()
-        """Which `@` counted in one of these."""
+        self.mentions: Callable[[int], Iterable[Span]] = lambda at: ()
+        """What was mentioned in one of these."""
         self.fields: frozenset[str] = frozenset()
         """The fields of the snippet that was put in last, as they stand in the text."""
         self._recalled: int | None = None
@@ -180,46 +192,45 @@ class ComposerText(TextArea):
 
     # Text in and out.
 
-    @property
-    def typed(self) -> frozenset[int]:
-        """Which `@` in the text count, from 0."""
-        return frozenset(sign for sign, counts in enumerate(self.signs) if counts)
-
     def edit(self, edit: Edit) -> EditResult:
-        """Every change of the text comes through here; unless it says otherwise, no `@` that it puts in counts."""
-        if not isinstance(edit, TypedEdit):
-            edit = self._edit_of(edit.text, edit.from_location, edit.to_location, (), edit.maintain_selection_offset)
+        """Every change of the text comes through here; unless it says otherwise, what it puts in is pasted."""
+        if not isinstance(edit, SpanEdit):
+            spans = self._of_paste(edit.text)
+            edit = self._edit_of(edit.text, edit.from_location, edit.to_location, spans, edit.maintain_selection_offset)
         return super().edit(edit)
 
     def _edit_of(
-        self,
-        text: str,
-        start: Location,
-        end: Location,
-        typed: Collection[int],
-        keeps_cursor: bool = False,
-    ) -> TypedEdit:
-        counts = tuple(sign in typed for sign in range(text.count(SIGN)))
-        return TypedEdit(text, start, end, keeps_cursor, self, counts)
+        self, text: str, start: Location, end: Location, spans: Spans = (), keeps_cursor: bool = False
+    ) -> SpanEdit:
+        return SpanEdit(text, start, end, keeps_cursor, self, spans)
+
+    def _of_paste(self, text: str) -> Spans:
+        return given(text, labelled(text, self.chips.get))
 
     def _replace_via_keyboard(self, insert: str, start: Location, end: Location) -> EditResult | None:
-        return self.edit(self._edit_of(insert, start, end, range(len(insert))))
+        return self.edit(self._edit_of(insert, start, end))
 
-    def load(self, text: str, typed: Collection[int] = ()) -> None:
-        """Begin anew with this text: nothing can be undone."""
-        self.load_text(text)
+    @property
+    def draft(self) -> Draft:
+        return Draft(self.text, self.spans)
+
+    def load(self, draft: Draft) -> None:
+        """Begin anew with this draft: nothing can be undone."""
+        self.load_text(draft.text)
         self.fields = frozenset()
-        self.signs = [sign in typed for sign in range(text.count(SIGN))]
+        self.spans = draft.spans
+        self._keep_chips()
 
-    def put(
-        self, text: str, chips: Mapping[str, ContextBlock], typed: Collection[int] = (), *, at_top: bool = False
-    ) -> None:
+    def put(self, draft: Draft, *, at_top: bool = False) -> None:
         """Replace everything in one undoable step. The cursor goes to the end, or to the end of the first line."""
-        self.chips.update(chips)
         self.history.checkpoint()
-        self.edit(self._edit_of(plain_paste(text), self.document.start, self.document.end, typed))
+        self.edit(self._edit_of(draft.text, self.document.start, self.document.end, draft.spans))
         self.history.checkpoint()
+        self._keep_chips()
         self.move_cursor((0, len(self.document[0])) if at_top else self.document.end)
+
+    def _keep_chips(self) -> None:
+        self.chips.update((self.text[span.start : span.end], span.block) for span in self.spans if span.block)
 
     def select_field(self) -> bool:
         """Select the next field of a snippet that is not filled in, from the cursor on and around; False: none is."""
@@ -242,34 +253,52 @@ class ComposerText(TextArea):
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
 
-    def pick(self, text: str, start: Location, end: Location, *, mentions: bool) -> Location:
-        """Put what was picked from a list in the place of what was typed of it; where it ends. `mentions`: whether that
-        is a mention."""
+    def pick(self, text: str, start: Location, end: Location, *, mention: int) -> Location:
+        """Put what was picked from a list in the place of what was typed of it; where it ends. `mention`: so many
+        characters of it are a mention."""
         self.history.checkpoint()
-        result = self.edit(self._edit_of(text, start, end, (0,) if mentions else ()))
+        result = self.edit(self._edit_of(text, start, end, (Span(0, mention, MENTION),) if mention else ()))
         self.history.checkpoint()
         return result.end_location
 
     @property
     def place(self) -> int:
         """Where the cursor stands in the text."""
-        row, column = self.cursor_location
-        return sum(len(line) + 1 for line in self.document.lines[:row]) + column
+        return self.offset_of(self.cursor_location)
 
-    def counts_at(self, location: Location) -> bool:
-        """Whether the `@` at this location counts."""
-        sign = signs_before(self.document, location)
-        return sign < len(self.signs) and self.signs[sign]
+    def offset_of(self, location: Location) -> int:
+        """Where a location is in the text."""
+        row, column = location
+        return sum(map(len, self.document.lines[:row])) + row + column
 
-    def touch(self, sign: int) -> None:
-        """Have this `@` count from now on. That can be undone."""
-        row, left = 0, sign
-        while (here := self.document[row].count(SIGN)) <= left:
-            row, left = row + 1, left - here
-        column = [at for at, character in enumerate(self.document[row]) if character == SIGN][left]
+    def _location_of(self, offset: int) -> Location:
+        for row, line in enumerate(self.document.lines):
+            if offset <= len(line):
+                return row, offset
+            offset -= len(line) + 1
+        return self.document.end
+
+    def is_pasted(self, offset: int) -> bool:
+        """Whether what stands there came with a paste and is only text."""
+        return any(span.start <= offset < span.end and not span.is_chip for span in self.spans)
+
+    def touch(self, start: int, end: int) -> None:
+        """Have the person's mention be what stands there. That can be undone."""
+        text = self.text[start:end]
         self.history.checkpoint()
-        self.edit(self._edit_of(SIGN, (row, column), (row, column + 1), (0,), True))
+        spans = (Span(0, len(text), MENTION),)
+        self.edit(self._edit_of(text, self._location_of(start), self._location_of(end), spans, True))
         self.history.checkpoint()
+
+    def confirm(self, mentions: Iterable[tuple[int, int]]) -> None:
+        """Have these mentions, which were found to name something, be chips, but for one that is still being typed."""
+        for start, end in mentions:
+            if self.is_pasted(start) or start <= self.place <= end:
+                continue
+            if not any(span.start < end and span.end > start and span.is_chip for span in self.spans):
+                self.spans = edited(self.spans, start, end, end - start, (Span(0, end - start, MENTION),))
+                self._line_cache.clear()
+                self.refresh()
 
     def put_newline(self) -> None:
         self._replace_via_keyboard("\n", *self.selection)
@@ -286,10 +315,11 @@ class ComposerText(TextArea):
         if not edge(self.cursor_location) or at + step >= len(self.sent):
             return False
         self._recalled = at + step if at + step >= 0 else None
-        if self._recalled is None:
-            self.put("", {})
-        else:
-            self.put(self.sent[self._recalled], {}, self.counted(self._recalled), at_top=step > 0)
+        draft = Draft()
+        if self._recalled is not None:
+            text = plain_paste(self.sent[self._recalled])
+            draft = Draft(text, given(text, (*labelled(text, self.chips.get), *self.mentions(self._recalled))))
+        self.put(draft, at_top=step > 0)
         return True
 
     def paste(self, text: str) -> None:
@@ -312,7 +342,8 @@ class ComposerText(TextArea):
         before = " " if line[: start[1]][-1:].strip() else ""
         after = " " if not self.document[end[0]][end[1] :][:1].isspace() else ""
         self.history.checkpoint()
-        result = self.replace(f"{before}{label}{after}", start, end, maintain_selection_offset=False)
+        spans = tuple(span.moved(len(before)) for span in labelled(label, self.chips.get))
+        result = self.edit(self._edit_of(f"{before}{label}{after}", start, end, spans))
         self.history.checkpoint()
         self.move_cursor(result.end_location)
 
@@ -343,7 +374,7 @@ class ComposerText(TextArea):
     def _wholes(self, row: int) -> list[tuple[int, int]]:
         """Where in a line something stands that the cursor steps over."""
         line = self.document[row]
-        return [*spans(line, self.chips), *clusters(line)]
+        return [*self._chips_in(row), *clusters(line)]
 
     def _widened(self, start: Location, end: Location) -> tuple[Location, Location]:
         """The range, grown to take all of every whole it takes a part of."""
@@ -358,6 +389,18 @@ class ComposerText(TextArea):
                 if left < bottom < right:
                     bottom = right
         return (top_row, top), (bottom_row, bottom)
+
+    def _chips_in(self, row: int) -> Sequence[tuple[int, int]]:
+        """Where chips stand in a line."""
+        spans, placed = self._placed
+        if spans is not self.spans:
+            placed = {}
+            for span in self.spans:
+                if span.is_chip:
+                    line, column = self._location_of(span.start)
+                    placed.setdefault(line, []).append((column, column + span.end - span.start))
+            self._placed = self.spans, placed
+        return placed.get(row, ())
 
     def _delete_via_keyboard(self, start: Location, end: Location) -> EditResult | None:
         return super()._delete_via_keyboard(*self._widened(start, end))
@@ -390,6 +433,6 @@ class ComposerText(TextArea):
         line = self.document.get_line(line_index)
         shown = line if line.isascii() and line.isprintable() else line.translate(_SHOWN)
         text = Text(shown, end="", no_wrap=True)
-        for start, end in spans(line, self.chips):
+        for start, end in self._chips_in(line_index):
             text.stylize(self.get_component_rich_style("composer--chip"), start, end)
         return text

@@ -6,7 +6,7 @@ out under the key of the conversation it was loaded for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Self, TypeAlias
 
 from rich.cells import cell_len
@@ -18,14 +18,13 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, Meant
+from kvchat.chat.question.mentions import Meant
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.drafts import FIELD
+from kvchat.prompt.drafts import FIELD, Draft, Span, Spans, blocks_in, decoded, expanded, given, plain_paste
 from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
 from kvchat.ui.slash import parse
 from kvchat.ui.widgets.composer import messages, slash
-from kvchat.ui.widgets.composer.chips import Draft, blocks_in, chips_of, decoded, expanded
 from kvchat.ui.widgets.composer.completion import Completing
 from kvchat.ui.widgets.composer.context_items import MEMORY, Picked
 from kvchat.ui.widgets.composer.text import ComposerText
@@ -118,19 +117,19 @@ class Composer(Completing):
         return self._area.text
 
     @property
-    def typed(self) -> frozenset[int]:
-        """Which `@` in the text count, from 0: those that the person typed, picked or touched."""
-        return self._area.typed
+    def spans(self) -> Spans:
+        """What of the text was pasted, attached or mentioned."""
+        return self._area.spans
 
     @property
     def blocks(self) -> tuple[ContextBlock, ...]:
         """The pastes and attached files whose chips are in the text."""
-        return blocks_in(self.text, self._area.chips)
+        return blocks_in(self.spans)
 
     @property
     def draft(self) -> str:
         """Text, pastes and attached files as one string for the store."""
-        return Draft(self.text, self._area.chips, self.typed).encoded()
+        return self._area.draft.encoded()
 
     @property
     def enter_sends(self) -> bool:
@@ -153,25 +152,26 @@ class Composer(Completing):
     def load(self, draft: str, key: str = "") -> None:
         """Show the draft of the conversation `key`; a draft of the last one that was not announced yet is, first."""
         self.flush()
-        loaded = decoded(draft)
         self._key = key
-        self._area.chips = dict(loaded.chips)
-        self._area.load(loaded.text.replace("\r\n", "\n").replace("\r", "\n"), loaded.typed)
+        self._area.chips = {}
+        self._area.load(decoded(draft))
         self._area.move_cursor(self._area.document.end)
         self._announced = self.draft
         self._close_lists()
         self._begin_context()
         self.post_message(self.Loaded(key))
 
-    def replace_text(self, text: str, typed: Collection[int] = ()) -> None:
-        """Put `text` in place of the text, keeping the chips it names; undoable. `typed`: which `@` in it count."""
-        self._area.put(text, {}, typed)
+    def replace_text(self, text: str) -> None:
+        """Put `text`, which the person did not type, in place of the text; undoable."""
+        self.replace(Draft(text, given(text)))
+
+    def replace(self, draft: Draft) -> None:
+        """Put this in place of the text; undoable."""
+        self._area.put(draft)
 
     def take_edited(self, text: str) -> None:
         """Put in place of the text what the person made of it in an editor: what they wrote there was typed."""
-        from kvchat.documents.mentions import still_typed
-
-        self.replace_text(text, still_typed(self.text, self.typed, text))
+        self._area.put(self._area.draft.rewritten(plain_paste(text)))
 
     def insert(self, text: str) -> None:
         """Insert at the cursor as a paste would."""
@@ -179,7 +179,7 @@ class Composer(Completing):
 
     def fill(self, text: str) -> None:
         """Put the text of a snippet in place of what is written, its first field selected; Tab goes to the next."""
-        self._area.put(f"/{text}" if text.startswith("/") and not text.startswith("//") else text, {})
+        self.replace_text(f"/{text}" if text.startswith("/") and not text.startswith("//") else text)
         self._area.fields = frozenset(found[0] for found in FIELD.finditer(text))
         self._area.move_cursor((0, 0))
         if not self._area.select_field():
@@ -205,32 +205,27 @@ class Composer(Completing):
 
     def restore(
         self,
-        text: str,
-        blocks: Sequence[ContextBlock] = (),
+        draft: Draft,
         dropped: frozenset[str] = frozenset(),
         memories: bool = True,
         taken: frozenset[str] = frozenset(),
-        meant: Meant = NOTHING,
+        agreed: frozenset[str] = frozenset(),
     ) -> None:
         """Put back a message that could not be sent, in front of what has been typed since. What was left out of it,
         or taken along, stays so."""
         context = self.context
         none = context.none if memories else context.none | {MEMORY}
-        agreed = meant.agreed | context.agreed
-        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none, agreed)
-        whole = Draft(text, chips_of(text, blocks), meant.typed or frozenset()).before(Draft(self.text, {}, self.typed))
-        self._area.put(whole.text, whole.chips, whole.typed)
+        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none, agreed | context.agreed)
+        self._area.put(draft.before(self._area.draft))
 
     def begin(self, words: str) -> None:
         """Put words in front, to be finished and sent as the next message."""
-        self.restore(words)
+        self.restore(Draft(words, given(words)))
         self.focus()
 
-    def set_history(
-        self, sent: Sequence[str], counted: Callable[[int], frozenset[int]] = lambda at: frozenset()
-    ) -> None:
-        """The messages sent before in this conversation, newest first. `counted`: which `@` counted in one of them."""
-        self._area.sent, self._area.counted = tuple(sent), counted
+    def set_history(self, sent: Sequence[str], mentions: Callable[[int], Iterable[Span]] = lambda at: ()) -> None:
+        """The messages sent before in this conversation, newest first. `mentions`: those in one of them."""
+        self._area.sent, self._area.mentions = tuple(sent), mentions
 
     def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """The slash commands on offer, as (name without the slash, description)."""
@@ -295,7 +290,7 @@ class Composer(Completing):
         if not self._list.is_open:
             return key == "tab" and self._area.select_field()
         if key == "tab":
-            area.put(f"/{(self._list.chosen or self._list.items[0]).name} ", {})
+            area.put(Draft(f"/{(self._list.chosen or self._list.items[0]).name} "))
         self._list.close()
         return True
 
@@ -315,7 +310,7 @@ class Composer(Completing):
         elif self.screen.get_selected_text():
             return False  # the screen copies it
         elif self.text:
-            self._area.put("", {})
+            self._area.put(Draft())
         else:
             self.post_message(self.StopRequested())
         return True
@@ -328,8 +323,9 @@ class Composer(Completing):
         if command is not None:
             known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
             if known:
-                self.commanded = Question(rest, self.blocks, Meant(self.typed, frozenset(self.context.agreed)))
-                self._run(known[0], expanded(rest, self._area.chips))
+                spans = self._spans_of(rest)
+                self.commanded = Question(rest, self.blocks, Meant(spans, frozenset(self.context.agreed)))
+                self._run(known[0], expanded(rest, spans))
             else:
                 self.post_message(self.Notice(f"There is no command /{one_line(command, 24)} · // begins a message"))
             return
@@ -353,7 +349,7 @@ class Composer(Completing):
         command, rest = parse(self.text)
         if command is not None or not rest.strip():
             return None
-        picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
+        picked, meant = self._left_out(), Meant(self._spans_of(rest), frozenset(self.context.agreed))
         found = self._passages_for(rest)
         question = Question(
             rest,
@@ -380,7 +376,7 @@ class Composer(Completing):
         """Empty the area. A sent message's chips stay at hand for recalling it."""
         if not keep_chips:
             self._area.chips = {}
-        self._area.load("")
+        self._area.load(Draft())
         self._close_lists()
         self._begin_context()
         self.flush()
