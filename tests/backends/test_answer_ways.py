@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from answer_ways import WAYS, Way
+from answer_ways import WAYS, Way, said
+from kvchat.backends import errors
 from kvchat.backends.answer import Alternatives, ChatAnswer
 from kvchat.backends.dialect import (
     BackendError,
@@ -19,7 +22,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.http.stream import Decoder, StreamDone
 from kvchat.prompt.message import Message, Role, State
-from kvchat.prompt.thoughts import PLACE, is_frame
+from kvchat.prompt.thoughts import PLACE, end_marks, is_frame
 from kvchat.text.notes import note_sentence
 
 
@@ -105,3 +108,59 @@ def test_each_of_several_answers_is_read_whole_and_once(way: Way) -> None:
         assert ends[0].state is way.state and len(ends) == 2
         if not way.whole and way.state is not State.ERROR:
             assert (told[1].text, told[1].reasoning, ends[1].state) == (*expected, way.state)
+
+
+@pytest.mark.parametrize(
+    ("tail", "state", "words"),
+    [
+        (b"data: [DONE]\n\n", State.INTERRUPTED, "ended the answer without a reason (finish_reason)"),
+        (b"", State.INTERRUPTED, "broke before the answer was complete"),
+        (b'data: {"choices":[{"delta":{"con', State.INTERRUPTED, "broke before the answer was complete"),
+        (b'data: {"msg":"out of memory"}\n\ndata: [DONE]\n\n', State.ERROR, "out of memory"),
+        (b'event: error\ndata: {"msg":"boom"}', State.ERROR, "boom"),
+        (b'data: [{"error":{"message":"boom"}}]\n\n', State.ERROR, "boom"),
+        (b'data: {"choices":[{"del\n\ndata: {"choices":[{"finish_reason":"stop"}]}\n\n', State.DONE, "came damaged"),
+    ],
+)
+def test_an_answer_that_does_not_end_well_keeps_its_text_and_says_why(tail: bytes, state: State, words: str) -> None:
+    part = b'data: {"choices":[{"delta":{"content":"kept"}}]}\n\n'
+    told, ended = Told(), None
+    answer, decoder = ChatAnswer("http://host", told, None), Decoder("text/event-stream")
+    try:
+        for item in [*decoder.feed(part + tail), *decoder.end()]:
+            if isinstance(item, StreamDone):
+                ended = answer.ended(errors.unfinished("http://host"))
+                break
+            answer.take(item)
+    except BackendError as error:
+        ended = answer.ended(error)
+    ended = ended or answer.ended()
+    assert (told.text, ended.state) == ("kept", state) and words in note_sentence(ended.note)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"data: ping\n\n", "something that is not a chat answer"),
+        (b'data: {"type":"ping"}\n\n', "something that is not a chat answer"),
+        (b'{"detail":"no such model"}', "no such model"),
+        (b'{"choices":[{"mess', "broke before the answer was complete"),
+    ],
+)
+def test_what_holds_no_answer_is_no_answer(body: bytes, words: str) -> None:
+    told, ended = read(body, "text/event-stream", 5)
+    assert ended.state is not State.DONE and not told.text and words in note_sentence(ended.note)
+
+
+PIECES = st.sampled_from([*"a\n <>[]/|`", "think", "<think>", "</think>", "[/THINK]", "<|im_end|>", "</s>", "```"])
+
+
+@settings(deadline=None, max_examples=2000)
+@given(st.lists(PIECES, max_size=10).map("".join))
+def test_of_any_text_nothing_is_lost_or_told_twice(text: str) -> None:
+    """What is told, with the frame around its thought, is what came, but for marks at its end."""
+    whole, _ = read(said(text).stream(), "text/event-stream", 1 << 20)
+    split, _ = read(said(*text).stream(), "text/event-stream", 1 << 20)
+    assert (whole.text, whole.reasoning, whole.field) == (split.text, split.reasoning, split.field)
+    came = json.loads(whole.message.wire())["content"]
+    assert text.startswith(came) and end_marks("-" + text[len(came) :], ended=True) == len(text) - len(came)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend_kit import Heard, a_turn, endpoint_of
+from backend_kit import Heard, a_turn, endpoint_of, openai_at
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.dialects.openai import OpenAIBackend
@@ -22,7 +22,7 @@ from kvchat.backends.http.transport import Exchange, _socket_options
 from kvchat.backends.identify import connect
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
-from toyserver import ToyServer, hang
+from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, hang, raw
 
 
 def at(port: int, scheme: str = "http", host: str = "127.0.0.1", **options: str) -> OpenAIBackend:
@@ -200,6 +200,43 @@ async def test_a_server_without_encryption_at_an_https_url_is_told(heard: Heard)
         ended = await at(port, "https", "localhost").chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.BAD_ADDRESS
     assert "does not encrypt. Write its address with http://" in note_sentence(ended.note)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 48\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 61\r\n\r\n"
+        b"<html>The plain HTTP request was sent to HTTPS port</html>\n\n\n",
+    ],
+)
+async def test_an_encrypting_server_at_an_http_url_is_told(answer: bytes, heard: Heard) -> None:
+    async with ToyServer() as server:
+        server.on_chat(raw(answer))
+        ended = await openai_at(server).chat(a_turn(), heard)
+    assert ended.error and ended.error.trouble is Trouble.BAD_ADDRESS
+    assert "encrypted connections only. Write its address with https://" in note_sentence(ended.note)
+
+
+async def test_an_answer_that_says_stop_from_its_first_part_is_heard_to_its_end(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends the wait is silence behind the finish, not time."""
+    monkeypatch.setattr("kvchat.backends.base.TAIL_S", 0.5)
+
+    async def answer(visit: Visit) -> None:
+        await visit.send(SSE_HEAD)
+        for word in ("so ", "it ", "goes ", "on ", "and on"):
+            choice = {"index": 0, "delta": {"content": word}, "finish_reason": "stop"}
+            await visit.send(chunked(event({"choices": [choice]})))
+            await asyncio.sleep(0.2)
+        await visit.send(b"0\r\n\r\n")
+
+    async with ToyServer() as server:
+        server.on_chat(answer)
+        ended = await openai_at(server).chat(a_turn(), heard)
+    assert (ended.state, heard.text) == (State.DONE, "so it goes on and on")
 
 
 async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, heard: Heard) -> None:

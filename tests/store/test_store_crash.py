@@ -134,6 +134,23 @@ def test_a_store_closed_over_a_streaming_answer_keeps_what_came(folder, new_talk
     store.close()
 
 
+def test_text_that_proved_to_be_a_thought_is_one_after_a_crash(folder, store, talk, monkeypatch):
+    answer = talk.ask("?")
+    for text, reasoning, field in (
+        ("I pon", "", "reasoning_content"),
+        ("der", "", "reasoning_content"),
+        ("", "I ponder", "{}\n</think>"),
+        ("Hello", "", "{}\n</think>\n\n"),
+    ):
+        store.append(answer.id, text, reasoning, field)
+    monkeypatch.setattr("kvchat.store.messages.is_gone", lambda owner: True)
+    other = Store.open(folder)
+    found = other.tree(talk.id)[answer.id]
+    assert (found.text, found.message.reasoning) == ("Hello", "I ponder")
+    assert b'"content":"I ponder\\n</think>\\n\\nHello"' in found.wire
+    other.close()
+
+
 def test_an_answer_wrongly_given_up_is_still_its_owners_to_settle(folder, store, talk, monkeypatch):
     answer = talk.ask("?")
     store.append(answer.id, "half", "")

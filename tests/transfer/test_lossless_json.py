@@ -69,7 +69,7 @@ def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
     if role is Role.USER:
         message = replace(message, blocks=draw(BLOCKS))
     if role is Role.ASSISTANT:
-        field = draw(st.sampled_from(["reasoning", "thinking"]))
+        field = draw(st.sampled_from(["reasoning", "thinking", "", "<think>\n{}\n</think>\n\n", "{}[/THINK]"]))
         message = replace(message, reasoning=draw(TEXTS), reasoning_field=field)
     made = node(
         parent,
@@ -207,6 +207,26 @@ def test_words_hidden_in_the_wire_beside_the_text_are_reported() -> None:
     ):
         wire = canonical(sent)
         change = set_node(1, wire=wire.decode(), digest=chained(parent.digest, wire).hex())
+        with pytest.raises(TransferError, match="not the text the model would see"):
+            read_lossless(changed(source, change))
+
+
+def test_words_hidden_around_a_thought_in_the_text_are_reported() -> None:
+    """Only its tags may stand there."""
+    source = chat("How are you?", "Fine.")
+    *_, parent, answer = source.tree.path(source.conversation.head)
+    for field, is_right in (("<think>\n{}</think>", True), ("Obey. {}", False)):
+        wire = replace(answer.message, reasoning="Hm.", reasoning_field=field).wire()
+        change = set_node(
+            2,
+            wire=wire.decode(),
+            digest=chained(parent.digest, wire).hex(),
+            reasoning="Hm.",
+            reasoning_field=field,
+        )
+        if is_right:
+            read_lossless(changed(source, change))
+            continue
         with pytest.raises(TransferError, match="not the text the model would see"):
             read_lossless(changed(source, change))
 

@@ -192,7 +192,9 @@ class _Field:
 
     def new(self, text: str, *, whole: bool, last: bool) -> str:
         """What of `text` did not come before. `whole`: it is of a message, no delta; `last`: the answer's last."""
-        if whole and self._came:
+        if not self._came:
+            pass
+        elif whole:
             before = "".join(self._came)
             if text.startswith(before) and (len(text) > len(before) or last or self._in_deltas or self._grows):
                 self._grows = True
@@ -280,22 +282,22 @@ class ChatAnswer:
             self._is_foreign = True
             return
         self._model = name_at(value, "model") or self._model
-        if not value.keys() & _CHUNK_KEYS or not value.get("choices"):
+        choices = value.get("choices")
+        if not choices:
             self._words = errors.words_in(value) or self._words
-        if not value.keys() & _CHUNK_KEYS:
+        if value.keys().isdisjoint(_CHUNK_KEYS):
             self._is_foreign = True
             return
         self._was_read = True
         if value.get("object") == "chat.completion.chunk":
             self._documents = -1
-        choices = value.get("choices")
         for choice in choices if isinstance(choices, list) else (choices,):
             if is_object(choice):
                 self._choice(choice)
         self._figures(value)
 
     def _choice(self, choice: Mapping[str, object]) -> None:
-        if (found := errors.error_in(choice)) is not None:
+        if "error" in choice and (found := errors.error_in(choice)) is not None:
             raise errors.of_stream(self._url, *found)
         finish = _finish_in(choice)
         self._finish = finish or self._finish
@@ -317,25 +319,36 @@ class ChatAnswer:
                 field = name if isinstance(value, str) else IN_PARTS
                 text = "".join(text for _, text in parts_of(value))
                 self._reason(self._fields["reasoning"].new(text, whole=whole, last=last), field)
-        came = {"content": "", "reasoning": "", "refusal": name_at(delta, _REFUSAL)}
-        for kind, text in parts_of(delta.get("content")):
+        content = delta.get("content")
+        if isinstance(content, str):
+            self._take_content(self._fields["content"].new(content, whole=whole, last=last))
+        elif content:
+            self._take_parts(content, whole=whole, last=last)
+        if _REFUSAL in delta:
+            self._take_parts({"type": _REFUSAL, _REFUSAL: delta[_REFUSAL]}, whole=whole, last=last)
+        if self._calls.take(delta):
+            self.moves += 1
+
+    def _take_parts(self, content: object, *, whole: bool, last: bool) -> None:
+        came = {"content": "", "reasoning": "", _REFUSAL: ""}
+        for kind, text in parts_of(content):
             came[kind] += text
         if came["reasoning"] and self._reasoning_field in (None, IN_PARTS):
             self._reasoning_field = IN_PARTS
             self._reason(self._fields["reasoning"].new(came["reasoning"], whole=whole, last=last), IN_PARTS)
-        if came["content"]:
-            self._take_content(self._fields["content"].new(came["content"], whole=whole, last=last))
-        if came["refusal"]:
-            self._refusal += self._fields["refusal"].new(came["refusal"], whole=whole, last=last)
-            self.moves += 1
-        if self._calls.take(delta):
+        self._take_content(self._fields["content"].new(came["content"], whole=whole, last=last))
+        if refusal := self._fields[_REFUSAL].new(came[_REFUSAL], whole=whole, last=last):
+            self._refusal += refusal
             self.moves += 1
 
     def _take_content(self, text: str) -> None:
         if text:
             self._begun = True
             self.moves += 1
-            self._say(self._thoughts.take(text))
+            if self._thoughts.passes(text):
+                self._text(self._held + text, ended=False)
+            else:
+                self._say(self._thoughts.take(text))
 
     def _say(self, parts: Sequence[Part]) -> None:
         """Tell parts of the content, and what they say of the frame around a thought in it."""
@@ -354,7 +367,9 @@ class ChatAnswer:
 
     def _text(self, text: str, *, ended: bool) -> None:
         """Tell text, but for what is, or may be, a mark of its end."""
-        at = len(text) - end_marks(text, ended=ended)
+        at = len(text)
+        if "<" in text or "[" in text:
+            at -= end_marks(text, ended=ended)
         if ended and at < len(text):
             before = "".join(self._texts)
             if self._finish in _LENGTHS or self._finish is None or before.count("```") % 2 or "<s>" in before:

@@ -154,11 +154,11 @@ def error_in(value: object) -> tuple[str, Mapping[str, object]] | None:
         return error_in(value[0]) if value else None
     if not is_object(value):
         return None
-    error = value.get("error")
-    if is_object(error) and any(error.values()):
-        return _of_provider(error) or _said(error) or name_at(error, "code") or name_at(error, "type"), error
-    if error and not is_object(error):
-        return _said(error) or words_in(value), value
+    if error := value.get("error"):
+        if not is_object(error):
+            return _said(error) or words_in(value), value
+        if any(error.values()):
+            return _of_provider(error) or _said(error) or name_at(error, "code") or name_at(error, "type"), error
     if value.get("object") == "error" or (value.get("type") == "error" and isinstance(value.get("message"), str)):
         return words_in(value), value
     return None

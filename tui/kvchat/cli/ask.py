@@ -346,9 +346,9 @@ GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
 FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; Ctrl+C gives up."
 WAS_THOUGHT = "kvchat: What came so far was the model's reasoning; its answer follows."
-SURE_S = 1.0
+SURE_S = 1.5
 """Seconds for which the beginning of an answer is kept from a pipe: it may prove to be a thought of which only the end
-is marked. Whoever sits at a terminal reads along."""
+is marked. Whoever sits at a terminal reads along. After a model's first such answer, no thought is printed."""
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
@@ -370,7 +370,8 @@ async def ask(
     conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)
-    sure, turned = width_of(sys.stdout) is not None, False
+    turned, is_terminal = False, width_of(sys.stdout) is not None
+    sure: bool | None = None
 
     def put(text: str, field: str, begun: Message | None) -> None:
         """Print what is new of an answer. `field`: of its reasoning; `begun`: the cut answer that it goes on with."""
@@ -386,14 +387,19 @@ async def ask(
         shown = len(text)
 
     def show(event: ServiceEvent) -> None:
-        nonlocal told
+        nonlocal told, sure
         live = conversation.live
         if not isinstance(event, AnswerProgressed) or live is None or event.conversation != conversation.id:
             return
         if live.waiting and live.waiting.phase == "cancelled" and not told:
             print(FINISHES, file=sys.stderr, flush=True)
             told = True
-        if streams and (sure or live.reasoning or time.monotonic() - (live.first_token_at or 0) > SURE_S):
+        if not streams or not live.text:
+            return
+        if sure is None:  # as this model's last answer
+            sure = not has_end_only(service.store.last_reasoning_field(conversation.tree[live.node].model))
+        waited = time.monotonic() - (live.first_token_at or 0)
+        if live.reasoning or (sure and (is_terminal or waited > SURE_S)):
             put(live.text, live.reasoning_field, conversation.tree[live.begun].message if live.begun else None)
 
     service.events.subscribe(show)

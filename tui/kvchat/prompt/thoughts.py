@@ -92,13 +92,21 @@ class Thoughts:
         self._told: list[str] | None = [] if self._in_text else None
         """The content so far, while it may prove to be a thought."""
         self._held = self._before = self._after = ""
-        self._skips = False
+        self._has_thought = self._skips = False
         """Whether white space that comes next belongs to a tag."""
 
     @property
     def frame(self) -> str:
         """What came around the thought, with PLACE for itself; empty where there was none."""
-        return f"{self._before}{PLACE}{self._after}" if self._before or self._after else ""
+        return f"{self._before}{PLACE}{self._after}" if self._has_thought else ""
+
+    def passes(self, text: str) -> bool:
+        """Whether a text is content as it is: most is, and need not be taken apart."""
+        if self._at != "answer" or self._held or (self._told is not None and _MAY_BEGIN.search(text)):
+            return False
+        if self._told is not None:
+            self._told.append(text)
+        return True
 
     def take(self, text: str) -> list[Part]:
         self._held += text
@@ -134,6 +142,7 @@ class Thoughts:
         if opened := self._opened_by(begun):
             self._before = self._held[: len(self._held) - len(begun) + len(opened)]
             self._at, self._held, self._skips = "thought", begun[len(opened) :], True
+            self._has_thought = True
         elif not _may_become(begun, [tags.begin for tags in self._tags]):
             self._at = "answer"
         return self._at != "start"
@@ -187,15 +196,16 @@ class Thoughts:
         held, sure = self._held, len(self._held)
         while self._told is not None and (tag := _NEXT.search(held)):
             before, behind = "".join(self._told) + held[: tag.start()], held[tag.end() :]
-            if tag[0].lower() not in _OPENED or ((behind or ended) and not _ends_thought(before, behind)):
+            shows = ended or bool(behind.strip(" \t"))
+            if tag[0].lower() not in _OPENED or (shows and not _ends_thought(before, behind)):
                 self._told = None  # it speaks of tags
-            elif not behind and not ended:
+            elif not shows:
                 sure = tag.start()
                 break
             else:
                 thought = before.rstrip()
                 found.append(("was_thought", thought))
-                self._after = before[len(thought) :] + tag[0]
+                self._after, self._has_thought = before[len(thought) :] + tag[0], True
                 self._at, self._held, self._told, self._end = "behind", behind, None, tag[0]
                 return True
         if self._told is not None and sure == len(held) and not ended:
@@ -211,6 +221,7 @@ class Thoughts:
 _OPENED = tuple(tags.end.lower() for tags in COMMON[:4])
 """The ends of thoughts that some templates open in the prompt, so that the end alone comes."""
 _LOOKED_FOR = (*(tags.begin for tags in COMMON), *_OPENED)
+_MAY_BEGIN = re.compile(r"[<\[◁]")
 _NEXT = re.compile("|".join(map(re.escape, _LOOKED_FOR)), re.IGNORECASE)
 
 
@@ -260,8 +271,5 @@ _MAY_BE_MARKS = re.compile(rf"(?:(?:{_MARK})\s*)*(?:<[|｜](?:[\w▁]{{0,32}}[|�
 def end_marks(text: str, *, ended: bool) -> int:
     """How many characters at the end of a text are marks of its end (`<|im_end|>`) that its server did not take out;
     while it has not `ended`: may become such."""
-    at = max(0, len(text) - 200)
-    if "<" not in text[at:] and "[" not in text[at:]:
-        return 0
-    found = (_MARKS if ended else _MAY_BE_MARKS).search(text, at)
+    found = (_MARKS if ended else _MAY_BE_MARKS).search(text, max(0, len(text) - 200))
     return len(found[0]) if found is not None else 0

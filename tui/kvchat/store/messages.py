@@ -26,6 +26,8 @@ from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
 from kvchat.text.problems import StoreProblem
 
+LOOKED_THROUGH = 5_000
+"""Messages among which the last answer of a model is looked for."""
 _ADD = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
     f" VALUES ({', '.join('?' * (len(NODE_FIELDS) + 2))}) ON CONFLICT(id) DO NOTHING"
@@ -191,6 +193,14 @@ class Messages:
             reasoning_field=field,
             note=said(NoteKind.KVCHAT_ENDED),
         )
+
+    def last_reasoning_field(self, model: str) -> str:
+        row = self._db.row(
+            "SELECT reasoning_field FROM node WHERE seq > (SELECT max(seq) FROM node) - ? AND model = ?"
+            " AND role = 'assistant' AND state != 'streaming' ORDER BY seq DESC LIMIT 1",
+            (LOOKED_THROUGH, model),
+        )
+        return row[0] if row is not None else ""
 
     def record_request(self, node: str, body_sha256: str, server: str, kind: str, build: str, model: str) -> None:
         with self._db.write() as connection:

@@ -256,6 +256,10 @@ class Store:
         """What was sent for an answer, and where to; None when nothing was."""
         return self._messages.request_of(node)
 
+    def last_reasoning_field(self, model: str) -> str:
+        """The field of the reasoning in this model's last answer; empty where it has given none of late."""
+        return self._messages.last_reasoning_field(model)
+
     def record_warmup(self, conversation: str, created: float, server: str, model: str, read: SpeedSample) -> None:
         """Keep what reading ahead cost."""
         self._messages.record_warmup(conversation, created, server, model, read)
