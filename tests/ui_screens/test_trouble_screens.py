@@ -135,7 +135,7 @@ async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
             "~/models",
         ):
             assert command in shown.text
-        assert "none on this disk yet: takes the path of a .gguf" in shown.text
+        assert "none on this disk yet, and the engine is not installed: 3" in shown.text
         await shown.press("3")
         assert "pip install" not in shown.text
 
