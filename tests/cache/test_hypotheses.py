@@ -84,8 +84,8 @@ def test_a_server_that_was_started_with_other_options_is_learnt_anew() -> None:
 
 def test_what_was_learnt_is_believed_first() -> None:
     learnt = Shape(slots=9, unified=True, rewind=Rewind.WINDOW, window=640)
-    found = guesses(2, learnt)
-    assert found[0] == replace(learnt, slots=2) and found[1:] == guesses(2)
+    found = guesses(2, learnt, 4096)
+    assert found[0] == replace(learnt, slots=2, context=4096) and found[1:] == guesses(2, context=4096)
     assert Hypotheses(found).best.shape == found[0]
     assert guesses(2, guesses(2)[3])[0] == guesses(2)[3] and len(guesses(2, guesses(2)[3])) == len(guesses(2))
 

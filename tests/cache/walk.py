@@ -101,6 +101,7 @@ SETTINGS = {
     "4 slots unified, no parking": Setting(slots=4, unified=True, cache_ram=0),
     "2 slots, little room": Setting(slots=2, cache_ram=1),
     "4 slots unified, tokens limited": Setting(slots=4, unified=True, cache_ram=-1, context=6144),
+    "4 slots unified, little context": Setting(slots=4, unified=True, context=4096),
     "2 slots, large batches": Setting(slots=2, batch=2048, micro_batch=512),
     "2 slots, few checkpoints": Setting(slots=2, checkpoints=4, checkpoint_step=300),
 }

@@ -285,18 +285,22 @@ def _is_dense(guess: _Guess) -> bool:
     return guess.simulator.shape.rewind is Rewind.ANYWHERE
 
 
-def guesses(slots: int | None, learnt: Shape | None = None) -> list[Shape]:
+def guesses(slots: int | None, learnt: Shape | None = None, context: int | None = None) -> list[Shape]:
     """What a llama.cpp server's cache may be like, the likeliest first. llama-server's default is four slots with one
-    KV cache for all."""
-    slots = slots or 1
+    KV cache for all. `context`: the tokens that a slot may hold, as the server reports them."""
+    slots, context = slots or 1, context or 0
     likely = slots == 4
+
+    def whole(unified: bool) -> int:
+        return context if unified else context * slots
+
     found = [
-        Shape(slots=slots, unified=unified, ram_bytes=ram, rewind=rewind, window=window)
+        Shape(slots=slots, unified=unified, ram_bytes=ram, rewind=rewind, window=window, context=whole(unified))
         for rewind, window in ((Rewind.ANYWHERE, 0), (Rewind.NOWHERE, 0), *((Rewind.WINDOW, size) for size in WINDOWS))
         for ram in (8192 << 20, 0)
         for unified in ((likely, not likely) if slots > 1 else (False,))
     ]
-    return list(dict.fromkeys([replace(learnt, slots=slots), *found] if learnt else found))
+    return list(dict.fromkeys([replace(learnt, slots=slots, context=whole(learnt.unified)), *found] if learnt else found))
 
 
 def shape_to_json(shape: Shape) -> str:

@@ -328,11 +328,20 @@ class Simulator:
         if held is not None:
             self._parked = park(self._parked, held, self.shape)
         index, taken = better(self._parked, held, prompt, self.shape), None
-        if index is not None:
+        if index is not None and not self._has_room(slot, self._parked[index]):
+            self._slots[slot] = None  # the restore fails half-way; the state stays parked
+        elif index is not None:
             taken = self._parked.pop(index)
             self._slots[slot] = replace(taken, memory=saved(taken.memory, len(taken.tokens), self.shape))
         self._parked = trimmed(self._parked, self.shape)
         return taken
+
+    def _has_room(self, slot: int, taken: Held) -> bool:
+        """Whether `taken` can be restored into `slot`: with one KV cache for all, the server restores before it empties
+        the idle slots."""
+        others = sum(len(held.tokens) for other, held in enumerate(self._slots) if held and other != slot)
+        room = self.shape.context - others
+        return not self.shape.unified or not self.shape.context or len(taken.tokens) <= room
 
     def _clear_idle(self, chosen: int) -> None:
         """Park the other slots' states; with one KV cache for all they are emptied, too."""

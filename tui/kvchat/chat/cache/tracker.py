@@ -120,7 +120,9 @@ class CacheTracker:
             return None
         link.shared = None
         known = link.connector.cache_shape()
-        shapes = [known] if known is not None else guesses(backend.info.slots, self.learnt(backend.info))
+        shapes = [known] if known is not None else guesses(
+            backend.info.slots, self.learnt(backend.info), backend.info.context_size
+        )
         cache = ServerCache(
             backend,
             backend.info,
