@@ -15,6 +15,7 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
+from kvchat.cache.accounting import NOISE
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.planner import Way
 from kvchat.cache.tokens import Tokens
@@ -97,6 +98,22 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
         figures = await play.say(long, "And now?")
         assert figures.cached_tokens == figures.predicted_cached
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24, "its tail was kept"
+
+
+async def test_two_chats_that_do_not_fit_side_by_side_cost_nothing_at_a_switch(dense: Path, tmp_path: Path) -> None:
+    """llama-server's default, four slots with one cache for all: it restores before it empties the idle slots."""
+    shape = shape_of("dense", slots=4, unified=True, batch=256)
+    async with serving(dense, shape, 4096) as url, playing(url, tmp_path / "data") as play:
+        chats = [await begin(play, f"{name} keeps the log. ", LINE * 125, "Why?") for name in ("Anna", "Bert")]
+        used = [play.service.conversations.get(id).record.context_used or 0 for id in chats]  # type: ignore[union-attr]
+        assert all(2100 < tokens < 2600 for tokens in used), used
+        for switch in range(8):
+            id = chats[switch % 2]
+            said = play.service.tracker.warmth(id)
+            figures = await play.say(id, "And then?")
+            assert figures.cached_tokens == figures.predicted_cached
+            assert figures.wasted_tokens is not None and figures.wasted_tokens <= 1, figures
+            assert said.to_prefill is not None and said.to_prefill <= NOISE, said
 
 
 async def prefix_of(play: Play, id: str) -> Tokens:

@@ -300,7 +300,9 @@ def guesses(slots: int | None, learnt: Shape | None = None, context: int | None 
         for ram in (8192 << 20, 0)
         for unified in ((likely, not likely) if slots > 1 else (False,))
     ]
-    return list(dict.fromkeys([replace(learnt, slots=slots, context=whole(learnt.unified)), *found] if learnt else found))
+    return list(
+        dict.fromkeys([replace(learnt, slots=slots, context=whole(learnt.unified)), *found] if learnt else found)
+    )
 
 
 def shape_to_json(shape: Shape) -> str:

@@ -30,6 +30,7 @@ from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
@@ -120,8 +121,10 @@ class CacheTracker:
             return None
         link.shared = None
         known = link.connector.cache_shape()
-        shapes = [known] if known is not None else guesses(
-            backend.info.slots, self.learnt(backend.info), backend.info.context_size
+        shapes = (
+            [known]
+            if known is not None
+            else guesses(backend.info.slots, self.learnt(backend.info), backend.info.context_size)
         )
         cache = ServerCache(
             backend,
@@ -510,13 +513,18 @@ class CacheTracker:
         prefix = cache.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
-        found = cache.simulator.best.predict(prefix)
-        missing = max(0, len(prefix) - found.cached - 1)
         simulator = cache.simulator.best
+        found = simulator.predict(prefix)
+        way = plan(simulator, prefix, detour=self._ground.settings.cache.detour).chosen
+        detour = way.way is Way.DETOUR
+        missing = max(0, way.tokens - 1 - (len(DETOUR) if detour else 0))
         owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]
         since = max((held.at for held in owned), default=None)
         if missing <= NOISE:
-            return Warmth(Heat.WARM if found.source == "slot" else Heat.PARKED, found.cached, missing, since)
+            in_slot = not detour and found.source == "slot"
+            return Warmth(
+                Heat.WARM if in_slot else Heat.PARKED, max(found.cached, len(prefix) - missing - 1), missing, since
+            )
         if found.best * 4 >= len(prefix) or found.best > found.cached:
             return Warmth(Heat.PARKED, found.best, missing, since)
         return Warmth(Heat.COLD, found.cached, missing, since)
