@@ -47,6 +47,18 @@ def test_the_same_prompt_again_reads_its_last_token() -> None:
     assert (found.common, found.cached, found.source) == (100, 99, "slot")
 
 
+def test_a_parked_state_that_a_later_one_begins_with_goes_when_its_ids_are_found() -> None:
+    simulator, first, longer = Simulator(DENSE), ids(A, 100), ids(A, 150)
+    unknown = [Held(Tokens.unknown(100), "a"), Held(Tokens.unknown(90), "b"), Held(Tokens.unknown(150), "a")]
+    simulator.recall([None], unknown, [])
+    simulator.identify(lambda held: held)
+    assert len(simulator.parked) == 3, "what is unknown may be of any conversation"
+    known = {100: first, 150: longer}
+    simulator.identify(lambda held: replace(held, tokens=known.get(len(held.tokens), held.tokens)))
+    assert [held.owner for held in simulator.parked] == ["b", "a"]
+    assert simulator.parked[1].tokens == longer
+
+
 def test_an_unrelated_prompt_parks_the_slot_and_it_comes_back() -> None:
     simulator, first, other = Simulator(DENSE), ids(A, 100), ids(B, 100)
     turn(simulator, first, "a")

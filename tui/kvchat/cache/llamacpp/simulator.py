@@ -110,9 +110,16 @@ class Simulator:
             self._slots[slot] = held
 
     def identify(self, known: Callable[[Held], Held]) -> None:
-        """Put what `known` gives for it in the place of every state."""
+        """Put what `known` gives for it in the place of every state. A parked state that a later one begins with goes:
+        the server dropped it when it parked that one."""
         self._slots = [known(held) if held is not None else None for held in self._slots]
-        self._parked = [known(held) for held in self._parked]
+        parked = [known(held) for held in self._parked]
+        self._parked = [
+            held
+            for at, held in enumerate(parked)
+            if held.tokens.known < len(held.tokens)
+            or not any(later.tokens.starts_with(held.tokens) for later in parked[at + 1 :])
+        ]
 
     def copy(self) -> Simulator:
         """The same state in another object, to try something out."""
