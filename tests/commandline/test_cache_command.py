@@ -117,6 +117,7 @@ def move(own_folders: Path, id: str, server: str) -> None:
 async def test_the_conversations_own_server_is_asked_and_no_other(
     run: Any, talk: str, own_folders: Path, default: ToyServer
 ) -> None:
+    move(own_folders, talk, "")
     await run("cache", talk)
     assert default.visits, "without one of its own it is the one of the settings"
     default.visits.clear()

@@ -61,6 +61,7 @@ OWN: tuple[Action, ...] = (
 """What the app has no command for: there one goes to a row, and looks."""
 ELSEWHERE: Mapping[str, str] = {
     "import": "kvchat import FILE takes in conversations, from the command line.",
+    "suspend": "Ctrl+Z suspends kvchat; fg goes on.",
     "stop": "Nothing is running. Ctrl+C stops an answer.",
     "alternatives": "kvchat ask --alternatives 3 asks for several answers, from the command line.",
     "parameters": "kvchat config set parameters.temperature 0.7 changes the parameters of new conversations, from the "
