@@ -177,7 +177,9 @@ async def test_what_rereads_everything_is_asked_about_and_can_be_left(drive: Dri
         assert asked[-1][0] == act and "8,120 tokens before the next answer (~35 s)" in app.prose
         await app.press("n")
         await app.closes()
-        assert app.conversation.record.model == "toy" and "enable_thinking" not in app.conversation.record.template_options
+        assert (
+            app.conversation.record.model == "toy" and "enable_thinking" not in app.conversation.record.template_options
+        )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

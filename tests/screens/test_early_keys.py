@@ -14,6 +14,7 @@ from textual import events
 from textual.keys import _character_to_key
 
 from kvchat.cache.report import KeptRoom
+from kvchat.prompt.drafts import decoded
 from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
@@ -55,7 +56,7 @@ async def stored(drive: Drive) -> None:
     async with drive() as app:
         await app.say("first")
         await app.write("a draft")
-        await app.until(lambda: app.conversation.draft == "a draft")
+        await app.until(lambda: decoded(app.conversation.draft).text == "a draft")
 
 
 async def test_what_is_typed_into_the_first_frame_follows_the_draft(
@@ -114,7 +115,7 @@ async def test_an_early_quit_keeps_what_was_typed(
     async with drive(continue_=True) as app:
         await app.until(lambda: app.app.return_value == 0)
     store = Store.open(tmp_path / "data")
-    assert list(store.drafts().values()) == ["a draftZ"]
+    assert [decoded(draft).text for draft in store.drafts().values()] == ["a draftZ"]
     store.close()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, Driven
 
+from kvchat.prompt.drafts import decoded
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.problems import StoreProblem
 from lossless_reading import read_lossless
@@ -68,7 +69,7 @@ async def test_they_are_written_elsewhere_and_kvchat_quits(drive: Drive, own_fol
     assert path.stat().st_mode & 0o777 == 0o600
     (source,) = read_lossless(path.read_text())
     assert [node.text for node in source.tree.path(source.conversation.head)][1:] == ["kept in memory", "Hello"]
-    assert source.draft == "and a draft"
+    assert decoded(source.draft).text == "and a draft"
 
 
 @pytest.mark.usefixtures("refuse")

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from app_kit import Drive, Driven, messages
 
+from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import State
 from toyserver import Answer, ToyServer, Visit, error, tokens
 
@@ -171,7 +172,7 @@ async def test_a_message_refused_elsewhere_waits_in_its_draft(drive: Drive, serv
         await app.until(lambda: server.posts == 4 and not app.draft)
         await app.open((await app.service.new_conversations.create(reuse=False)).id)
         release.set()
-        await app.until(lambda: app.service.conversations.get(first).draft == "far too long")  # type: ignore[union-attr]
+        await app.until(lambda: decoded(app.service.conversations.get(first).draft).text == "far too long")  # type: ignore[union-attr]
         assert app.draft == "" and "Too long" not in app.lines[-2]
         await app.open(first)
         assert app.draft == "far too long" and "Too long: 13k of 4.1k tokens" in app.lines[-2]
