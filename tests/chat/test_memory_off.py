@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from remembering_kit import pending, remembering, said, until
 from test_memory_while_it_runs import FACT
 
+from kvchat.backends.dialect import ServerInfo
 from kvchat.chat.background import extraction
 from kvchat.chat.background.extraction import WAS_OFF
+from kvchat.chat.errors import ChatError
 from kvchat.memory.ledger import Ledger
 from toyserver import ToyServer, tokens
 
@@ -59,12 +64,41 @@ async def test_a_conversation_that_another_kvchat_goes_on_with_is_followed(tmp_p
             assert [node.text for node in one.conversations.get(id).path()[1:]] == texts
 
 
-async def test_what_is_asked_beside_the_app_is_put_into_its_queue(tmp_path):
+async def test_with_the_demo_model_nothing_is_gone_through_and_what_is_known_is_given(tmp_path, monkeypatch):
+    async with ToyServer(slots=2) as server:
+        server.on_chat(tokens("Yes."))
+        async with remembering(server.url, tmp_path, idle_seconds=0) as service:
+            await service.memory.remember("I keep bees in Bergen.")
+            monkeypatch.setattr(ServerInfo, "is_demo", True)
+            id = (await service.new_conversations.create("Be brief.")).id
+            await said(service, id, "I keep wasps in Bergen.")
+            assert b"bees" in server.chats[-1].body
+            with pytest.raises(ChatError):
+                await service.extraction.request(id)
+            await service.extraction._resume()
+            for job in service.jobs.all():
+                assert await service.extraction.place_of(job) is None
+            assert len(server.chats) == 1 and waits(service, id) == ["I keep wasps in Bergen.", "Yes."]
+            monkeypatch.undo()
+            service.jobs.look_again()
+            await until(service, lambda: len(server.chats) == 2)
+
+
+async def test_the_demo_model_is_the_small_one_of_the_built_in_engine(tmp_path):
+    async with ToyServer() as server, remembering(server.url, tmp_path, begin=False) as service:
+        for embedded, model, is_demo in (
+            (True, "/models/SmolLM2-135M-Instruct-Q4_K_M.gguf", True),
+            (False, "SmolLM2-135M-Instruct", False),
+            (True, "/models/qwen3-8b.gguf", False),
+        ):
+            assert replace(service.servers.info, embedded=embedded, model=model).is_demo is is_demo
+
+
+async def test_what_another_kvchat_has_left_is_put_into_the_queue(tmp_path):
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path) as app:
             async with remembering(server.url, tmp_path, begin=False) as asked:
-                asked.jobs.enabled = False
                 id = (await asked.new_conversations.create("Be brief.", reuse=False)).id
                 await said(asked, id, "I keep bees in Bergen.")
             app.extraction._resumed = 0.0

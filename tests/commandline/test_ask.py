@@ -7,6 +7,7 @@ import itertools
 import json
 import signal
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -332,3 +333,22 @@ async def test_several_answers_are_printed_under_headings_and_the_first_goes_on(
             refused = await run(*base, *wrong)
             assert refused.status == 2 and why in refused.err
         assert server.posts == 2
+
+
+async def test_what_is_asked_is_never_gone_through_for_memories_but_what_was_said_in_the_app_is(run, own_folders):
+    async with ToyServer() as server:
+        server.on_chat(tokens("Noted."))
+        url = ("--base-url", server.url)
+        assert (await run(*url, "ask", "I keep bees in Bergen.")).status == 0
+        assert (await run(*url, "ask", "-c", "And wasps.")).status == 0
+        assert (await run(*url, "ask", "--alternatives", "2", "I keep hornets too.")).status == 0
+        server.on_chat(tokens("Half", finish="length"), tokens(" of it."))
+        assert (await run(*url, "ask", "I keep ants.")).status == 0
+        assert (await run(*url, "ask", "--continue-answer")).status == 0
+        assert (await run("memory", "queue")).out == "Nothing waits.\n"
+        with closing(Store.open(own_folders / "data")) as store, store.database.write() as connection:
+            connection.execute("DELETE FROM covered WHERE node IN (SELECT id FROM node WHERE text = 'And wasps.')")
+        waiting = json.loads((await run("memory", "queue", "--json")).out)["pending"]
+        assert [row["messages"] for row in waiting] == [1], "as if that had been said in the app"
+        assert (await run(*url, "ask", "--conversation", waiting[0]["conversation"], "And flies.")).status == 0
+        assert json.loads((await run("memory", "queue", "--json")).out)["pending"] == waiting

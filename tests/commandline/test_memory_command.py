@@ -30,6 +30,7 @@ from kvchat.memory.place import memory_folder
 from kvchat.memory.sync import SCOPE
 from kvchat.paths import Paths
 from kvchat.store import Store
+from kvchat.store.side_requests import SideRequest
 from toyserver import ToyServer
 from whole_rows import put_row
 
@@ -525,6 +526,14 @@ async def test_the_queue_has_what_is_pending_and_what_is_parked(call: Call, plac
     assert set(told["jobs"][0]) == {"kind", "subject", "title", "due", "attempts", "state", "why", "created"}
     shown = call("queue").out
     assert conversation[:8] in shown and "cannot be used" in shown and "waits for you" in shown
+
+
+async def test_the_queue_says_what_side_work_cost(call: Call, places: Paths) -> None:
+    with opened(places) as (store, _):
+        store.side_requests.record(
+            SideRequest("extraction", "", time.time(), "http://127.0.0.1:1", "m", "done", 70, 9, 140, 3.1)
+        )
+    assert call("queue").out == ("Nothing waits.\nSide work in 7 days: 1 request, 61 tokens prefilled, 3.1 s.\n")
 
 
 async def test_a_long_queue_is_told_page_by_page(call: Call, places: Paths) -> None:

@@ -261,6 +261,7 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         assert "Lamps." in await run.type("/undo")
         assert (await run.type("/code")).startswith("There is no code block 1.")
         assert "1. You: What is a lamp?" in await run.type("/find LAMP")
+        assert "No side work in 7 days.\n" in await run.type("/memory")
 
 
 async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:

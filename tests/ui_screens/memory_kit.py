@@ -10,6 +10,7 @@ from typing import Any
 
 from screens_kit import NOW, T, conversation
 
+from kvchat.cache.accounting import SideTotals
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
@@ -182,6 +183,9 @@ class Service:
         self.events = EventBus()
         self.trouble = ""
         """The sentence with which the memory cannot be opened."""
+        self.spent = SideTotals()
+        self.store = SimpleNamespace(side_requests=SimpleNamespace(totals=lambda since: self.spent))
+        self.is_demo = False
         self.memory = MemoryService(self, self, self, self._opened, self._no_vector)  # type: ignore[arg-type]
         self.extraction, self.jobs, self.conversations, self.servers = self, Jobs(self), self, self
 
@@ -201,6 +205,9 @@ class Service:
 
     def tell(self, event: ServiceEvent) -> None:
         self.events.tell(event)
+
+    def timestamp(self) -> float:
+        return T
 
     # the queue
 
@@ -229,7 +236,7 @@ class Service:
         return next((one for one in self.known if one.id == id), None)
 
     def link(self, id: str) -> Any:
-        return SimpleNamespace(info=None)
+        return SimpleNamespace(info=SimpleNamespace(is_demo=True) if self.is_demo else None)
 
     def is_on_the_internet(self, link: object) -> bool:
         return False

@@ -14,6 +14,7 @@ from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you,
 from screens_kit import HOSTILE, MARKUP, Shown, T, settled, showing
 from textual.widgets import TextArea
 
+from kvchat.cache.accounting import SideTotals
 from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged
@@ -630,6 +631,26 @@ async def test_where_memory_is_off_everywhere_o_says_which_setting_does_it() -> 
     async with memory(source) as shown:
         await shown.press("o")
         assert "Memory is switched off in the settings: memory.enabled = false." in shown.text
+
+
+async def test_what_side_work_cost_stands_where_memory_is_switched() -> None:
+    source = service()
+    source.spent = SideTotals(12, 1204, 340, 31.0)
+    async with memory(source) as shown:
+        at = next(number for number, line in enumerate(shown.lines) if "on in this conversation o" in line)
+        assert "Side work in 7 days: 12 requests, 1,204 tokens prefilled, 31 s" in shown.lines[at + 1]
+
+
+async def test_with_the_demo_model_memory_is_off_and_can_be_switched_all_the_same(monkeypatch) -> None:
+    source = service()
+    source.is_demo = True
+    monkeypatch.setattr(source.memory, "_may_go_to_cloud", lambda id: False)
+    async with memory(source) as shown:
+        assert "off with the demo model o" in shown.text
+        await shown.press("o")
+        assert "off in this conversation o" in shown.text
+        await shown.press("o")
+        assert "off with the demo model o" in shown.text and "With the demo model nothing is noted" in shown.text
 
 
 # The history.

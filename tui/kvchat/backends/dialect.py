@@ -283,6 +283,11 @@ class ServerInfo:
         return self.slots or 1 if can else 1
 
     @property
+    def is_demo(self) -> bool:
+        """Whether it runs the bundled demo model."""
+        return self.embedded and "SmolLM2-135M" in self.model
+
+    @property
     def place(self) -> str:
         """What the server is called in what is kept of it: the embedded engine has another port at every start."""
         return "built-in engine" if self.embedded else self.base_url

@@ -18,13 +18,13 @@ from kvchat.cache.causes.cause import said
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
-from kvchat.memory.ledger import mark
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
+from kvchat.store.covering import mark
 from kvchat.store.images import Image
 from kvchat.store.imports import Arrival, Batch, Undone
 from kvchat.transfer.formats import Source

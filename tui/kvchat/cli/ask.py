@@ -624,6 +624,10 @@ async def _answer_until(
     if stop.done():
         await service.conversations.stop(conversation.id)
     await done
+    said = [answer]
+    if question is not None and (asked := conversation.tree[answer].parent):
+        said = [asked, *(node.id for node in conversation.tree.children(asked))]
+    await service.memory.pass_over(conversation.id, said)  # kvchat notes what is said in the app
     return stop.result() if stop.done() else None, answer
 
 

@@ -30,6 +30,8 @@ from kvchat.sanitize import clean
 from kvchat.store import Store, StoreError
 from kvchat.store.errors import UnknownConversation
 from kvchat.store.jobs import Job, JobState
+from kvchat.store.stats import side_work
+from kvchat.text.cache import side_work_words
 from kvchat.text.format import age, counted, day_time
 from kvchat.text.memory import job_reason
 
@@ -279,6 +281,8 @@ def _queue(desk: Desk) -> int:
             desk.printer.line("Nothing waits.")
         if more:
             desk.printer.line(f"More waits: kvchat memory queue -n {10 * most} shows it.")
+        if (week := side_work(desk.store, time.time())).count:
+            desk.printer.line(f"{side_work_words(week)}.")
         if any(job.state is JobState.PAUSED for job in jobs):
             desk.printer.line("What is paused waits for you: the memory screen of the app tries it again.")
 

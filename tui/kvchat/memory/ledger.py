@@ -9,7 +9,6 @@ answer.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from kvchat.memory.state import put_changes
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
+from kvchat.store.covering import mark
 from kvchat.store.file.database import Database
 from kvchat.store.file.schema import MEMORY_SINCE
 from kvchat.store.jobs import JobReason
@@ -31,8 +31,8 @@ FACTS = "facts"
 EMPTY = "empty"
 EPISODE = "episode"
 UNASKED = "-"
-"""`Cell.model` where the messages were looked at and no model had to be asked. Without a model they were passed over:
-nobody is ever to look at them."""
+"""`Cell.model` where the messages were looked at and no model had to be asked. Messages that were passed over, which
+nobody is ever to look at, have no cell; in older stores one without a model."""
 EXTRACTIONS, EPISODES = "covered", "in_episode"
 """The tables of the two ledgers."""
 
@@ -228,7 +228,7 @@ class Ledger:
         rows = self._db.rows(_UNCOVERED.format(covered=self._of), (to_json(path),))
         marks = {id: mark(role, float(created), text) for id, role, created, text in rows}
         copies = self._copies(path, marks)
-        return {id: mark for id, mark in marks.items() if id not in copies}
+        return {id: known for id, known in marks.items() if id not in copies}
 
     def _copies(self, path: Sequence[str], marks: Mapping[str, bytes]) -> set[str]:
         """Which of the messages are copies of covered ones. A copy has the mark of its original, is in the same
@@ -236,8 +236,8 @@ class Ledger:
         """
         place = {id: number for number, id in enumerate(path)}
         alike = {
-            mark: [row for row in self._db.rows(_MARKED[self._of], (mark,)) if row[0] not in place]
-            for mark in set(marks.values())
+            known: [row for row in self._db.rows(_MARKED[self._of], (known,)) if row[0] not in place]
+            for known in set(marks.values())
         }
         originals = [node for rows in alike.values() for node, _ in rows]
         if not originals:
@@ -245,10 +245,10 @@ class Ledger:
         family = {row[0] for row in self._db.rows(_FAMILY, (to_json(path),))}
         joins = _joins(originals, self._above(originals), place)
         copies = set()
-        for id, mark in marks.items():
-            for original in alike[mark]:
+        for id, known in marks.items():
+            for original in alike[known]:
                 if original[1] in family and joins[original[0]] < place[id]:
-                    alike[mark].remove(original)
+                    alike[known].remove(original)
                     copies.add(id)
                     break
         return copies
@@ -256,11 +256,6 @@ class Ledger:
     def _above(self, nodes: Sequence[str]) -> dict[str, str | None]:
         """The parents of these messages and of all above them."""
         return dict(self._db.rows(_ABOVE, (to_json(nodes),)))
-
-
-def mark(role: str, created: float, text: str) -> bytes:
-    """What a message and its copies have in common. A summary in front of one changes its bytes, but not its text."""
-    return hashlib.sha256(f"{role}\0{created!r}\0{text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _chain(id: str, above: Mapping[str, str | None]) -> list[str]:

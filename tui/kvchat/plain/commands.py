@@ -20,7 +20,8 @@ from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, own, tag_name
 from kvchat.sanitize import one_line
-from kvchat.text.cache import accuracy, figures_sentence, prediction, totals_words, warmth_words
+from kvchat.store.stats import side_work
+from kvchat.text.cache import accuracy, figures_sentence, prediction, side_work_words, totals_words, warmth_words
 from kvchat.text.format import counted
 from kvchat.text.memory import WHY_OFF
 from kvchat.text.messages import held_reason
@@ -526,8 +527,10 @@ class Commands:
                 await extraction.request(id)
                 self._say("Takes notes as soon as no answer is running.")
             case _:
+                service = self._chat.service
                 self._say(
                     WHY_OFF[memory.why_off(id)],
+                    f"{side_work_words(side_work(service.store, service.clock().timestamp()))}.",
                     "kvchat memory list shows what is remembered, from the command "
                     "line. /memory on and off switch it in this conversation.",
                 )

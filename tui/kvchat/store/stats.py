@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
+from kvchat.cache.accounting import SideTotals
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import WEEK, Stats, begins, span, stats
 
@@ -29,3 +30,8 @@ def cache_stats(
     answers = store.answers(since)
     speeds = {key: (speed or store.speed_fit)(*key) for key in {answer.by for answer in answers} if key[0]}
     return stats(answers, speeds, dates, zone, store.warmups(since), store.side_requests.totals(since))
+
+
+def side_work(store: Store, now: float) -> SideTotals:
+    """What side work cost in the last WEEK days up to `now`, in seconds since the epoch. Raises StoreError."""
+    return store.side_requests.totals(begins(span(now, WEEK)[0]))

@@ -357,9 +357,19 @@ def side_request_words(totals: SideTotals) -> str:
     """What was spent on requests beside the chat: `2 requests, 61 tokens prefilled, 140 written, 3.1 s`."""
     if not totals.count:
         return "nothing"
+    return f"{_requests_words(totals)}, {count(totals.predicted)} written, {duration(totals.seconds)}"
+
+
+def _requests_words(totals: SideTotals) -> str:
+    return f"{counted(totals.count, 'request')}, {counted(totals.evaluated, 'token')} prefilled"
+
+
+def side_work_words(week: SideTotals) -> str:
+    """What side work cost, where it is switched: `Side work in 7 days: 2 requests, 61 tokens prefilled, 3.1 s`."""
     return (
-        f"{counted(totals.count, 'request')}, {counted(totals.evaluated, 'token')} prefilled, "
-        f"{count(totals.predicted)} written, {duration(totals.seconds)}"
+        f"Side work in 7 days: {_requests_words(week)}, {duration(week.seconds)}"
+        if week.count
+        else "No side work in 7 days"
     )
 
 

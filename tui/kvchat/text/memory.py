@@ -11,6 +11,7 @@ WHY_OFF: Mapping[str, str] = {
     "incognito": "An incognito run remembers nothing.",
     "settings": "Memory is switched off in the settings: memory.enabled = false.",
     "conversation": "Memory is off in this conversation.",
+    "demo": "With the demo model nothing is noted by itself; a real model does it.",
     "internet": "This conversation goes to a service on the internet; memory.on_cloud = true allows memory there.",
 }
 """Whether a conversation has memory, by why not."""

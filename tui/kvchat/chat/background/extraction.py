@@ -202,7 +202,7 @@ class Extraction(ConversationObserver):
             self._ground.in_background(self._resume() if self._ground.settings.memory.enabled else self._note_off())
 
     def look_again(self) -> None:
-        """Another kvchat, or `kvchat ask`, may have left something."""
+        """Another kvchat may have left something."""
         late = time.time() - self._resumed >= RESUME_S
         if late and self._jobs.enabled and self._ground.settings.memory.enabled:
             self._ground.in_background(self._resume())
@@ -279,17 +279,13 @@ class Extraction(ConversationObserver):
         before = {node.id for node in conversation.tree.path(last)} if last in conversation.tree else set()
         for path in [conversation.path(), *await self._other_branches(conversation)]:
             nodes = [node.id for node in await self._pending(path) if node.id not in before]
-            if nodes:
-                now = self._ground.timestamp()
-                cell = Cell(new_id(), conversation.id, now, EMPTY, session=self._memory.session)
-                await self._ground.keeper.call(partial(Ledger(self._ground.store.database).cover, cell, nodes, ()))
+            await self._memory.pass_over(conversation.id, nodes)
 
     # -- where
 
     def workplace(self, id: str) -> Link | None:
         """The server that does the work for a conversation; None: it cannot be asked now."""
-        own, chosen = self._servers.link(id), self._ground.settings.memory.profile
-        link = self._servers.links.at(chosen) if chosen in self._ground.settings.profiles else own
+        own, link = self._servers.link(id), self._memory.worker(id)
         if link.lane is own.lane:
             return own if own.info is not None and own.connector.connection.phase == "ready" else None
         away = link.info is not None and self._servers.is_on_the_internet(link)

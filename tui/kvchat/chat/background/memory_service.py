@@ -24,11 +24,14 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
+from kvchat.store.covering import pass_over
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kvchat.cache.accounting import SideTotals
+    from kvchat.chat.server.link import Link
     from kvchat.memory.entry import Change, Entry, Kind
     from kvchat.memory.memories import Memories
     from kvchat.memory.recall import Recalled
@@ -42,9 +45,9 @@ HISTORY = 500
 HITS = 50
 """What a search asks the index for."""
 
-WhyOff = Literal["", "incognito", "settings", "conversation", "internet"]
+WhyOff = Literal["", "incognito", "settings", "conversation", "internet", "demo"]
 """Why a conversation has no memory: the run is incognito, it is off in the settings or in the conversation, or what is
-said goes to the internet. Empty: it has one."""
+said goes to the internet; or why it is only given memories: the demo model finds none. Empty: it has one."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,6 +58,8 @@ class MemoryOverview:
     """All that is remembered, as it was at one moment. Newest first."""
 
     folder: Path
+    side_work: SideTotals
+    """What side work cost in the last 7 days."""
     proposals: Sequence[Entry] = ()
     entries: Sequence[Entry] = ()
     changes: Sequence[Change] = ()
@@ -137,11 +142,15 @@ class MemoryService:
     # -- for which conversations
 
     def is_on(self, id: str) -> bool:
-        """Whether a conversation is gone through for memories and gets them."""
+        """Whether a conversation is gone through for memories."""
         return not self.why_off(id)
 
+    def recalls(self, id: str) -> bool:
+        """Whether a conversation is given memories."""
+        return self.why_off(id) in ("", "demo")
+
     def why_off(self, id: str) -> WhyOff:
-        """Why a conversation is not gone through for memories and gets none."""
+        """Why a conversation is not gone through for memories."""
         settings, record = self._ground.settings.memory, self._conversations.record(id)
         if not self.has_memory:
             return "incognito"
@@ -149,7 +158,20 @@ class MemoryService:
             return "settings"
         if record is None or not record.memory:
             return "conversation"
-        return "internet" if not settings.on_cloud and self._may_go_to_cloud(id) else ""
+        if not settings.on_cloud and self._may_go_to_cloud(id):
+            return "internet"
+        info = self.worker(id).info
+        return "demo" if info is not None and info.is_demo else ""
+
+    def worker(self, id: str) -> Link:
+        """The server that a conversation is gone through by, reached or not."""
+        chosen = self._ground.settings.memory.profile
+        return self._servers.links.at(chosen) if chosen in self._ground.settings.profiles else self._servers.link(id)
+
+    async def pass_over(self, id: str, nodes: Sequence[str]) -> None:
+        """These messages of a conversation are never gone through."""
+        if nodes and self.has_memory:
+            await self._ground.keeper.write(lambda: pass_over(self._ground.store.database, id, nodes))
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
@@ -164,7 +186,7 @@ class MemoryService:
         """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
         is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
         settings, conversation = self._ground.settings.memory, self._conversations.loaded.get(id)
-        if conversation is None or not settings.recall or not self.is_on(id):
+        if conversation is None or not settings.recall or not self.recalls(id):
             return ()
         path = conversation.path() if after is None else after
         vector: list[float] | None = None
@@ -193,7 +215,7 @@ class MemoryService:
     async def profile(self, conversation: OpenConversation) -> Recalled | None:
         """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
         path, tokens = conversation.path(), self._ground.settings.memory.profile_tokens
-        if len(path) > 1 or not self._ground.settings.memory.recall or not self.is_on(conversation.id):
+        if len(path) > 1 or not self._ground.settings.memory.recall or not self.recalls(conversation.id):
             return None
 
         def find(memories: Memories) -> Recalled | None:
@@ -228,11 +250,13 @@ class MemoryService:
     async def overview(self, query: str = "") -> MemoryOverview:
         """All that is remembered, after the files were looked at. Raises ChatError."""
         from kvchat.memory.entry import Status
+        from kvchat.store.stats import side_work
 
         def look(memories: Memories) -> MemoryOverview:
             memories.sync()
             return MemoryOverview(
                 memories.folder,
+                side_work(self._ground.store, self._ground.timestamp()),
                 memories.entries(Status.PENDING),
                 memories.entries(),
                 memories.log(HISTORY),

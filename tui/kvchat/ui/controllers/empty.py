@@ -87,9 +87,9 @@ class EmptyConversation:
             for record in others[:RECENT]
         ]
         notes = self._beginning()
-        if server is not None and server.embedded and "SmolLM2-135M" in server.model:
+        if server is not None and server.is_demo:
             notes.append(f"Bundled demo model: fast, not smart · {key('model')} for a real one")
-        if service.settings.memory.enabled and not service.incognito:
+        elif service.settings.memory.enabled and not service.incognito:
             notes.append(f"Memory keeps facts from chats · {key('memory')}, {key('memory.switch')} turns it off")
         facts = (
             "no server yet"

@@ -184,7 +184,7 @@ class ManagerScreen(ListModal[Jump]):
     DEFAULT_CSS = """
     ManagerScreen {
         & #frame { height: 96%; max-height: 50; padding: 0 2; }
-        & #views { height: 1; margin-bottom: 1; }
+        & #views { height: auto; margin-bottom: 1; }
         & #search { height: 2; border-bottom: solid $foreground 20%; }
         & #search FilterLine { height: 1; border: none; width: 1fr; }
         & #filters { width: auto; height: 1; margin-left: 2; }

@@ -19,6 +19,7 @@ from kvchat.chat.background.memory_service import MemoryOverview
 from kvchat.chat.events import JobsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.memory.history import TOUCHED
+from kvchat.text.cache import side_work_words
 from kvchat.text.format import count, counted, moment
 from kvchat.text.memory import WHY_OFF
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
@@ -152,7 +153,8 @@ class MemorySource(Source):
         return () if not self.is_writing else WRITING if self.editor.adds else CHANGING
 
     def lines(self, page: Page, width: int) -> Mapping[str, Content]:
-        """The pages with how many rows each has; at the right whether the open conversation has memory."""
+        """The pages with how many rows each has; at the right whether the open conversation has memory, and what that
+        cost lately."""
         known, key = self.overview, self.screen.key
         if known is None:
             return {}
@@ -167,15 +169,18 @@ class MemorySource(Source):
         ]
         on = content()
         if self.conversation:
-            is_on = self.memory.is_on(self.conversation)
-            on = content(
-                (f"{'on' if is_on else 'off'} in this conversation ", MUTED if is_on else BAD),
-                (key("memory.switch"), STRONG),
-            )
+            why = self.memory.why_off(self.conversation)
+            there = "with the demo model" if why == "demo" else "in this conversation"
+            on = content((f"{'off' if why else 'on'} {there} ", BAD if why else MUTED), (key("memory.switch"), STRONG))
+        cost = (
+            [content("  ") + joined(content(), content((side_work_words(known.side_work), MUTED)), width)]
+            if known.side_work.count
+            else []
+        )
         kind = (str(self.kind), ACCENT) if self.kind else ("every kind", MUTED)
         where = ("noted here", ACCENT) if self.only_here else ("everywhere", MUTED)
         return {
-            "views": content("  ") + joined(content("   ").join(names), on, width),
+            "views": Content("\n").join([content("  ") + joined(content("   ").join(names), on, width), *cost]),
             "filters": content((f"{key('memory.kind')} ", STRONG), kind, (f"  {key('memory.here')} ", STRONG), where),
             "problems": Content("\n").join(
                 [content("  ") + line for line in words.problems_words(known.problems, width)]
@@ -416,7 +421,7 @@ class MemorySource(Source):
         """Memory on or off in the open conversation."""
         if id := self.conversation:
             await self.screen.act(
-                self.extraction.set_memory(id, not self.memory.is_on(id)), lambda _: WHY_OFF[self.memory.why_off(id)]
+                self.extraction.set_memory(id, not self.memory.recalls(id)), lambda _: WHY_OFF[self.memory.why_off(id)]
             )
 
     def _go_to_source(self) -> None:
