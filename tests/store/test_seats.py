@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -170,16 +169,20 @@ def test_another_server_has_another_seat_and_without_a_folder_there_is_none(tmp_
 
 
 @pytest.mark.process
-async def test_a_kvchat_that_is_stopped_while_it_works_holds_an_answer_up_once_at_most(tmp_path):
+async def test_a_kvchat_that_is_stopped_while_it_works_holds_an_answer_up_once_at_most(tmp_path, monkeypatch):
     """Ctrl+Z in another terminal: its process holds the seat and never answers the bell."""
     path = tmp_path / "s.lane"
     stopped = Seat(path)
     assert stopped.take(lambda: None)  # and never leaves
     lane = Lane(Seat(path))
-    took = []
+    waits, locked_later = [], Seat._locked_later
+
+    def noted(self, fd, patience):
+        waits.append(patience)
+        return locked_later(self, fd, patience)
+
+    monkeypatch.setattr(Seat, "_locked_later", noted)
     for _ in range(2):
-        began = time.monotonic()
         async with lane.chat("a"):
             await lane.sit()  # as `Talking._chat` does when the server is ready
-        took.append(time.monotonic() - began)
-    assert took[1] < took[0] / 2, f"two answers waited {took[0]:.1f} and {took[1]:.1f} s for a lock"
+    assert waits[0] == seats.PATIENCE_S and set(waits[1:]) == {seats.BRIEF_S}, "an answer waited for long again"
