@@ -7,11 +7,17 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of, openai_at
 
@@ -52,6 +58,34 @@ async def test_a_connection_that_does_not_come_about_is_told(
     ended = await at(deaf_port).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
     assert "no answer to the connection" in note_sentence(ended.note)
+
+
+async def test_two_first_requests_at_once_both_go_out(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slowly(SourceFileLoader):
+        def exec_module(self, module: ModuleType) -> None:
+            begun.set()
+            go_on.wait(60)
+            super().exec_module(module)
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> ModuleSpec | None:
+            if name != "httpx":
+                return None
+            return spec_from_file_location(name, httpx.__file__, loader=Slowly(name, httpx.__file__))
+
+    monkeypatch.delitem(sys.modules, "httpx")
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    monkeypatch.setattr("kvchat.backends.http.transport._imported", None)
+    async with ToyServer() as server:
+        first = asyncio.create_task(at(server.port).chat(a_turn(), heard))
+        await asyncio.to_thread(begun.wait, 60)
+        second = asyncio.create_task(at(server.port).chat(a_turn(), Heard()))
+        await asyncio.wait({second}, timeout=0.1)
+        go_on.set()
+        assert [ended.state for ended in (await first, await second)] == [State.DONE] * 2
 
 
 @pytest.mark.slow

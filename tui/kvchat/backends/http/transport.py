@@ -12,7 +12,6 @@ import importlib
 import re
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
@@ -334,9 +333,15 @@ def _abort(sock: Any) -> None:
         pass
 
 
+_imported: Any = None
+"""httpx, once all of it is there."""
+
+
 async def _httpx() -> Any:
     """httpx, imported when first used: it takes a while, so it must not hold up the first screen."""
-    return sys.modules.get("httpx") or await asyncio.to_thread(importlib.import_module, "httpx")
+    global _imported  # `sys.modules` has it before it can be used: another request may be importing it
+    _imported = _imported or await asyncio.to_thread(importlib.import_module, "httpx")
+    return _imported
 
 
 async def _client(endpoint: Endpoint) -> httpx.AsyncClient:
