@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -270,6 +271,24 @@ async def test_one_path_that_breaks_or_never_answers_does_not_hide_the_server(an
         (found,) = await discover([server.port], within=SOON)
         await server.until_closed()
     assert (found.kind, found.model, found.phase) == ("openai", "good", "ready")
+
+
+@pytest.mark.parametrize("when", ["connecting", "asking"])
+async def test_a_screen_that_is_built_meanwhile_hides_no_server(when: str) -> None:
+    async def held_up(visit: Visit) -> None:
+        time.sleep(1.2 * SOON)  # noqa: ASYNC251 - the loop stands still
+        await listing(visit)
+
+    async with ToyServer(model="qwen") as server:
+        listing = server._routes["/v1/models"]
+        if when == "asking":
+            server.on("/v1/models", held_up)
+        looking = asyncio.create_task(discover([server.port], within=SOON))
+        await asyncio.sleep(0)
+        if when == "connecting":
+            time.sleep(1.2 * SOON)  # noqa: ASYNC251
+        (found,) = await looking
+    assert (found.kind, found.model, found.phase) == ("llama.cpp", "qwen", "ready")
 
 
 async def test_what_a_slow_server_has_said_by_the_deadline_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,8 @@ PATIENCE = 0.1
 """The share of the time after which a server that is not known yet is asked over a second connection."""
 TRIES = 2
 """How many questions a server may leave unanswered before it answers one."""
+PARTS = 10
+"""A time to wait is waited for in so many parts."""
 TELLING_S = 0.02
 """For putting together what is known of a server at the end, when nothing is asked any more."""
 
@@ -256,6 +258,15 @@ def questions(port: int) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(dialect.probes for dialect in (*usual, *DIALECTS))))
 
 
+async def _open_after(seconds: float, tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+    """Those of `tasks` that are not done after so many seconds. While the event loop is held up, as by a screen that is
+    being built, no more than one of `PARTS` passes: what was answered meanwhile is read first."""
+    for _ in range(PARTS):
+        if tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=seconds / PARTS)
+    return tasks
+
+
 def recognised(responses: Responses) -> type[HttpBackend] | None:
     """The dialect of the server that gave these answers; None where nothing is known by them."""
     return next((dialect for dialect in DIALECTS if dialect.recognises(responses)), None)
@@ -286,7 +297,7 @@ class Visit:
             return
         workers = {asyncio.create_task(self._work(line))}
         try:
-            _, workers = await asyncio.wait(workers, timeout=self._within * PATIENCE)
+            workers = await _open_after(self._within * PATIENCE, workers)
             if workers:
                 self._is_slow = True
                 workers.add(asyncio.create_task(self._work(self._line())))
@@ -302,11 +313,12 @@ class Visit:
         for address in self._addresses:
             self._address = address
             line = self._line()
+            opening = asyncio.create_task(line.open())
             try:
-                async with asyncio.timeout(self._within * OTHER_FAMILY):
-                    await line.open()
-            except (OSError, TimeoutError):
-                continue
+                if await _open_after(self._within * OTHER_FAMILY, {opening}) or opening.exception() is not None:
+                    continue
+            finally:
+                opening.cancel()
             if self._url.host == LOOPBACK[0]:
                 self._url = replace(self._url, host=address)
             return line
@@ -463,7 +475,7 @@ ASKING = 0.85
 
 async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = (), within: float = 0.3) -> list[Found]:
     """Every server that answers on `ports` of this machine (None: the usual ones), or at the base URLs `also`, after
-    at most `within` seconds.
+    at most `within` seconds, and those for which the event loop was held up.
 
     All are asked at once; what is known of a server at the end of the time is told. Base URLs that do not lead to
     this machine in so many words (another address, another name, https) are not asked.
@@ -472,8 +484,7 @@ async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = 
     visits = [Visit(url, addresses, within) for url, addresses in _places(asked, also)]
     looks = [asyncio.create_task(visit.look()) for visit in visits]
     try:
-        if looks:
-            await asyncio.wait(looks, timeout=within * ASKING)
+        await _open_after(within * ASKING, set(looks))
     finally:
         for look in looks:
             look.cancel()
