@@ -99,6 +99,30 @@ async def test_a_new_conversation_begins_on_another_server_that_was_used_and_say
         assert service.store.setting(LAST_SERVER) == OFF, "the next run tries it again"
 
 
+async def test_a_server_that_was_found_is_the_one_used_last_once_it_answered(
+    make: Maker, begin: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ToyServer(model="used") as used, ToyServer(model="other") as other:
+        monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (used.port,))
+        first = make("")
+        await said(first, (await first.new_conversations.create()).id, "Hi")
+        monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (other.port, used.port))
+        await said(second := make(""), (await second.new_conversations.create(reuse=False)).id, "Hi")
+        assert (used.posts, other.posts) == (2, 0), "it is not left for one that stands first"
+        await used.stop()
+        service = begin(second.store.setting(LAST_SERVER))
+        events = told(service)
+        await service.new_conversations.create(reuse=False)
+        await settled(service)
+        assert events == [FallbackChosen(used.url, other.url)]
+        await other.stop()
+        alone = begin(service.store.setting(LAST_SERVER))
+        await alone.new_conversations.create(reuse=False)
+        await settled(alone)
+        await until(lambda: alone.servers.last_off)
+        assert [choice.base_url for choice in alone.chooser.all()][:1] == [used.url]
+
+
 async def test_a_question_that_was_quicker_goes_out_once_where_the_conversation_begins(begin: Maker) -> None:
     async with ToyServer() as other:
         service = begin(box=other.url)

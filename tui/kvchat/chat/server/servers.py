@@ -33,7 +33,8 @@ from kvchat.text.notes import note_sentence
 from kvchat.text.servers import Reaching, place_words
 
 LAST_SERVER = "last server"
-"""The setting that holds the name of the server used last of those chosen on the screen or given to a run."""
+"""The setting that holds the name of the server used last: chosen on the screen, given to a run, or found on this
+machine and answered by."""
 
 
 class ServerObserver(Protocol):
@@ -176,6 +177,8 @@ class Servers(ConversationObserver):
                     else row
                 ),
             )
+            if link.connector.home and link.name == DEFAULT:
+                await self._ground.keep_setting(LAST_SERVER, name)
 
     # -- of the one that is looked at -----------------------------------------------------------------------------
 
