@@ -39,6 +39,8 @@ STREAMS = {
 }
 DOCUMENTS = {"200_unknown_model": State.LENGTH, "nul_in_content": State.LENGTH, "unknown_field": State.LENGTH}
 NO_ANSWERS = {"200_health", "200_metrics", "200_models", "200_props", "200_slots", "tokenize"}
+OTHER_SHAPES = {"404_path", "405_get_chat", "resume_404"}
+"""The server has no chat at this path: the other shape of its address is tried."""
 LOADING = {"503_loading_chat", "503_loading_health"}
 TROUBLES = {"400": Trouble.REFUSED, "401": Trouble.UNAUTHORIZED, "404": Trouble.REFUSED, "500": Trouble.SERVER_ERROR}
 CONTEXT_SIZE = {"overflow_mid_generation": 1024}
@@ -156,7 +158,7 @@ async def test_what_is_no_chat_answer_is_told_so(name: str) -> None:
             assert heard.text == ""
 
 
-@corpus("name", sorted(set(NAMES) - STREAMS.keys() - DOCUMENTS.keys() - NO_ANSWERS - LOADING))
+@corpus("name", sorted(set(NAMES) - STREAMS.keys() - DOCUMENTS.keys() - NO_ANSWERS - LOADING - OTHER_SHAPES))
 async def test_a_captured_error_becomes_one_clean_sentence(name: str) -> None:
     data, dice = captured(name), random.Random(name)
     status = data[9:12].decode()
@@ -173,6 +175,16 @@ async def test_a_captured_error_becomes_one_clean_sentence(name: str) -> None:
                 assert (ended.error.prompt_tokens, ended.error.context_size) == (3031, 1024)
                 assert "3,031 tokens" in note_sentence(ended.note) and "1,024" in note_sentence(ended.note)
         assert server.posts == 20
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_SHAPES))
+async def test_a_path_that_is_not_there_is_tried_without_its_version(name: str) -> None:
+    data, dice = captured(name), random.Random(name)
+    async with ToyServer() as server:
+        ended, heard = await replayed(server, name, data, dice)
+    assert (ended.state, heard.text) == (State.DONE, "after")
+    first, second = server.chats
+    assert first.path == f"/v1{second.path}" and first.body == second.body
 
 
 @pytest.mark.parametrize("name", sorted(LOADING))

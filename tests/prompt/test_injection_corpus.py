@@ -21,6 +21,7 @@ from kvchat.backends.tokens import special_texts
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock, defused, foreign, guarded
 from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.drafts import label_of
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message
 from kvchat.prompt.request import wires_of
 from kvchat.prompt.tree import Tree
@@ -28,7 +29,6 @@ from kvchat.sanitize import clean, one_line
 from kvchat.transfer.formats import Source, render
 from kvchat.ui.render.message import Folds, foot_rows
 from kvchat.ui.view_models import item_of
-from kvchat.ui.widgets.composer.chips import label_of
 
 SHORT = {name: text for name, text in DOCUMENTS.items() if len(text) < 100_000}
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\U000e0000-\U000e007f]")

@@ -481,6 +481,8 @@ def test_the_model_picker(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> No
 
     async def scene(app: Driven) -> None:
         monkeypatch.setattr(app.service.chooser, "model_files", files)
+        offer = ("Qwen/Qwen3-4B-GGUF", "~2.5 GB · for 8 GB of memory, as here")
+        monkeypatch.setattr(app.service.chooser, "suggested", lambda: [offer])
         await keys("ctrl+l", opens="ModelPicker")(app)
         await app.until(lambda: "qwen3" in app.text)
 
