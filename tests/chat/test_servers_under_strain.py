@@ -603,17 +603,22 @@ async def test_what_the_doctor_put_into_the_slots_is_not_forgotten_when_it_is_cl
     make: Maker,
     server: ToyServer,
 ) -> None:
-    server.on("/slots", reply(200, [{"id": 0, "n_prompt_tokens": 5, "id_task": 1, "is_processing": False}]))
+    def slot_of(tokens: int, task: int) -> Answer:
+        return reply(200, [{"id": 0, "n_prompt_tokens": tokens, "id_task": task, "is_processing": False}])
+
+    server.on("/slots", slot_of(5, 1))
     service = make(server.url)
     id = await begun(service)
     await say(service, id, "Hi")
-    before = service.servers.link(id).cache
+    cache = service.servers.link(id).cache
+    server.on("/slots", slot_of(50, 9))
     server.on_chat(tokens("a", hang_after=1, prompt=50))
     examining = asyncio.create_task(service.chooser.examined(lambda words: None, True))
     await server.until(lambda: server.posts == 2)
     examining.cancel()
     await asyncio.wait({examining})
-    assert before is not None and service.servers.link(id).cache is not before
+    assert cache is not None
+    assert [held and len(held.tokens) for held in cache.simulator.best.slots] == [50]
 
 
 async def test_the_doctor_asks_for_the_model_of_the_conversation(make: Maker) -> None:
