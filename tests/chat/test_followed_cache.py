@@ -180,6 +180,19 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
     assert figures.predicted_cached == figures.cached_tokens and figures.wasted_tokens <= 1
 
 
+async def test_what_the_doctor_puts_into_the_slots_is_not_another_clients(make: Maker, server: str) -> None:
+    service = make(server)
+    conversation = await service.new_conversations.create(reuse=False)
+    await say(service, conversation.id, WORDS * 3)
+    cache = service.servers.link(conversation.id).cache
+    assert cache is not None
+    before = cache.journal.seen_of(server)
+    await service.chooser.examined(lambda words: None, True)
+    await say(service, conversation.id, "And then?")
+    assert service.servers.link(conversation.id).cache is cache
+    assert cache.journal.seen_of(server) == before
+
+
 async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Maker, dense: Path) -> None:
     with tiny_server(dense, n_parallel=2, n_ctx=8192, kv_unified=False, cache_ram_mib=0) as url:
         service = make(url)

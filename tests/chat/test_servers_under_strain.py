@@ -599,28 +599,6 @@ async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
 # -- refused fields ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_the_doctor_put_into_the_slots_is_not_forgotten_when_it_is_closed(
-    make: Maker,
-    server: ToyServer,
-) -> None:
-    def slot_of(tokens: int, task: int) -> Answer:
-        return reply(200, [{"id": 0, "n_prompt_tokens": tokens, "id_task": task, "is_processing": False}])
-
-    server.on("/slots", slot_of(5, 1))
-    service = make(server.url)
-    id = await begun(service)
-    await say(service, id, "Hi")
-    cache = service.servers.link(id).cache
-    server.on("/slots", slot_of(50, 9))
-    server.on_chat(tokens("a", hang_after=1, prompt=50))
-    examining = asyncio.create_task(service.chooser.examined(lambda words: None, True))
-    await server.until(lambda: server.posts == 2)
-    examining.cancel()
-    await asyncio.wait({examining})
-    assert cache is not None
-    assert [held and len(held.tokens) for held in cache.simulator.best.slots] == [50]
-
-
 async def test_the_doctor_asks_for_the_model_of_the_conversation(make: Maker) -> None:
     async with OllamaStandIn(StandInModel("a:latest"), StandInModel("b:latest")) as server:
         service = make(server.url)
