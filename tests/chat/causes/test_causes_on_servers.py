@@ -87,6 +87,8 @@ async def test_another_model_at_the_same_address(models: dict[str, Path], start:
         id = await chat.begin()
         await chat.turns(id, 2)
     with served(models["hybrid"], port=port):
+        await chat.service.servers.link(id).connector.restart()
+        await chat.service.options.set_model(id, str(models["hybrid"]))
         told(await chat.say(id), Cause.OTHER_MODEL, "hybrid.gguf answered in place of dense.gguf")
 
 

@@ -52,7 +52,7 @@ class KeyField(TextArea):
     takes_keys = False
 
     async def _on_key(self, event: events.Key) -> None:
-        if not self.takes_keys or event.is_printable or event.key in TYPING:
+        if not self.takes_keys or event.is_printable or event.key in (*TYPING, "escape"):
             return
         event.stop()
         event.prevent_default()
