@@ -493,7 +493,7 @@ async def test_acts_on_branches_ask_before_they_leave_this_machine_too(
 
 async def test_what_is_wrong_in_the_settings_is_said_and_the_app_runs(drive: Drive) -> None:
     config = find().config
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text('theme = "no-such-theme"\nenter_sends = "maybe"\n[keys]\nnew = "f4"\n')
     (config.parent / "themes").mkdir()
     (config.parent / "themes" / "broken.toml").write_text("name = [")
@@ -509,7 +509,7 @@ async def test_what_is_wrong_in_the_settings_is_said_and_the_app_runs(drive: Dri
 
 async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
     config = find().config
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text('[keys]\nexport = "alt+y, alt+x"\nhelp = "f11"\n"transcript.copy" = "c"\n')
     settings, problems = load(config)
     async with drive(settings=settings, notices=map(str, problems)) as app:
@@ -535,7 +535,7 @@ async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
 
 async def test_enter_may_make_new_lines(drive: Drive, server: ToyServer) -> None:
     config = find().config
-    config.parent.mkdir(parents=True)
+    config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("enter_sends = false\n")
     settings, _ = load(config)
     async with drive(settings=settings) as app:
@@ -575,7 +575,7 @@ async def test_a_chosen_theme_is_kept(drive: Drive) -> None:
 
 async def test_settings_that_cannot_be_written_are_said(drive: Drive) -> None:
     config = find().config
-    config.parent.parent.mkdir(parents=True, exist_ok=True)
+    config.parent.rmdir()
     config.parent.write_text("a file where the folder should be")
     async with drive() as app:
         await app.command("/theme kvchat-day")
