@@ -209,8 +209,9 @@ def plain_server() -> Iterator[RunningServer]:
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Data, settings and home in a folder of this test alone."""
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Data, settings and home in a folder of this test alone; the log that an unexpected error opens there ends with
+    it, else what later tests log would go into that."""
     home = tmp_path / "home"
     (home / "config").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
@@ -218,4 +219,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KVCHAT_CONFIG", str(home / "config" / "config.toml"))
     for variable in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    return home
+    yield home
+    from kvchat import logs
+
+    logs.stop()

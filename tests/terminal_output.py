@@ -48,6 +48,8 @@ def pieces(data: bytes) -> Iterator[Piece]:
         yield Piece("text", output[at:])
 
 
+SHELL = "import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp('bash', ['bash', '--norc', '-i'])"
+"""What a `Terminal` runs to have a shell with job control in it."""
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
 """Around each frame, once the terminal has said that it can hold a frame back until it is complete."""
 CAN_HOLD_FRAMES = b"\x1b[?2026;2$y"

@@ -53,6 +53,11 @@ def spoken(habit: str, **more: object) -> Parameters:
     return replace(Parameters(temperature=1.0, seed=5, max_tokens=200, extra={"grammar": GRAMMARS[habit]}), **more)
 
 
+def endless(tokens: int) -> Parameters:
+    """Words without an end of their own: what stops them is the limit, or the person."""
+    return Parameters(temperature=1.0, seed=5, max_tokens=tokens, extra={"grammar": f"root ::= {WORDS}+"})
+
+
 @asynccontextmanager
 async def serving(url: str, folder: Path, *, token_ids: bool) -> AsyncIterator[ChatService]:
     settings = changed(Settings(), "server.base_url", url)
@@ -175,18 +180,14 @@ async def test_a_cut_answer_goes_on_and_a_stopped_one_stays(url, habit, tmp_path
     async with serving(url, tmp_path / "data", token_ids=True) as service:
         id = await begun(service, habit)
         await ask(service, id, 0)
-        cut = await ask(service, id, 1, spoken(habit, max_tokens=50, extra={}))
+        cut = await ask(service, id, 1, endless(50))
         assert cut.state is State.LENGTH and len(cut.ids.sampled) == 50
-        await service.turns.go_on(id, cut.id, spoken(habit, max_tokens=30, extra={}))
+        await service.turns.go_on(id, cut.id, endless(30))
         whole = await last(service, id)
         assert whole.figures.evaluated_tokens == 1
         assert whole.text.startswith(cut.text)
         assert len(whole.ids.added) + len(whole.ids.sampled) == len(cut.ids.added) + 80
-        await service.turns.send(
-            id,
-            Question("And then?"),
-            parameters=spoken(habit, max_tokens=4000, extra={"grammar": f"root ::= {WORDS}+"}),
-        )
+        await service.turns.send(id, Question("And then?"), parameters=endless(4000))
         await until(service, lambda: (live := service.conversations.get(id).live) and len(live.sampled) >= 20)
         await service.turns.stop(id)
         stopped = await last(service, id)

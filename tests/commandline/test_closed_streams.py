@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
+from pathlib import Path
 
 import pytest
 
+from terminal_output import Terminal
 from toyserver import ToyServer
 
 
@@ -53,20 +54,14 @@ async def test_without_any_stream_a_question_is_kept(environment: dict[str, str]
     assert [conversation["turns"] for conversation in stored] == [1]
 
 
-async def test_the_app_does_not_open_where_its_screen_would_not_be_seen(environment: dict[str, str]) -> None:
-    terminal, inner = os.openpty()
-    try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "kvchat.cli",
-            env=environment,
-            stdin=inner,
-            stdout=inner,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, err = await process.communicate()
-    finally:
-        os.close(terminal)
-        os.close(inner)
-    assert process.returncode == 2 and b"needs a terminal" in err
+async def test_the_app_is_drawn_on_the_terminal_where_errors_go_to_a_file(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    code = f"import os, sys; os.dup2(os.open({str(tmp_path / 'errors')!r}, os.O_CREAT | os.O_WRONLY), 2);"
+    command = f"{code} os.execv(sys.executable, [sys.executable, '-m', 'kvchat.cli'])"
+    with Terminal(["-c", command], environment) as terminal:
+        await terminal.shows("newline")
+        await terminal.press("\x11")
+        assert await terminal.ended() == 0
+        assert terminal.left_on == []
+    assert (tmp_path / "errors").read_text() == ""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kvchat.cache.accounting import PromptProgress
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.ui.terminal.desktop import AGAIN_S, Desktop, Prefilled, Progress, is_reached, notification, shows_progress
 from kvchat.ui.view_models import prefilled
-from terminal_output import Terminal
+from terminal_output import SHELL, Terminal
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event
 
 XTERM = {"TERM": "xterm-256color"}
@@ -261,17 +262,21 @@ async def test_no_progress_is_left_standing(own_folders: Path, name: str) -> Non
 @pytest.mark.process
 async def test_a_kvchat_that_is_put_aside_takes_its_progress_along(own_folders: Path) -> None:
     async with ToyServer() as server:
-        with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment()) as terminal:
+        with Terminal(["-c", SHELL], environment(PS1="$ ")) as terminal:
+            await terminal.shows("$ ")
+            await terminal.press(f"{sys.executable} -m kvchat.cli --base-url {server.url}\r")
             script = await asked(terminal, server)
-            terminal.process.send_signal(signal.SIGTSTP)
-            await asyncio.to_thread(os.waitpid, terminal.process.pid, os.WUNTRACED)
-            await terminal.writes(GONE)
+            await terminal.press("\x1a")
+            await terminal.writes_after(await terminal.writes_after(0, GONE), b"Stopped")
             before = len(terminal.output)
-            terminal.process.send_signal(signal.SIGCONT)
+            await terminal.press("fg\r")
             await terminal.writes_after(before, b"palette")  # the keys in the last line, which had not changed
             script.prefill(840)
             await terminal.writes(at(80))
             await terminal.press("\x11")
+            await terminal.writes(b"\x1b[?1049l", times=2)
+            await terminal.writes_after(terminal.output.rindex(b"\x1b[?1049l"), b"$ ")
+            await terminal.press("exit\r")
             assert await terminal.ended() == 0
     assert reports(terminal.output)[-1] == "0;0"
 

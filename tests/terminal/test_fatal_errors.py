@@ -20,7 +20,7 @@ from kvchat.ui.app import KvchatApp
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.controllers.options import OptionController
 from kvchat.ui.controllers.workspace import in_worker
-from textual._xterm_parser import XTermParser
+from kvchat.ui.terminal.input import TerminalInput
 
 def broken(*_, **__):
     raise ZeroDivisionError("lighthouse")
@@ -37,7 +37,8 @@ PLACES = {
     "a worker": ("OptionController.parameters = in_worker('dialog')(worker)", "\x0f"),
     "a timer": ("ChatService.refresh = broken", ""),
     "reading keys": (
-        "feed = XTermParser.feed\nXTermParser.feed = lambda self, data: broken() if '@' in data else feed(self, data)",
+        "feed = TerminalInput.feed\n"
+        "TerminalInput.feed = lambda self, data: broken() if '@' in data else feed(self, data)",
         "@",
     ),
     "the end": ("ChatService.aclose = broken", "\x11"),

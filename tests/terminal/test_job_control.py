@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from kvchat.ui.terminal.driver import POP_TITLE, PUSH_TITLE
-from terminal_output import Terminal
+from terminal_output import SHELL, Terminal
 from toyserver import ToyServer
 
 pytestmark = pytest.mark.process
 
-SHELL = "import fcntl, os, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp('bash', ['bash', '--norc', '-i'])"
 KVCHAT = ["-m", "kvchat.cli", "--base-url"]
 CTRL_Q, CTRL_Z = "\x11", "\x1a"
 
@@ -41,6 +40,7 @@ async def test_ctrl_z_gives_the_shell_back_and_fg_the_draft() -> None:
                 await terminal.shows(f"› half a draft{'!' * times}", "!")
             await terminal.press(CTRL_Q)
             await terminal.writes(b"\x1b[?1049l", times=3)
+            await terminal.writes_after(terminal.output.rindex(b"\x1b[?1049l"), b"$ ")
             await terminal.press("exit\r")
             assert await terminal.ended() == 0
 

@@ -154,14 +154,12 @@ class Servers(ConversationObserver):
         before, after = self.link(conversation.id), self.links.at(name)
         self._moved.add(conversation.id)
         first, own = self.first_parameters(before), self.first_parameters(after)
-        changed = (conversation.record.server, conversation.record.model) != (name, model)
-        if changed:
-            await self._conversations.change(
-                conversation,
-                lambda row: replace(
-                    row, server=name, model=model, parameters=own if row.parameters == first else row.parameters
-                ),
-            )
+        await self._conversations.change(
+            conversation,
+            lambda row: replace(
+                row, server=name, model=model, parameters=own if row.parameters == first else row.parameters
+            ),
+        )
 
     async def keep(self, conversation: OpenConversation, link: Link, model: str = "") -> None:
         """A conversation is answered: from now on it goes to this server and asks for this model (empty: the one that

@@ -150,6 +150,9 @@ class TerminalDriver(LinuxDriver):
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         # As the terminal's Ctrl+Z: whatever started the app stops with it. An editor stops its own group itself.
         os.kill(0 if had_terminal else os.getpid(), signal.SIGTSTP)
+        for _ in range(10):  # any thread may be handed the signal: this one may come so far before it stops
+            if self._is_stopping:
+                time.sleep(0.01)
         signal.signal(signal.SIGTSTP, self._sigtstp_application)
         stopped, self._is_stopping = not self._is_stopping, False
         if had_terminal:
