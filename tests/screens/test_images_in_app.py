@@ -52,6 +52,29 @@ async def test_an_attached_image_is_a_chip_with_its_price_and_goes_out(drive: Dr
         assert app.conversation.record.title == "What is this?"
 
 
+async def test_ctrl_v_attaches_the_image_in_the_clipboard_and_what_follows_comes_behind_it(
+    drive: Drive, seeing: SeeingServer, lamp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSH_CONNECTION", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("PATH", str(lamp.parent), prepend=":")
+    program = lamp.parent / "xclip"
+    program.write_text(f'#!/bin/sh\ncase "$*" in *TARGETS*) echo image/png;; *) cat {lamp};; esac\n')
+    program.chmod(0o755)
+    async with drive(server=seeing) as app:
+        await app.press("ctrl+v", *"lit?")
+        await app.until(lambda: app.draft == "[image clipboard 640x480] lit?")
+        await app.press("enter")
+        await app.until(lambda: app.conversation.record.turns == 1)
+        await app.settled()
+        assert any(b"data:image/png;base64," in visit.body for visit in seeing.chats)
+        program.unlink()
+        monkeypatch.setenv("PATH", str(lamp.parent))
+        await app.press("ctrl+v")
+        await app.until(lambda: "xclip is needed" in app.text)
+
+
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
 async def test_an_image_is_drawn_where_there_are_colours_for_it(
     drive: Drive, seeing: SeeingServer, colours: bool, monkeypatch: pytest.MonkeyPatch

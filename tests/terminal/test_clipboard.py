@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual.app import App
 
-from kvchat.ui.terminal.clipboard import LARGE, copy
+from kvchat.ui.terminal.clipboard import LARGE, ClipboardError, copy, image
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +65,66 @@ def test_where_a_copy_may_not_arrive_that_is_said(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert copy(App(), "x" * size) == words
+
+
+# -- an image that is in it
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+LISTS = 'case "$*" in *TARGETS*|*list-types*) printf "TARGETS\\nimage/bmp\\nimage/png\\n";; *image/png*) printf PIXELS;; esac'
+"""A clipboard with an image, and what it may be asked for as."""
+DESKTOPS = {
+    "Wayland": ({"WAYLAND_DISPLAY": "wayland-0", "DISPLAY": ":0"}, "wl-paste", LISTS),
+    "X11": ({"DISPLAY": ":0"}, "xclip", LISTS),
+    "macOS": ({}, "pngpaste", "printf PIXELS"),
+    "WSL": ({"WAYLAND_DISPLAY": "wayland-0"}, "powershell.exe", "printf UElYRUxT"),
+}
+
+
+@pytest.fixture(params=DESKTOPS)
+def desktop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The program that has the clipboard of a desktop, and one that has an image in it."""
+    environ, name, script = DESKTOPS[request.param]
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr("sys.platform", "darwin" if request.param == "macOS" else "linux")
+    release = "5.15.153.1-microsoft-standard-WSL2" if request.param == "WSL" else "6.1.0"
+    monkeypatch.setattr("platform.release", lambda: release)
+    return name, script
+
+
+def test_an_image_comes_from_the_clipboard(
+    desktop: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, script = desktop
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program(tmp_path, name, script)
+    assert image() == b"PIXELS"
+
+
+def test_a_clipboard_with_text_has_no_image(
+    desktop: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program(tmp_path, desktop[0], "exit 0" if desktop[0] == "powershell.exe" else "echo No image >&2; exit 1")
+    assert image() == b""
+
+
+def test_what_is_missing_to_have_it_is_named(
+    desktop: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClipboardError, match=f"{desktop[0]} is needed, which is not installed"):
+        image()
+
+
+def test_over_ssh_and_without_a_desktop_the_file_is_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ClipboardError, match="attach the image's file"):
+        image()
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")
+    with pytest.raises(ClipboardError, match="on the other machine"):
+        image()

@@ -474,6 +474,10 @@ class ChatScreen(Screen[None]):
     def _path_pasted(self, event: Composer.PathPasted) -> None:
         self.context.offer_to_attach(event)
 
+    @on(Composer.PasteRequested)
+    def _paste_requested(self, event: Composer.PasteRequested) -> None:
+        self.context.paste(event.text)
+
     @on(Composer.Loaded)
     def _loaded(self) -> None:
         self.context.look_for_changes()

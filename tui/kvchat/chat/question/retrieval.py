@@ -280,6 +280,26 @@ class Retrieval:
 
         return await asyncio.to_thread(capture)
 
+    async def attach_image(self, data: bytes) -> ContextBlock:
+        """The image of the clipboard, as its file would be, as a block. Raises ChatError."""
+
+        def capture() -> ContextBlock:
+            from kvchat.documents.errors import UnreadableError
+            from kvchat.documents.images import block_of, image_in
+            from kvchat.documents.reading.sandbox import Readers
+
+            try:
+                with Readers() as readers:
+                    image = image_in(data, readers)
+                self._keep(image)
+            except UnreadableError as error:
+                raise ChatError.of(f"The image in the clipboard cannot be attached: it {error}.") from None
+            except StoreError as error:
+                raise ChatError.of(error) from None
+            return block_of(image, "clipboard")
+
+        return await asyncio.to_thread(capture)
+
     def _keep(self, image: Image) -> None:
         self._ground.store.images.put([image])
 

@@ -167,6 +167,27 @@ class ContextController:
             name = one_line(Path(event.path).name, 60)
             self.workspace.say(f"That is a file's path · {self.workspace.key_of('attach')} attaches {name}")
 
+    @in_worker("paste")
+    async def paste(self, text: str) -> None:
+        """Attach the image in the system's clipboard; without one put this text in. Keys wait for it."""
+        import asyncio
+
+        from kvchat.ui.terminal import clipboard
+
+        data, problem = b"", "There is no image in the clipboard; text comes with the terminal's own key to paste."
+        id = self.workspace.conversation.id
+        with self.workspace.app.key_queue.hold():
+            if self.workspace.editing is None:
+                try:
+                    if data := await asyncio.to_thread(clipboard.image):
+                        self._put_attached(id, await self._retrieval.attach_image(data))
+                except (clipboard.ClipboardError, ChatError) as error:
+                    problem = str(error)
+            if text and not data:
+                self._composer.paste(text)
+            elif not data:
+                self.workspace.say(problem, "warning")
+
     async def attach(self, path: str = "") -> None:
         """Attach the file at this path; without one the file whose path was just pasted, else ask for it."""
         pasted, self._pasted = self._pasted, None

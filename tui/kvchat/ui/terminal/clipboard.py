@@ -1,5 +1,5 @@
-"""Copying: to the system's own clipboard and tmux's buffer by their programs, else to the terminal's (OSC 52), which
-works over ssh.
+"""The clipboard: texts are copied to the system's own and tmux's buffer by their programs, else to the terminal's
+(OSC 52), which works over ssh; an image comes from the system's own.
 
 The rule: what is copied holds no control characters (a paste into a shell must not run anything hidden), and what may
 not have arrived is not said to have.
@@ -7,7 +7,9 @@ not have arrived is not said to have.
 
 from __future__ import annotations
 
+import base64
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,18 @@ from kvchat.sanitize import clean
 SECONDS = 2.0
 LARGE = 74_994
 """Octets that every terminal takes: 100,000 in base64."""
+_POWERSHELL_S = 10.0
+"""How long PowerShell may take, which is slow to start."""
+_POWERSHELL = (
+    "Add-Type -AssemblyName System.Windows.Forms, System.Drawing;"
+    "$image = [Windows.Forms.Clipboard]::GetImage();"
+    "if ($image) { $png = New-Object IO.MemoryStream; $image.Save($png, [Drawing.Imaging.ImageFormat]::Png);"
+    "[Convert]::ToBase64String($png.ToArray()) }"
+)
+
+
+class ClipboardError(Exception):
+    """Why the clipboard cannot be looked at, in one sentence."""
 
 
 def copy(app: App[Any], text: str) -> str:
@@ -84,3 +98,37 @@ def _terminals(octets: int) -> str:
     if octets > LARGE:
         return f"the terminal's clipboard, if that takes {octets // 1000} kB"
     return "the terminal's clipboard"
+
+
+def image() -> bytes:
+    """The file of the image in the system's clipboard; empty: none is there. Raises ClipboardError."""
+    if os.environ.get("SSH_CONNECTION"):
+        raise ClipboardError("Over ssh the clipboard is on the other machine: save the image and attach its file.")
+    if sys.platform == "darwin":
+        return _got(["pngpaste", "-"])
+    if "microsoft" in platform.release().lower():  # WSL
+        command = ["powershell.exe", "-NoProfile", "-NonInteractive", "-STA", "-Command", _POWERSHELL]
+        return base64.b64decode(_got(command, _POWERSHELL_S))
+    if os.environ.get("WAYLAND_DISPLAY"):
+        kinds, one = ["wl-paste", "--list-types"], ["wl-paste", "--no-newline", "--type"]
+    elif os.environ.get("DISPLAY"):
+        kinds, one = ["xclip", "-selection", "clipboard", "-o", "-t", "TARGETS"], ["xclip", "-selection", "clipboard"]
+        one += ["-o", "-t"]
+    else:
+        raise ClipboardError("There is no clipboard without a desktop: attach the image's file.")
+    images = [kind for kind in _got(kinds).decode(errors="replace").split() if kind.startswith("image/")]
+    return _got([*one, "image/png" if "image/png" in images else images[0]]) if images else b""
+
+
+def _got(command: list[str], seconds: float = SECONDS) -> bytes:
+    """What a program gives; nothing where it has nothing. Raises ClipboardError where it is not there."""
+    if shutil.which(command[0]) is None:
+        raise ClipboardError(f"To attach an image of the clipboard, {command[0]} is needed, which is not installed.")
+    try:
+        return subprocess.run(
+            command, timeout=seconds, check=True, stdin=subprocess.DEVNULL, capture_output=True
+        ).stdout
+    except subprocess.CalledProcessError:
+        return b""
+    except (OSError, subprocess.SubprocessError):
+        raise ClipboardError(f"The clipboard gave no answer ({command[0]}).") from None

@@ -92,6 +92,14 @@ class PathPasted(Message, namespace="composer"):
         self.pasted = pasted
 
 
+class PasteRequested(Message, namespace="composer"):
+    """The person wants what the system's clipboard holds: an image, or else this text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
 class Loaded(Message, namespace="composer"):
     """Another draft is shown, that of the conversation `key`; empty: of none."""
 

@@ -39,7 +39,7 @@ from kvchat.sanitize import clean
 from kvchat.ui import actions
 from kvchat.ui.widgets.clusters import clusters
 from kvchat.ui.widgets.composer.chips import block_of, is_long, new_label, next_number
-from kvchat.ui.widgets.composer.messages import PathPasted
+from kvchat.ui.widgets.composer.messages import PasteRequested, PathPasted
 
 _ENDS = re.compile(r"[\s.,;:!?)\]}'’”»…]")
 """What may stand right behind a mention."""
@@ -357,12 +357,14 @@ class ComposerText(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
+        if not event.text:  # a terminal's paste of an image
+            self.post_message(PasteRequested(""))
         self.paste(event.text)
         if (path := pasted_path(event.text)) is not None:
             self.post_message(PathPasted(path, plain_paste(event.text).strip()))
 
     def action_paste(self) -> None:
-        self.paste(self.app.clipboard)
+        self.post_message(PasteRequested(self.app.clipboard))
 
     def on_click(self, event: events.Click) -> None:
         row, column = self.get_target_document_location(event)

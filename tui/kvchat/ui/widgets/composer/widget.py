@@ -67,6 +67,7 @@ class Composer(Completing):
     ContextChanged: TypeAlias = messages.ContextChanged
     Looked: TypeAlias = messages.Looked
     PathPasted: TypeAlias = messages.PathPasted
+    PasteRequested: TypeAlias = messages.PasteRequested
     Loaded: TypeAlias = messages.Loaded
     Notice: TypeAlias = messages.Notice
     StopRequested: TypeAlias = messages.StopRequested
