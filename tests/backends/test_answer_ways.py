@@ -21,8 +21,8 @@ from kvchat.backends.dialect import (
     WasThought,
 )
 from kvchat.backends.http.stream import Decoder, StreamDone
-from kvchat.prompt.message import Message, Role, State
-from kvchat.prompt.thoughts import PLACE, end_marks, is_frame
+from kvchat.prompt.message import PLACE, Message, Role, State
+from kvchat.prompt.thoughts import end_marks, is_frame
 from kvchat.text.notes import note_sentence
 
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvchat.patterns import compiled_later
+
 DATA_VARIABLE = "KVCHAT_DATA_DIR"
 CONFIG_VARIABLE = "KVCHAT_CONFIG"
 LONGEST = 4096
 """Characters of a path that is pasted."""
-_BEGINS = re.compile(r"""['"]?(?:/|~/|\./|\.\./|file://)""")
+_BEGINS = compiled_later(r"""['"]?(?:/|~/|\./|\.\./|file://)""")
 
 
 class PathError(Exception):
@@ -175,7 +176,7 @@ def read_once(path: Path, most: int) -> Path:
     return made / name
 
 
-_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
+_DESCRIPTOR = compiled_later(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 
 
 def write_private(path: Path, data: bytes) -> None:

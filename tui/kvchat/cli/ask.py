@@ -49,9 +49,8 @@ from kvchat.paths import PathError, read_once
 from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.drafts import filled
-from kvchat.prompt.message import Message, Node, State
+from kvchat.prompt.message import Message, Node, State, has_end_only
 from kvchat.prompt.request import Parameters, merged
-from kvchat.prompt.thoughts import has_end_only
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence

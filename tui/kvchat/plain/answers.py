@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, AnswerStarted, HeadAwaited, ServiceEvent
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.citations import name_of, sources
-from kvchat.prompt.thoughts import has_end_only
+from kvchat.prompt.message import has_end_only
 from kvchat.sanitize import one_line
 from kvchat.text.cache import figures_sentence
 from kvchat.text.messages import prefill_sentence, waiting_sentence

@@ -17,7 +17,6 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.images import images_in, stored_part
-from kvchat.prompt.thoughts import PLACE
 from kvchat.prompt.wire import canonical, whole_characters
 
 if TYPE_CHECKING:
@@ -87,6 +86,15 @@ class NoteKind(StrEnum):
     SUMMARISED = auto()  # messages: how many
     LEFT_OUT = auto()  # title, tokens, expected, room
     LEFT_OUT_UNASKED = auto()  # tokens, expected, size: of the window that was asked for, room
+
+
+PLACE = "{}"
+"""Where the thought stands in what was around it in a text: `<think>\\n{}\\n</think>\\n\\n`."""
+
+
+def has_end_only(reasoning_field: str) -> bool:
+    """Whether this is what stands around a thought that the prompt had opened, so that it came as text first."""
+    return reasoning_field.startswith(PLACE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from kvchat.patterns import compiled_later
+from kvchat.prompt.message import PLACE
+
 
 @dataclass(frozen=True, slots=True)
 class ThoughtTags:
@@ -28,8 +31,8 @@ class ThoughtTags:
 
 NO_TAGS = ThoughtTags()
 
-_BEGIN = re.compile(r"(<[\w:|-]+>|\[[A-Z_]+\])\s*\Z")
-_END = re.compile(r"\s*(</[\w:|-]+>|\[/[A-Z_]+\])\s*")
+_BEGIN = compiled_later(r"(<[\w:|-]+>|\[[A-Z_]+\])\s*\Z")
+_END = compiled_later(r"\s*(</[\w:|-]+>|\[/[A-Z_]+\])\s*")
 
 
 def tags_in(rendered: str, thought: str, answer: str) -> ThoughtTags:
@@ -54,20 +57,13 @@ COMMON = (
     ThoughtTags("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
 )
 """The tags that models are trained to write."""
-PLACE = "{}"
-"""Where the thought stands in a frame: `<think>\\n{}\\n</think>\\n\\n`."""
 _TAGS = "|".join(re.escape(tag) for tags in COMMON for tag in (tags.begin, tags.end))
-_FRAME = re.compile(rf"\s*(?:{_TAGS})?\s*\{{\}}(?:\s*(?:{_TAGS}))*\s*", re.IGNORECASE)
+_FRAME = compiled_later(rf"\s*(?:{_TAGS})?\s*\{{\}}(?:\s*(?:{_TAGS}))*\s*", re.IGNORECASE)
 
 
 def is_frame(field: str) -> bool:
     """Whether this is what stands around a thought in a text: tags, white space, and its place."""
     return _FRAME.fullmatch(field) is not None
-
-
-def has_end_only(field: str) -> bool:
-    """Whether this is what stands around a thought that the prompt had opened, so that it came as text first."""
-    return field.startswith(PLACE)
 
 
 Begins = Literal["start", "thought", "answer"]
@@ -221,8 +217,8 @@ class Thoughts:
 _OPENED = tuple(tags.end.lower() for tags in COMMON[:4])
 """The ends of thoughts that some templates open in the prompt, so that the end alone comes."""
 _LOOKED_FOR = (*(tags.begin for tags in COMMON), *_OPENED)
-_MAY_BEGIN = re.compile(r"[<\[◁]")
-_NEXT = re.compile("|".join(map(re.escape, _LOOKED_FOR)), re.IGNORECASE)
+_MAY_BEGIN = compiled_later(r"[<\[◁]")
+_NEXT = compiled_later("|".join(map(re.escape, _LOOKED_FOR)), re.IGNORECASE)
 
 
 def _ends_thought(before: str, behind: str) -> bool:
@@ -264,8 +260,8 @@ def _ahead(text: str, tag: str) -> int:
 _NAMED = ("</s>", "<eos>", "<end_of_turn>", "<turn|>", "<end_of_utterance>", "[EOS]")
 _MARK = "<[|｜][\\w▁]{1,32}[|｜]>|" + "|".join(map(re.escape, _NAMED))
 _BEGUN = "|".join(re.escape(name[:count]) for name in _NAMED for count in range(len(name) - 1, 0, -1))
-_MARKS = re.compile(rf"(?:(?:{_MARK})\s*)+\Z")
-_MAY_BE_MARKS = re.compile(rf"(?:(?:{_MARK})\s*)*(?:<[|｜](?:[\w▁]{{0,32}}[|｜]?)?|{_BEGUN})?\Z")
+_MARKS = compiled_later(rf"(?:(?:{_MARK})\s*)+\Z")
+_MAY_BE_MARKS = compiled_later(rf"(?:(?:{_MARK})\s*)*(?:<[|｜](?:[\w▁]{{0,32}}[|｜]?)?|{_BEGUN})?\Z")
 
 
 def end_marks(text: str, *, ended: bool) -> int:

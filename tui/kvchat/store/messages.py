@@ -13,8 +13,7 @@ from kvchat.cache.causes.cause import said
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
-from kvchat.prompt.message import Message, Node, NoteKind, State, chained, settled
-from kvchat.prompt.thoughts import has_end_only
+from kvchat.prompt.message import Message, Node, NoteKind, State, chained, has_end_only, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
 from kvchat.store.conversations import Change, Conversations

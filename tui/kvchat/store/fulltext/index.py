@@ -28,7 +28,7 @@ UNSPACED = (
 """Characters of scripts that are written without spaces, or with other words than are looked for: Thai, Lao, Burmese,
 Khmer, Chinese, Japanese and Korean; as in a set of a pattern."""
 _RUN = compiled_later(f"[{UNSPACED}]+")
-_NUMBER = re.compile(r"\d(?<=[^\W\d_].)\d*+(?![^\W_])")
+_NUMBER = compiled_later(r"\d(?<=[^\W\d_].)\d*+(?![^\W_])")
 """The digits that a word ends in. It begins with a digit, not with what stands before: that is quick to find."""
 
 _TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
