@@ -72,7 +72,7 @@ async def test_ctrl_v_attaches_the_image_in_the_clipboard_and_what_follows_comes
         program.unlink()
         monkeypatch.setenv("PATH", str(lamp.parent))
         await app.press("ctrl+v")
-        await app.until(lambda: any("xclip is needed" in words for words in app.said))
+        await app.until(lambda: app.noticed("xclip is needed"))
 
 
 @pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
