@@ -116,7 +116,7 @@ SCENARIOS = {
     "another server": (
         Cause.OTHER_MODEL,
         evidence(0, now={"server": replace(LLAMA, base_url="http://10.0.0.2:80")}),
-        "Another server answered",
+        "Another server answers now",
     ),
     "slept": (Cause.UNLOADED, evidence(0, slept=True, restarted=True), "The model slept: 11,920"),
     "loaded again": (Cause.UNLOADED, evidence(0, loading_seen=True), "had to be loaded again"),

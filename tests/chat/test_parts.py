@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,12 +171,19 @@ async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
     async def plain(conversation: OpenConversation, blocks: list[ContextBlock]) -> list[ContextBlock]:
         return [ContextBlock(block.kind, block.source, block.text.upper()) for block in blocks]
 
-    builder = QuestionBuilder(ground, resolved, [Fixed("one"), Fixed("two"), Fixed("profile", first=True)], plain)  # type: ignore[arg-type]
+    server = ServerInfo("llamacpp", "http://127.0.0.1:9", HostClass.LOOPBACK, model="SmolLM2-135M.gguf")
+    link = SimpleNamespace(info=server)
+    servers, sources = SimpleNamespace(link=lambda _: link), [Fixed("one"), Fixed("two"), Fixed("profile", first=True)]
+    builder = QuestionBuilder(ground, servers, resolved, sources, plain)  # type: ignore[arg-type]
     branch = await builder.built(one, one.record.head or "", Question("Hi"))
     texts = [block.text for block in branch.nodes[0].message.blocks if block.kind == "note"]
     assert texts == ["PROFILE", "ONE", "TWO"]
     again = await builder.built(one, one.record.head or "", Question("Hi"))
     assert again.nodes[0].wire == branch.nodes[0].wire, "the same question has the same bytes"
+    assert next(block.kind for block in again.nodes[0].message.blocks) == "time"
+    link.info = replace(server, embedded=True)
+    demo = await builder.built(one, one.record.head or "", Question("Hi"))
+    assert "time" not in [block.kind for block in demo.nodes[0].message.blocks], "the demo model says it back"
 
 
 class Handler:

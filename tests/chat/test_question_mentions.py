@@ -143,6 +143,7 @@ async def test_a_name_of_a_mac_is_found_in_a_collection(service, tmp_path):
         "chown user:@/tmp ?",
         "What is in @/lib ?",
         "@./nothing here",
+        "mail me@example.md, or @example.com, or ask @user.name",
     ],
 )
 async def test_a_sign_in_front_of_what_names_no_file_is_only_text(service, text):
@@ -155,6 +156,8 @@ async def test_a_file_that_is_not_there_is_told(service, tmp_path):
         await service.turns.send(id_of(service), Question(f"@{tmp_path}/handbook/lamb.md How often?"))
     with pytest.raises(ChatError, match=r"There is no handbook/lamb\.md"):
         await service.turns.send(id_of(service), Question("@handbook/lamb.md How often?"))
+    with pytest.raises(ChatError, match=r"There is no file lamb\.md here"):
+        await service.turns.send(id_of(service), Question("What is in @lamb.md?"))
     assert len(service.conversations.get(id_of(service)).path()) == 1
 
 

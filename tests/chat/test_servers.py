@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kvchat.backends.dialect import HostClass
+from kvchat.cache.warmth import Heat
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.server import connection
@@ -266,6 +267,15 @@ async def until_waits(waits: list[float], count: int) -> None:
             return
         await asyncio.wait({asyncio.ensure_future(asyncio.to_thread(int))})
     raise AssertionError(waits)
+
+
+async def test_what_a_server_held_is_gone_with_its_process(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    id = await begun(service)
+    await say(service, id, "One")
+    assert service.tracker.warmth(id).heat is not Heat.COLD
+    service.servers.link(id).connector.lost("gone", refuses=True)
+    assert service.tracker.warmth(id).heat is Heat.COLD
 
 
 async def test_what_is_known_of_a_cache_outlives_a_short_loss(

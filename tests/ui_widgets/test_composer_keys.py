@@ -279,3 +279,17 @@ async def test_undo_takes_back_what_was_typed(writing: Writing) -> None:
     async with host.run_test() as pilot:
         await pilot.press("a", "ctrl+underscore")
         assert composer.text == ""
+
+
+async def test_undo_is_the_act_s_where_one_came_after_what_was_typed(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a")
+        composer.act_done()
+        await pilot.press("b")
+        for _ in range(2):  # what was typed since, then the act
+            await pilot.press("ctrl+underscore")
+            assert composer.text == "a"
+        composer.act_undone()
+        await pilot.press("ctrl+underscore")
+        assert composer.text == ""

@@ -98,7 +98,7 @@ async def test_another_server(models: dict[str, Path], start: Start) -> None:
         id = await chat.begin()
         await chat.turns(id, 2)
         await chat.service.chooser.use(id, other)
-        told(await chat.say(id), Cause.OTHER_MODEL, "Another server answered")
+        told(await chat.say(id), Cause.OTHER_MODEL, "Another server answers now")
 
 
 # -- others use it -----------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class ChatService:
         self.retrieval = Retrieval(ground, shared, servers, self.documents, self.vectors)
         sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
         self._special_tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
-        self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, self._special_tokens.plain)
+        self.questions = QuestionBuilder(ground, servers, self.retrieval.resolved, sources, self._special_tokens.plain)
         self._trunk_folder = trunks
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.saver, self.routes, self.questions)

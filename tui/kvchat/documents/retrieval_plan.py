@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from kvchat.documents.library import Library
 
 _SUFFIX = re.compile(r"\.[^\W_]{1,8}")
+_FILE_NAME = re.compile(
+    r"[^@]*\w\.(?:txt|md|pdf|docx|odt|html?|csv|json|ya?ml|toml|xml|log|ipynb|py|[jt]sx?|rs|go|c|h|cpp|java|sql|sh"
+    r"|png|jpe?g|webp|gif|bmp)",
+    re.IGNORECASE,
+)
+"""Ends as files do, and no other names: a mention of it that leads to nothing is mistyped."""
 ONLY_TEXT = r"Where it is only text, write \@."
 
 
@@ -51,7 +57,7 @@ def may_mean(name: str, collections: Names[str]) -> bool:
     collections, whose names are given in small letters."""
     if is_of_disk(name):
         return not _is_bare(name)
-    return _first(name) in collections or bool(_nearest(name, collections))
+    return _first(name) in collections or bool(_nearest(name, collections)) or _FILE_NAME.fullmatch(name) is not None
 
 
 def is_here(name: str) -> bool:
@@ -143,6 +149,8 @@ class _MentionReader:
                 f"There is no collection {one_line(names[-1].partition('/')[0], 60)}; there is "
                 f"@{self._known[near].name}. {ONLY_TEXT}"
             )
+        elif meant := [name for name in names if _FILE_NAME.fullmatch(name)]:
+            raise DocumentError(f"There is no file {one_line(meant[0], 200)} here. {ONLY_TEXT}")
         return names[0], None
 
     def _of_disk(self, name: str) -> ContextBlock | None:

@@ -161,7 +161,7 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
     Reason.OTHER_BUILD: lambda s: f"The server restarted as another build ({shortened(str(s['build']), 20)})",
     Reason.RESTARTED: lambda s: "The server restarted",
     Reason.LOADED_AGAIN: lambda s: "The model had to be loaded again",
-    Reason.OTHER_SERVER: lambda s: "Another server answered, with a cache of its own",
+    Reason.OTHER_SERVER: lambda s: "Another server answers now, with a cache of its own",
     Reason.CACHE_PROMPT_OFF: lambda s: "Caching was off for this request",
     Reason.OTHER_ADAPTERS: lambda s: "Other LoRA adapters clear the server's cache",
     Reason.ACT: lambda s: _ACTS.get(s["act"], "You changed the conversation").format(message=_message(s["message"])),

@@ -17,6 +17,9 @@ NEVER = 3
 def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
     """Cause, evidence and remedy where what answers now cannot hold what was read before."""
     before, now = (case.e.before.sent.server if case.e.before else NOBODY), case.e.now.server
+    moved = bool(before.base_url and now.base_url) and before.base_url != now.base_url
+    if moved and not (before.embedded and now.embedded):
+        return Cause.OTHER_MODEL, said(Reason.OTHER_SERVER), said(Remedy.GO_BACK)
     if before.model and now.model and before.model != now.model:
         return (
             Cause.OTHER_MODEL,
@@ -31,13 +34,10 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
             said(Reason.OTHER_BUILD, build=now.build),
             remedies.restarted(now.embedded, remedies.NO_FLAGS),
         )
-    moved = bool(before.base_url and now.base_url) and before.base_url != now.base_url
-    if case.e.restarted or (moved and before.embedded and now.embedded):
+    if case.e.restarted or moved:
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags)
     if case.e.loading_seen:
         return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.kind, case.flags)
-    if moved:
-        return Cause.OTHER_MODEL, said(Reason.OTHER_SERVER), said(Remedy.GO_BACK)
     return None
 
 

@@ -475,6 +475,8 @@ class CacheTracker:
         conversation = self._conversations.loaded.get(id)
         if record is None or record.head is None:
             return UNKNOWN
+        if self._servers.link(id).connector.connection.refuses:  # with its process went all that it held
+            return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         live = conversation.live if conversation is not None else None
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return Warmth(

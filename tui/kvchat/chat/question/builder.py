@@ -15,6 +15,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
+from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, rendered
@@ -46,7 +47,9 @@ Plain = Callable[[OpenConversation, Sequence[ContextBlock]], Awaitable[Sequence[
 class QuestionBuilder:
     """Builds the questions of all conversations."""
 
-    def __init__(self, ground: Ground, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain) -> None:
+    def __init__(
+        self, ground: Ground, servers: Servers, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain
+    ) -> None:
         """`resolve`: looks up what a question mentions or searches, and raises ChatError where that cannot be had.
         `sources`: in the order in which their blocks stand. `plain`: takes out of blocks what the conversation's server
         would read as special tokens."""
@@ -54,6 +57,7 @@ class QuestionBuilder:
         self._sources = sources
         self._plain = plain
         self._ground = ground
+        self._servers = servers
         self._warm_up: tuple[str, tuple[ContextBlock, ...]] = ("", ())
         """A conversation, and what is attached to the question that is written in it."""
 
@@ -63,10 +67,10 @@ class QuestionBuilder:
         path = conversation.tree.path(head)
         question = await self._resolve(conversation, path, question)
         blocks = await self._in_front(conversation, path, question)
-        now, stamped = self._ground.clock(), conversation.stamped
-        if blocks and self._every is not None and stamped is not None and now - stamped < self._every:
+        now, stamped, every = self._ground.clock(), conversation.stamped, self._every(conversation.id)
+        if blocks and every is not None and stamped is not None and now - stamped < every:
             now = stamped  # these very bytes were read ahead
-        return asked(conversation.tree, head, question.text, blocks, now, self._every)
+        return asked(conversation.tree, head, question.text, blocks, now, every)
 
     async def begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
@@ -81,7 +85,8 @@ class QuestionBuilder:
             question = await self._resolve(conversation, path, question)
         except ChatError:  # it is said when it is sent
             question = replace(question, blocks=())
-        blocks, now, every = await self._in_front(conversation, path, question), self._ground.clock(), self._every
+        blocks = await self._in_front(conversation, path, question)
+        now, every = self._ground.clock(), self._every(conversation.id)
         if every is not None:
             stamped = conversation.stamped
             if stamped is not None and timedelta(0) <= now - stamped < every:
@@ -101,10 +106,11 @@ class QuestionBuilder:
         if self._warm_up[0] == id:
             self._warm_up = "", ()
 
-    @property
-    def _every(self) -> timedelta | None:
-        """How often a question is stamped with the time; None: never."""
-        return timedelta(minutes=self._ground.settings.time_stamp_minutes) if self._ground.settings.time_stamp else None
+    def _every(self, id: str) -> timedelta | None:
+        """How often a question is stamped with the time; None: never, as for the demo model, which says it back."""
+        settings, info = self._ground.settings, self._servers.link(id).info
+        is_told = settings.time_stamp and not (info is not None and info.is_demo)
+        return timedelta(minutes=settings.time_stamp_minutes) if is_told else None
 
     async def _in_front(
         self, conversation: OpenConversation, path: Sequence[Node], question: Question

@@ -317,6 +317,7 @@ class ConversationController:
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
         self.workspace.deleted, self.workspace.imported, self.workspace.tagged = id, None, None
+        self._composer.act_done()
         self.workspace.say(f"Moved to trash · {self.workspace.key_of('undo')} brings it back")
         if self.workspace.shows(id):
             await self._open_another(at)
@@ -330,6 +331,7 @@ class ConversationController:
             await self.new()
 
     async def undo(self) -> None:
+        self._composer.act_undone()
         tagged, self.workspace.tagged = self.workspace.tagged, None
         if tagged is not None and await self._undo_tags(tagged):
             return

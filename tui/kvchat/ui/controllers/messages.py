@@ -116,6 +116,7 @@ class MessageController:
             question, _ = workspace.conversation.tree.turn_of(node)
             self._composer.begin(f"Disregard my message {self._number_of(question)} and its answer.")
         elif decision == "go" and await workspace.attempt(self._branches.delete_turn(workspace.conversation.id, node)):
+            self._composer.act_done()
             workspace.say(f"Turn deleted · {workspace.key_of('undo')} brings it back")
 
     async def fork(self, node: str | None = None) -> None:

@@ -134,6 +134,8 @@ class ComposerText(TextArea):
         """What was mentioned in one of these."""
         self.fields: frozenset[str] = frozenset()
         """The fields of the snippet that was put in last, as they stand in the text."""
+        self._typed_before = 0
+        """Steps of the typing that the last act came after."""
         self._recalled: int | None = None
         """Which of them was recalled last."""
         super().__init__(soft_wrap=True, tab_behavior="focus", show_line_numbers=False, highlight_cursor_line=False)
@@ -162,10 +164,19 @@ class ComposerText(TextArea):
                 event.stop()
 
     def action_undo_typing(self) -> None:
-        """Take back what was typed; where there is nothing, the key is that of the last act."""
-        if not self.history.undo_stack:
+        """Take back what was typed since the last act; where there is nothing, the key is that act's."""
+        if len(self.history.undo_stack) <= self._typed_before:
             raise SkipAction()
         self.undo()
+
+    def act_done(self) -> None:
+        """An act was done: the key to undo takes it back before what was typed until now."""
+        self.history.checkpoint()
+        self._typed_before = len(self.history.undo_stack)
+
+    def act_undone(self) -> None:
+        """That act was taken back: what was typed before it is the next."""
+        self._typed_before = 0
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """F6 is a key of the app; selecting a line has Home, Shift+End."""
@@ -217,6 +228,7 @@ class ComposerText(TextArea):
     def load(self, draft: Draft) -> None:
         """Begin anew with this draft: nothing can be undone."""
         self.load_text(draft.text)
+        self._typed_before = 0
         self.fields = frozenset()
         self.spans = draft.spans
         self._keep_chips()

@@ -187,6 +187,14 @@ class Composer(Completing):
             self._area.move_cursor(self._area.document.end)
         self._area.focus()
 
+    def act_done(self) -> None:
+        """An act was done: the key to undo takes it back before what was typed until now."""
+        self._area.act_done()
+
+    def act_undone(self) -> None:
+        """That act was taken back: what was typed before it is the next."""
+        self._area.act_undone()
+
     def type(self, text: str) -> None:
         """Insert at the cursor what was typed while another widget had the keys."""
         self._area.type(text)
