@@ -46,3 +46,21 @@ def test_a_misspelt_command_names_the_one_that_was_meant(capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         main(["zzzzzz"])
     assert "choose from ask" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (["What is up?"], "that is no command; to ask it: kvchat ask 'What is up?'"),
+        (["--base-ulr", "x"], "--base-ulr is unknown; did you mean --base-url?"),
+        (["--base-ulr", "http://h", "list"], "--base-ulr is unknown; did you mean --base-url?"),
+        (["--frob=1", "ask", "x"], "unknown here: --frob=1"),
+        (["config"], "COMMAND is missing; choose from path, show, check"),
+    ],
+)
+def test_what_is_wrong_is_named_and_not_what_stands_beside_it(
+    capsys: pytest.CaptureFixture[str], typed: list[str], sentence: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(typed)
+    assert sentence in capsys.readouterr().err

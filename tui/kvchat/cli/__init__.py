@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kvchat import __version__
 
@@ -83,18 +83,39 @@ class Parser(argparse.ArgumentParser):
         """Its options and arguments; argparse itself shows them to nobody."""
         return self._actions
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = [*(args or ())]
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
-            message = f"{missing[1]} is missing"
+            known = [name for action in self._actions if missing[1] == action.metavar for name in action.choices or ()]
+            message = f"{missing[1]} is missing{'; choose from ' if known else ''}{', '.join(known)}"
         elif unknown := re.fullmatch(r"unrecognized arguments: (.*)", message):
             message = f"unknown here: {unknown[1]}"
         elif wrong := re.fullmatch(r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message):
-            message = f"{wrong[2]} is unknown; choose from {wrong[3]}".replace("'", "")
-            from difflib import get_close_matches
-
-            if meant := get_close_matches(wrong[2].strip("'"), wrong[3].replace("'", "").split(", "), 1):
-                message = f"{wrong[2]} is unknown; did you mean {meant[0]}?".replace("'", "")
+            message = self._not_a_choice(wrong[2].strip("'"), wrong[3].replace("'", "").split(", "))
         self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
+
+    def _not_a_choice(self, word: str, known: Sequence[str]) -> str:
+        """What is wrong with a word in the place of one of these: it may belong to an option that is unknown."""
+        before = self._given[: self._given.index(word)] if word in self._given else []
+        options = [given.partition("=")[0] for given in before if given.startswith("--")]
+        wrong = next((name for name in options if not any(one.startswith(name) for one in self._options)), "")
+        if not wrong and len(word.split()) > 1 and "ask" in known:
+            from shlex import quote
+
+            return f"that is no command; to ask it: kvchat ask {quote(word)}"
+        from difflib import get_close_matches
+
+        meant = get_close_matches(wrong or word, self._options if wrong else known, 1)
+        if meant or wrong:
+            return f"{wrong or word} is unknown{f'; did you mean {meant[0]}?' if meant else ''}"
+        return f"{word} is unknown; choose from {', '.join(known)}"
+
+    @property
+    def _options(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
 
 
 def parser(arguments: Sequence[str] | None = None) -> Parser:

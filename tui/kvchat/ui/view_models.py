@@ -59,10 +59,11 @@ def item_of(
         known = sources(tree.path(node.id))
     streaming = node.state is State.STREAMING and live is not None and live.node == node.id
     shown = live if streaming else None
+    own = model if node.state is State.STREAMING or node.figures is not None else ""  # else it may be imported
     return TranscriptItem(
         node_id=node.id,
         role=node.role,
-        title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
+        title=YOU if node.role is Role.USER else model_name(node.model or own) or "Answer",
         time=message_time(node.created, now),
         text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning,
