@@ -244,11 +244,11 @@ class ServerController:
         current = self.workspace.current
         return self._servers.connection.is_awaited and current is not None and bool(current.record.turns)
 
-    def offline_row(self, live: LiveAnswer, now: float) -> Callable[[int], Sequence[Span]] | None:
-        """The row below a question whose server is off; None where it is not. `now` in monotonic seconds."""
+    def offline_row(self, live: LiveAnswer) -> Callable[[int], Sequence[Span]] | None:
+        """The row below a question whose server is off; None where it is not."""
         if live.waiting is None or live.waiting.phase != "gone":
             return None
-        spans = offline_row(now - live.sent_at, self._way_from_offline())
+        spans = offline_row(self._way_from_offline())
         return lambda _width: spans
 
     async def _moved_or_waits(self) -> bool:

@@ -294,7 +294,7 @@ class ConversationView:
         now = time.monotonic()
         speed = self._tracker.prefill_speed(conversation.id)
         before = previous_figures(conversation.tree.path(live.begun or conversation.tree[live.node].parent))
-        self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
+        self._transcript.set_live(self._server.offline_row(live) or live_row(live, now, speed, before))
         self._status.set_live(live_of(live, now))
         self._show_rail()
         progress, reported = live.prefill, live.reported

@@ -119,13 +119,12 @@ def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None
     return [Span(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 
-def offline_row(seconds: float, way: str) -> list[Span]:
+def offline_row(way: str) -> list[Span]:
     """A question waits for a server that is off; `way`: what else can be done. It takes a second row where it is too
-    long for one."""
+    long for one. How long it waits stands in the status line."""
     return [
         Span("◌ ", "accent"),
         Span(f"Server offline · sends when it returns · Esc cancels · {way}", "muted"),
-        Span(f" · {duration(seconds)}", "muted"),
     ]
 
 
