@@ -131,6 +131,8 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
     if tokens is None:
         tokens = (len(answer.text) + len(answer.reasoning)) // CHARACTERS_PER_TOKEN
     waiting = answer.waiting
+    if waiting is not None and waiting.phase == "prefill" and answer.prefill is not None:
+        waiting = None  # how far it is stands there
     return Live(
         elapsed=max(0.0, now - answer.sent_at),
         progress=answer.prefill,
