@@ -67,7 +67,7 @@ def begin(make: Maker) -> Maker:
         service.ground.settings = replace(
             service.settings, profiles={name: ServerSettings(base_url=url) for name, url in profiles.items()}
         )
-        service.servers.connects_ahead = service.servers.waits = service.servers.consent.asks_before_leaving = True
+        service.servers.connects_ahead = service.servers.waits = True
         service.store.set_setting(LAST_SERVER, last)
         return service
 

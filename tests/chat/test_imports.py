@@ -17,7 +17,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.config import Settings
+from kvchat.config import ServerSettings, Settings
 from kvchat.memory.ledger import Ledger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, chained, new_id, node, system_message
@@ -264,6 +264,53 @@ async def test_an_export_comes_back_byte_for_byte_forks_and_drafts_included(
             back, sent = "".join(other.exports.text(order, "json")), path.read_text()
             assert re.sub(NAMES, "", back) == re.sub(NAMES, "", sent)
             assert (await other.imports.run([path])).unchanged == 2
+
+
+@pytest.mark.parametrize("searched", [False, True])
+async def test_a_file_names_no_destination_and_is_not_the_latest_for_good(
+    service: ChatService, server: ToyServer, tmp_path: Path, searched: bool
+) -> None:
+    server.on_chat(tokens("Fine."))
+    id = (await service.new_conversations.create("Be brief.")).id
+    await say(service, id, "One?")
+    async with ToyServer() as foreign, other_store(tmp_path / "other") as other:
+        document = json.loads("".join(service.exports.text([id], "json")))
+        row = document["conversations"][0]["conversation"]
+        row |= {"server": foreign.url, "collections": ["diary", "work"], "retrieval": "always"}
+        row |= {"created": 3e9, "updated": 4e9}
+        row["parameters"]["extra"] = {"provider": {"only": ["them"]}, "models": ["theirs"], "route": "x", "dry_base": 2}
+        (tmp_path / "x").write_text(json.dumps(document))
+        if searched:
+            other.store.collections.put("work", str(tmp_path), 1.0)
+        assert (await other.imports.run([tmp_path / "x"])).made == 1
+        came = other.store.conversation(id)
+        assert came.server == "" and max(came.created, came.updated) <= other.ground.timestamp()
+        assert (came.collections, came.retrieval) == ((("work",), "always") if searched else ((), "off"))
+        assert came.parameters.extra == {"dry_base": 2}
+        other.servers.connects_ahead = True
+        other.ground.settings = replace(Settings(), server=ServerSettings(base_url=server.url))
+        await other.conversations.open(id)
+        await other.servers.connect()
+        await say(other, id, "Two?")
+        assert foreign.visits == [] and server.posts == 2
+
+
+@pytest.mark.parametrize("time", ["1e300", "-1e9", "1" * 18, "1e999", "1" * 400, "NaN"])
+async def test_a_time_that_is_none_is_told_and_ends_nothing(
+    service: ChatService, server: ToyServer, tmp_path: Path, time: str
+) -> None:
+    server.on_chat(tokens("Fine."))
+    id = (await service.new_conversations.create("Be brief.")).id
+    await say(service, id, "One?")
+    text = re.sub('"(created|updated)": [0-9.]+', rf'"\\1": {time}', "".join(service.exports.text([id], "json")))
+    (tmp_path / "own").write_text(text)
+    threads = json.dumps([chatgpt_conversation(1), claude_conversation(2)])
+    (tmp_path / "other").write_text(re.sub('"(create_time|created_at)": ("[^"]*"|[0-9.]+)', rf'"\\1": {time}', threads))
+    async with other_store(tmp_path / "store") as other:
+        report = await other.imports.run([tmp_path / "own", tmp_path / "other"])
+        reasons = {Reason.INVALID, Reason.NOT_JSON}
+        assert {one.why.kind for one in report.skipped} <= reasons and report.made in (0, 2)
+        assert all(0 <= row.created <= row.updated <= other.ground.timestamp() for row in other.conversations.all())
 
 
 async def test_a_changed_export_is_not_believed(service: ChatService, server: ToyServer, tmp_path: Path) -> None:

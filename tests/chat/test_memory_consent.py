@@ -23,7 +23,6 @@ async def test_a_stand_alone_extraction_on_a_server_that_was_not_agreed_to(tmp_p
             link = service.servers.links.at("small")
             await link.connector.ready()
             link.connector._backend._info = replace(link.connector._backend.info, host_class=host_class)
-            service.servers.consent.asks_before_leaving = True
             id = (await service.new_conversations.create("Be brief.")).id
             await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
@@ -38,7 +37,6 @@ async def test_a_conversation_that_is_not_looked_at_on_its_own_server_that_was_n
         server.on_chat(tokens("Yes."))
         away.on_chat(tokens('{"facts":[]}'))
         async with remembering(server.url, tmp_path) as service:
-            service.servers.consent.asks_before_leaving = True
             id = (await service.new_conversations.create("Be brief.", reuse=False)).id
             await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
@@ -64,7 +62,6 @@ async def test_a_background_profile_whose_server_here_passes_its_model_on_to_the
         server.on_chat(tokens("Yes."))
         settings = replace(Settings(), profiles={"small": ServerSettings(base_url=passing.url, model="big:latest")})
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=False) as service:
-            service.servers.consent.asks_before_leaving = True
             id = (await service.new_conversations.create("Be brief.")).id
             await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")

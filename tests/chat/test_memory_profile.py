@@ -86,7 +86,6 @@ async def test_nothing_goes_to_a_background_profile_on_the_internet_unless_that_
             cloud = replace(backend.info, host_class=HostClass.CLOUD)
             backend._info = cloud
             assert link.info.host_class is HostClass.CLOUD
-            service.servers.consent.asks_before_leaving = True
             id = (await service.new_conversations.create("Be brief.")).id
             await service.conversations.open(id)
             await service.servers.consent.allow_sending_to(cloud, id)
@@ -114,7 +113,6 @@ async def test_memories_of_all_conversations_are_not_sent_to_where_one_of_them_w
             await link.connector.ready()
             cloud = replace(link.connector._backend.info, host_class=HostClass.CLOUD)
             link.connector._backend._info = cloud
-            service.servers.consent.asks_before_leaving = True
             id = (await service.new_conversations.create("Be brief.")).id
             await service.conversations.open(id)
             await service.servers.consent.allow_sending_to(cloud, id)

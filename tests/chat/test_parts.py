@@ -130,20 +130,21 @@ async def test_the_head_before_an_act_is_given_once(conversations: Conversations
 
 
 @pytest.mark.parametrize(
-    ("host_class", "asks", "agreed"),
+    ("host_class", "named", "agreed"),
     [
-        (HostClass.LOOPBACK, True, True),
-        (HostClass.LAN, False, True),
-        (HostClass.LAN, True, False),
-        (HostClass.CLOUD, True, False),
+        (HostClass.LOOPBACK, False, True),
+        (HostClass.LAN, True, True),
+        (HostClass.LAN, False, False),
+        (HostClass.CLOUD, False, False),
     ],
 )
 async def test_what_leaves_this_machine_needs_a_yes_once(
-    ground: Ground, conversations: Conversations, host_class: HostClass, asks: bool, agreed: bool
+    ground: Ground, conversations: Conversations, host_class: HostClass, named: bool, agreed: bool
 ) -> None:
     server = ServerInfo("openai", "http://10.0.0.7:8000", host_class, model="m")
     consent = Consent(ground, conversations, lambda id: "m")
-    consent.asks_before_leaving = asks
+    if named:
+        consent.take_named(server.base_url)
     assert consent.agreed_to(server) is agreed
     await consent.allow_sending_to(server)
     assert consent.agreed_to(server)

@@ -141,7 +141,6 @@ async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(serv
     await asked(service, id_of(service), f"@handbook {LAMP}")
     assert any("twelve seconds" in text for text in asked_about)
     asked_about.clear()
-    service.servers.consent.asks_before_leaving = True
     monkeypatch.setattr(service.servers.consent, "may_send_to", lambda *_: False)
     await service.turns.send(id_of(service), Question("@handbook/tower/ When is it painted?"))
     await service.conversations.wait(id_of(service))

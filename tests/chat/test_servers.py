@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from kvchat.backends.dialect import HostClass
+from kvchat.backends.http.endpoint import Place
 from kvchat.cache.warmth import Heat
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.server import connection
+from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import State
@@ -319,7 +321,6 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
     server: ToyServer,
 ) -> None:
     service = make(server.url)
-    service.servers.consent.asks_before_leaving = True
     one, two = await begun(service), await begun(service)
     await say(service, one, "A secret")
     assert service.servers.info is not None
@@ -343,7 +344,6 @@ async def test_settings_name_the_server_of_new_conversations(make: Maker, server
 
 async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make: Maker, server: ToyServer) -> None:
     service = make(server.url)
-    service.servers.consent.asks_before_leaving = True
     id = await begun(service)
     await service.servers.connect()
     assert service.servers.info is not None
@@ -384,3 +384,38 @@ async def test_a_server_that_did_not_answer_is_not_the_one_to_begin_with(make: M
     id = await begun(service, server.url)
     await service.chooser.use(id, "http://127.0.0.1:9")
     assert service.servers.first() == server.url
+
+
+@pytest.mark.parametrize("known", ["", "settings", "agreed", "answered", "used last"])
+async def test_a_server_elsewhere_is_connected_to_ahead_only_where_the_user_named_or_agreed_to_it(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    async with ToyServer() as box:
+        url = f"http://box.example:{box.port}"
+
+        async def located(*_: object) -> Place:
+            return Place(HostClass.LAN, ("127.0.0.1",))
+
+        service = make(server.url if known != "used last" else "")
+        id = (await service.new_conversations.create(reuse=False)).id
+        conversation = service.conversations.load(id)
+        if known == "answered":
+            answer = await say(service, id, "Hi")
+            service.store.record_request(answer.id, body_sha256="0" * 64, server=url)
+        await service.conversations.update(conversation, server=url)
+        service = make(server.url if known != "used last" else "")
+        monkeypatch.setattr("kvchat.backends.http.endpoint.locate", located)
+        if known == "settings":
+            service.ground.settings = replace(service.settings, profiles={"box": ServerSettings(base_url=url)})
+        elif known == "agreed":
+            service.store.set_setting(f"allowed lan {url}", "yes")
+        elif known == "used last":
+            service.store.set_setting(LAST_SERVER, url)
+        service.servers.connects_ahead = True
+        await service.conversations.open(id)
+        await service.servers.meet()
+        await until(lambda: service.servers.connection.phase in ("ready", "idle"))
+        assert bool(box.visits) is bool(known) and service.servers.connection.phase == ("ready" if known else "idle")
+        if not known:
+            answer = await say(service, id, "Here?")
+            assert answer.state is State.ERROR and "agree" in note_sentence(answer.note) and box.posts == 0

@@ -82,7 +82,6 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_model_of_the_settings_that_runs_elsewhere_is_asked_about(make: Maker, model: str) -> None:
     async with OllamaStandIn(StandInModel(), StandInModel("big:latest", remote_host=AWAY)) as server:
         service = settled_on(make, base_url=server.url, model=model)
-        service.servers.consent.asks_before_leaving = True
         answer = await say(service, await begun(service), "A secret")
         assert answer.state is State.ERROR and not [v for v in server.visits if v.path == "/api/chat"]
 
@@ -90,7 +89,6 @@ async def test_a_model_of_the_settings_that_runs_elsewhere_is_asked_about(make: 
 async def test_a_model_named_without_its_tag_that_runs_elsewhere_is_asked_about(make: Maker) -> None:
     async with OllamaStandIn(StandInModel(), StandInModel("big:latest", remote_host=AWAY)) as server:
         service = make(server.url)
-        service.servers.consent.asks_before_leaving = True
         id = await begun(service)
         await service.options.set_model(id, "big")
         assert (await say(service, id, "A secret")).state is State.ERROR
@@ -99,7 +97,6 @@ async def test_a_model_named_without_its_tag_that_runs_elsewhere_is_asked_about(
 async def test_a_remote_model_of_jan_in_the_settings_is_asked_about(make: Maker) -> None:
     async with JanStandIn(remote=("gpt-4o",)) as server:
         service = settled_on(make, base_url=server.url, model="gpt-4o")
-        service.servers.consent.asks_before_leaving = True
         await say(service, await begun(service), "A secret")
         assert not server.sent_away
 
@@ -122,7 +119,6 @@ async def test_what_was_said_here_is_still_asked_about_after_the_branch_was_made
     how: str,
 ) -> None:
     service = make(server.url)
-    service.servers.consent.asks_before_leaving = True
     one, two = await begun(service), await begun(service)
     await service.conversations.open(one)
     server.on_chat(tokens(*["word "] * 60, prompt=2000))
@@ -144,7 +140,6 @@ async def test_what_was_said_here_is_still_asked_about_after_the_branch_was_made
 
 async def test_compacting_needs_the_word_for_this_very_conversation(make: Maker, server: ToyServer) -> None:
     service = make(server.url)
-    service.servers.consent.asks_before_leaving = True
     one, two = await begun(service), await begun(service)
     await service.conversations.open(one)
     server.on_chat(tokens(*["word "] * 60, prompt=2000))

@@ -19,7 +19,7 @@ from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.tree import Tree
@@ -67,7 +67,7 @@ class Imports:
         batch = Batch(new_id()[:8], self._ground.timestamp())
         instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
         files = Files(paths)
-        arrivals = _Arrivals(self._ground.store, files, report, instructions, memory)
+        arrivals = _Arrivals(self._ground.store, files, report, instructions, memory, batch.at)
         parts, number = arrivals.parts(), 0
         try:
             while (part := await _next(parts)) is not None:
@@ -140,12 +140,14 @@ _Outcome: TypeAlias = _New | _Same | Missed
 class _Arrivals:
     """What of the files is to be stored. Gone through on a thread."""
 
-    def __init__(self, store: Store, files: Files, report: Report, instructions: str, memory: bool) -> None:
+    def __init__(self, store: Store, files: Files, report: Report, instructions: str, memory: bool, now: float) -> None:
         self._store = store
         self._files = files
         self._report = report
         self._instructions = instructions
         self._memory = memory
+        self._now = now
+        self._collections = {one.name for one in store.collections.all()}
         self._undone = {batch.undone for batch in store.imports.all() if batch.undone is not None}
         self._readers: Readers | None = None
         self.planned: set[str] = set()
@@ -227,8 +229,7 @@ class _Arrivals:
         if before is not None and before.trashed is None and not any(map(_is_said, new)) and head == before.head:
             return _Same(Counter({kind: number for kind, number in losses.items() if kind is Loss.EDITED}))
         new_ones = _names(new)
-        # A file names no destination: what comes in begins on the server in use.
-        record = replace(source.conversation, head=head, trashed=None, server="", model="")
+        record = replace(self._own(source.conversation), head=head)
         marks = (
             {}
             if self._memory
@@ -236,6 +237,24 @@ class _Arrivals:
         )
         carried = tuple(image for name, image in images.items() if name in new_ones)
         return _New(Arrival(record, new, before, shared, marks, source.draft, carried), +losses)
+
+    def _own(self, record: Conversation) -> Conversation:
+        """A conversation as it begins here. A file names no destination: it goes to the server in use, and searches
+        those of its collections that the user has. No field of a request comes along that could lead elsewhere, as a
+        provider's or a model's name, and no time from the future, which would make it the latest for good."""
+        collections = tuple(name for name in record.collections if name in self._collections)
+        numbers = {name: value for name, value in record.parameters.extra.items() if isinstance(value, (int, float))}
+        return replace(
+            record,
+            created=min(record.created, self._now),
+            updated=min(record.updated, self._now),
+            trashed=None,
+            server="",
+            model="",
+            collections=collections,
+            retrieval=record.retrieval if collections else OFF,
+            parameters=replace(record.parameters, extra=numbers),
+        )
 
     def _image(self, found: Found, images: dict[str, Image], picture: Picture) -> ContextBlock | None:
         """The block of an image in a file, which goes to `images`; None: it cannot be read."""

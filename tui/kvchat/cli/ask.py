@@ -362,9 +362,6 @@ async def ask(
     begins with. Raises ChatError, CommandError and StoreError."""
     if asked is not None:
         asked = replace(asked, text=filled(persona.first_message, asked.text))
-    # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
-    # settings is meant.
-    service.servers.consent.take_named(service.servers.named_address)
     service.events.subscribe(_tell_fallback)
     conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)

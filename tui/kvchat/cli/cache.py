@@ -69,7 +69,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         print("null" if args.json else "There are no conversations yet.")
         return 0
     if _has_server(service.settings, found):
-        await service.servers.connect(found.id)
+        await service.servers.meet(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
         words = asdict(report, dict_factory=lambda pairs: with_old_names(plain(pairs)))

@@ -81,6 +81,9 @@ class Session:
         try:
             service, notices = self.opened(strict=True)
             print_notices(notices)
+            # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in
+            # the settings is meant.
+            service.servers.consent.take_named(service.servers.named_address)
             return await work(service)
         except (StoreError, ChatError, TransferError) as error:
             said = error.arguments.get("sentence") if isinstance(error, ChatError) else None

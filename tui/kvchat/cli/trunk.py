@@ -86,7 +86,6 @@ async def _add(service: ChatService, trunks: Trunks, name: str, paths: list[str]
 async def _prefill(service: ChatService, trunks: Trunks, trunk: Trunk) -> int:
     """Prefill, with how far it is on a terminal's line. Ctrl+C ends it; what is done stays."""
     line, began = ProgressLine(sys.stderr), time.monotonic()
-    service.servers.consent.take_named(service.servers.named_address)
 
     def show(event: ServiceEvent) -> None:
         progress = service.tracker.warmup_progress

@@ -70,7 +70,6 @@ class PlainChat:
         self._told_server = ""
         self._offered = ""
         """The conversation in which compacting was offered last."""
-        service.servers.consent.asks_before_leaving = True
         service.events.subscribe(self._heard)
 
     @property

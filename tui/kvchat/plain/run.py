@@ -86,7 +86,7 @@ class PlainMode:
         except ChatError as error:
             self.speaker.say(str(error))
             await self.chat.begin()
-        self._service.ground.in_background(self._service.servers.connect())
+        self._service.ground.in_background(self._service.servers.meet())
         self._service.begin_background()
         self._housekeeping = asyncio.create_task(self._keep_house())
 

@@ -26,6 +26,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.exact_json import dumps, loads
 from kvchat.transfer.formats import Format, Source, Sources, TransferError
+from kvchat.transfer.importing.thread import EARLIEST, LATEST
 
 DOCUMENT = "kvchat-conversations"
 VERSION = 1
@@ -162,6 +163,12 @@ class Fields:
     def optional_number(self, name: str) -> float | None:
         return None if self._values.get(name) is None else self.number(name)
 
+    def time(self, name: str) -> float:
+        """Seconds since the epoch, which can be shown as a day."""
+        if not EARLIEST <= (value := self.number(name)) < LATEST:
+            raise self.wrong(name, "a time between 1970 and 2100")
+        return value
+
     def flag(self, name: str) -> bool:
         value = self._values.get(name)
         if not isinstance(value, bool):
@@ -249,8 +256,8 @@ def _conversation(item: Fields) -> Conversation:
     return Conversation(
         id=_id(item, "id"),
         head=_optional_id(item, "head"),
-        created=item.number("created"),
-        updated=item.number("updated"),
+        created=item.time("created"),
+        updated=item.time("updated"),
         title=item.text("title"),
         turns=item.whole("turns"),
         model=item.text("model"),
@@ -395,7 +402,7 @@ def _node(item: Fields, tree: Tree) -> Node:
         message,
         wire,
         digest,
-        item.number("created"),
+        item.time("created"),
         state,
         item.text("model"),
         _figures(item.optional_inner("figures")),

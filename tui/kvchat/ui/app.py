@@ -224,7 +224,7 @@ class KvchatApp(App[int]):
 
     def _connect(self) -> None:
         """Look for the server when the conversation can be read: it imports HTTP, which would hold up the paint."""
-        self.run_worker(self.service.servers.connect(), group="connect", exit_on_error=False)
+        self.run_worker(self.service.servers.meet(), group="connect", exit_on_error=False)
 
     def _settle(self) -> None:
         self.sweeper.begin()

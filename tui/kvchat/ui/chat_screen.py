@@ -137,7 +137,6 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.workspace import Workspace
 
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
-        service.servers.consent.asks_before_leaving = True
         personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
         self.costs = costs = CostQuestions(workspace)

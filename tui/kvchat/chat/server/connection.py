@@ -196,6 +196,11 @@ class Connector:
         await self.let_go()
         return await self.ready()
 
+    def left_alone(self) -> None:
+        """It is not connected to before the next question."""
+        if self._connecting is None:
+            self._say(Connection("idle"))
+
     def lost(self, sentence: str, *, refuses: bool = False) -> None:
         """A request found nobody there: say so, and look now and then until the server is back."""
         if self._backend is not None and self._engine is None and self.connection.phase == "ready":

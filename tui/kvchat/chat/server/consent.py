@@ -6,7 +6,7 @@ conversation that was begun nearer goes to the internet only when they agreed to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
@@ -26,30 +26,43 @@ class Consent:
         self._ground = ground
         self._conversations = conversations
         self._asked_model = asked_model
-        self.asks_before_leaving = False
-        """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
         self._named: str | None = None
 
     def take_named(self, base_url: str) -> None:
         """Where nobody is asked: the user means the server that they named for this run, at this address (empty: none),
         and the one that a conversation was answered on last; any other is agreed to in the app."""
-        self.asks_before_leaving, self._named = True, normal(base_url)
+        self._named = normal(base_url)
 
     def agreed_to(self, server: ServerInfo, id: str = "") -> bool:
         """Whether a conversation may go to this server now."""
-        return not self.asks_before_leaving or self._is_meant(server, id) or self.may_send_to(server, id)
+        return self._is_meant(server, id) or self.may_send_to(server, id)
+
+    def may_meet(self, link: Link, id: str = "") -> bool:
+        """Whether a server may be connected to before the user sends something there: it is on this machine, in the
+        settings, has answered in this conversation last, or was agreed to."""
+        settings, server = self._ground.settings, link.connector.server
+        if not server.base_url or server in (settings.server, *settings.profiles.values()):
+            return True
+        url = normal(server.base_url)
+        return (
+            is_on_this_machine(url) or self._answered_last(id) == url or has_agreed(self._ground.store, url, HostClass)
+        )
 
     def _is_meant(self, server: ServerInfo, id: str) -> bool:
         if self._named is None:
             return False
         if normal(server.base_url) == self._named:
             return True
-        if self._conversations.record(id) is None or server.remote_of(self._asked_model(id)):
-            return False
+        return not server.remote_of(self._asked_model(id)) and self._answered_last(id) == normal(server.place)
+
+    def _answered_last(self, id: str) -> str:
+        """The address that answered a conversation last, by what was sent there; empty: none."""
+        if self._conversations.record(id) is None:
+            return ""
         path = reversed(self._conversations.load(id).path())
         answered = (self._ground.store.request_of(node.id) for node in path if node.role is Role.ASSISTANT)
         last = next(answered, None)
-        return last is not None and last.server == server.place
+        return normal(last.server) if last is not None else ""
 
     def may_send_to(self, server: ServerInfo, id: str = "") -> bool:
         """Whether the server is on this machine, or the person agreed to send to it. A conversation that was begun on
@@ -102,10 +115,9 @@ def not_agreed(server: ServerInfo) -> Statement:
     return said(NoteKind.NOT_AGREED, url=server.base_url)
 
 
-def has_agreed(store: Store, base_url: str) -> bool:
-    """Whether the person agreed to send to a server of their network at this address."""
-    near = (HostClass.LAN, HostClass.TAILNET)
-    return any(store.setting(f"allowed {where} {normal(base_url)}") for where in near)
+def has_agreed(store: Store, base_url: str, among: Iterable[HostClass] = (HostClass.LAN, HostClass.TAILNET)) -> bool:
+    """Whether the user agreed to send to a server at this address, while it was in one of these places."""
+    return any(store.setting(f"allowed {where} {normal(base_url)}") for where in among)
 
 
 def _agreement(server: ServerInfo, id: str = "") -> str:

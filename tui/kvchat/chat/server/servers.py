@@ -214,6 +214,19 @@ class Servers(ConversationObserver):
         except BackendError:
             pass
 
+    async def meet(self, id: str = "") -> None:
+        """`connect` ahead of a question: not to a server elsewhere that nobody has agreed to."""
+        link = self.link(id)
+        if self.may_meet(id):
+            await self.connect(id)
+        else:
+            link.connector.left_alone()
+
+    def may_meet(self, id: str = "") -> bool:
+        """Whether the server of a conversation may be connected to ahead of a question."""
+        link = self.link(id)
+        return link.leads_to(self.first()) or self.consent.may_meet(link, id or self._conversations.looked_at)
+
     async def backend(self) -> Backend:
         """The server of the conversation that is looked at, connected. Raises BackendError."""
         return await self.link().connector.ready()
@@ -312,11 +325,8 @@ class Servers(ConversationObserver):
         self._ground.events.tell(ServerChanged())
         engine = self.links.engine
         takes_engine = link.connector.model_path is not None and engine not in (None, link)
-        if self.connects_ahead and not is_known and not takes_engine:
-            try:
-                await link.connector.ready()
-            except BackendError:
-                pass  # it is said in the connection
+        if self.connects_ahead and not is_known and not takes_engine and link is self.link():
+            await self.meet()
 
     def _link_changed(self, link: Link) -> None:
         link.changed()

@@ -214,15 +214,15 @@ EARLIEST, LATEST = 0.0, 4_102_444_800.0
 def seconds_of(value: object, scale: float = 1.0) -> float | None:
     """A number, or an ISO 8601 text, as seconds since the epoch; None where there is no usable time."""
     found: float | None = None
-    if isinstance(value, str):
-        try:
+    try:
+        if isinstance(value, str):
             time = datetime.fromisoformat(value)
             # A time without a zone is one of the world's, as all of these programs write it.
             found = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError, OSError):
-            return None
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        found = value * scale
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            found = value * scale
+    except (ValueError, OverflowError, OSError):
+        return None
     return found if found is not None and EARLIEST < found < LATEST else None
 
 

@@ -288,8 +288,10 @@ class ServerController:
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine. Only
         in a worker."""
-        server, consent = self._servers.info, self._servers.consent
-        id = self.workspace.conversation.id
+        id, consent = self.workspace.conversation.id, self._servers.consent
+        if not self._servers.may_meet(id):
+            await self._servers.connect(id)  # it was not connected to ahead
+        server = self._servers.info
         if server is None or consent.may_send_to(server, id):
             return True
         from kvchat.ui.screens.confirm import ConfirmScreen
