@@ -18,6 +18,7 @@ from kvchat.prompt.drafts import decoded
 from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
+from kvchat.ui.terminal.editor import OutsideText
 from toyserver import ToyServer
 
 pytestmark = pytest.mark.slow
@@ -212,12 +213,12 @@ async def test_what_follows_the_key_of_the_editor_waits_for_its_end(
     monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 0.0)
     ends, began = asyncio.Event(), asyncio.Event()
 
-    async def edited(text: str, command: str = "") -> str:
+    async def edited(outside: OutsideText, command: str, keep: object) -> None:
         began.set()
         await ends.wait()
-        return text + " edited"
+        outside.path.write_text(outside.path.read_text() + " edited")
 
-    monkeypatch.setattr("kvchat.ui.terminal.editor.edited", edited)
+    monkeypatch.setattr("kvchat.ui.terminal.editor.OutsideText.edit", edited)
     async with drive() as app:
         monkeypatch.setattr(app.app, "suspend", nullcontext)
         typed(app.app, "A", "ctrl+g", "B")

@@ -18,6 +18,7 @@ from textual.keys import _character_to_key
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import State
 from kvchat.ui.actions import ACTIONS, BY_ID, Action
+from kvchat.ui.terminal.editor import OutsideText
 from toyserver import ToyServer, tokens
 
 Do = Callable[[], Awaitable[None]]
@@ -233,15 +234,17 @@ async def _(app: Driven, do: Do) -> None:
 async def _(app: Driven, do: Do) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app.app, "suspend", nullcontext)
-        patch.setattr("kvchat.ui.terminal.editor.edited", _edited)
+        patch.setattr("kvchat.ui.terminal.editor.OutsideText.edit", _edited)
         await do()
         await app.until(lambda: app.draft == "written in the editor")
         app.chat.composer.replace_text("")
         await app.rest()
 
 
-async def _edited(text: str, command: str = "") -> str:
-    return "written in the editor"
+async def _edited(outside: OutsideText, command: str, keep: object) -> None:
+    outside.path.write_text("written in the editor\n")
+    assert outside.saved
+    outside.remove()
 
 
 @case("sidebar")

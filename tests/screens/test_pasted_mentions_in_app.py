@@ -9,6 +9,7 @@ from app_kit import Drive, Driven
 
 from kvchat.prompt.context import FILE
 from kvchat.prompt.message import Role
+from kvchat.ui.terminal.editor import OutsideText
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +96,7 @@ async def test_edits_around_a_pasted_mention_do_not_make_one_of_it(drive: Drive,
 async def test_a_draft_with_a_pasted_mention_is_text_after_a_restart(drive: Drive) -> None:
     async with drive() as app:
         await app.paste("see @./notes.txt")
-        await app.chat.sending.keep_draft()
+        await app.service.drafts.keep()
         home = app.conversation.id
     async with drive() as app:
         await app.open(home)
@@ -107,7 +108,7 @@ async def test_a_draft_with_a_pasted_mention_is_text_after_a_restart(drive: Driv
 async def test_a_typed_mention_in_a_draft_is_one_after_a_restart(drive: Drive) -> None:
     async with drive() as app:
         await app.write("see @./notes.txt ")
-        await app.chat.sending.keep_draft()
+        await app.service.drafts.keep()
         home = app.conversation.id
     async with drive() as app:
         await app.open(home)
@@ -141,7 +142,7 @@ async def test_an_edited_question_attaches_nothing_new_by_what_was_pasted_into_i
     async with drive() as app:
         await app.paste("see @./notes.txt")
         await sends(app)
-        app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
+        app.chat.sending.begin_edit(app.path[0].id)
         await app.rest()
         await app.press("x")
         await app.press("enter")
@@ -155,7 +156,7 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
         await app.paste("see @./notes.txt")
         await sends(app)
         for keys, found in ((("enter",), []), (("tab", "enter"), [NOTES])):
-            app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
+            app.chat.sending.begin_edit(app.path[0].id)
             await app.rest()
             await app.press(*keys)
             await app.until(lambda: app.chat.workspace.editing is None)
@@ -180,12 +181,10 @@ async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_ther
     change: str,
     found: list[str],
 ) -> None:
-    from kvchat.ui.terminal import editor
+    async def edited(outside: OutsideText, command: str, keep: object) -> None:
+        outside.path.write_text(str(eval(change, {"text": outside.path.read_text()})))
 
-    async def edited(text: str, command: str = "") -> str:
-        return str(eval(change, {"text": text}))
-
-    monkeypatch.setattr(editor, "edited", edited)
+    monkeypatch.setattr(OutsideText, "edit", edited)
     async with drive() as app:
         await app.paste("see @./notes.txt" if "replace" not in change else "see @~/.ssh/id_rsa")
         await app.chat.sending._edit_outside()
@@ -314,14 +313,14 @@ async def test_an_edit_asks_for_a_new_file_and_not_again_for_its_own(drive: Driv
         await app.press("enter")
         await app.opens("ConfirmScreen")
         await sends(app, "y")
-        app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
+        app.chat.sending.begin_edit(app.path[0].id)
         await app.rest()
         await app.write(" ok")
         await app.press("enter")
         await app.until(lambda: app.said[0].endswith(" ok"))
         await app.settled()
         assert attached(app) == [KEY]
-        app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
+        app.chat.sending.begin_edit(app.path[0].id)
         await app.rest()
         await app.write(f" and @{tmp_path}/other.txt ?")
         await app.press("enter")
@@ -359,7 +358,7 @@ async def test_a_draft_keeps_apart_what_was_typed_and_what_was_pasted(drive: Dri
         await app.paste("@notes.txt and ")
         await app.write("@notes.txt")
         spans = app.chat.composer.spans
-        await app.chat.sending.keep_draft()
+        await app.service.drafts.keep()
         home = app.conversation.id
     async with drive() as app:
         await app.open(home)

@@ -8,7 +8,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.config import Settings, changed
-from kvchat.prompt.drafts import PASTE
+from kvchat.prompt.drafts import PASTE, Draft
 from kvchat.ui.controllers.queue import GONE
 from toyserver import ToyServer, error, tokens
 from two_windows_kit import Slow, history
@@ -197,7 +197,7 @@ async def test_what_is_edited_in_the_transcript_has_enter_and_up_for_itself(driv
         await queue_up(app, "one")
         await app.press("escape")
         await app.until(lambda: STOPPED in app.text)
-        app.chat.sending.begin_edit(app.path[0].id, "")
+        app.chat.sending.begin_edit(app.path[0].id, Draft())
         await app.rest()
         await app.press("enter", "up")
         assert server.posts == 1 and len(items(app)) == 1 and app.draft == ""

@@ -15,6 +15,7 @@ from textual import events
 from kvchat.chat.question.retrieval import RetrievalResult
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
+from kvchat.prompt.drafts import Draft
 from kvchat.prompt.message import Role
 from kvchat.ui.controllers.context import changed_words
 from kvchat.ui.widgets.composer.context_line import ContextLine
@@ -210,7 +211,7 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
 async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, "always") as app:
         await app.say("How fast does the lamp turn?")
-        app.chat.sending.begin_edit(app.path[0].id, "Who paints the tower white?")
+        app.chat.sending.begin_edit(app.path[0].id, Draft("Who paints the tower white?"))
         await shows(app, "paint.md:1-3")
         assert "×" not in line(app), "an edit takes all that is found"
         await app.press("enter")

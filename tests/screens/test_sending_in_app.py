@@ -175,7 +175,7 @@ async def test_a_message_that_is_looked_up_when_kvchat_ends_is_the_draft_afterwa
         async with held(app):
             await enter(app, QUESTION)
             await app.write("and then?")
-            await app.chat.sending.keep_draft()
+            await app.service.drafts.keep()
             await app.app.action_quit()
             await app.rest()
     async with drive() as app:
@@ -198,7 +198,7 @@ async def test_an_edit_is_taken_back_while_it_is_looked_up(drive: Drive, tmp_pat
     async with reading(drive, tmp_path) as app:
         await app.say("Hello")
         node = app.path[0].id
-        app.chat.sending.begin_edit(node, "Hello")
+        app.chat.sending.begin_edit(node)
         await app.rest()
         async with held(app) as free:
             await enter(app, f" {QUESTION}")

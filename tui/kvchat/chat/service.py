@@ -24,6 +24,7 @@ from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
 from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.new_conversations import NewConversations
 from kvchat.chat.conversations.options import Options
 from kvchat.chat.conversations.unsaved import Rescued
@@ -99,6 +100,7 @@ class ChatService:
         self.ground = ground = Ground(store, settings, incognito=incognito, strict=strict, clock=clock)
         self.events, self.keeper = ground.events, ground.keeper
         self.conversations = shared = Conversations(ground)
+        self.drafts = Drafts(ground, shared)
         self.servers = servers = Servers(
             ground, shared, snapshots=snapshots, lanes=lanes, one_server=one_server, model=model
         )
@@ -442,6 +444,7 @@ class ChatService:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
         for end in (
+            self.drafts.aclose,
             self.stop_all,
             self.jobs.aclose,
             self._rest,

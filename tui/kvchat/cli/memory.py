@@ -351,12 +351,23 @@ def _from_editor(text: str, command: str) -> str:
     """`text` as the person left it in their editor. Raises MemoryTrouble."""
     import asyncio
 
-    from kvchat.ui.terminal.editor import EditorError, edited
+    from kvchat.ui.terminal.editor import EditorError, OutsideText
+
+    async def keep() -> bool:
+        return False
 
     try:
-        changed = asyncio.run(edited(text, command)).strip()
+        outside = OutsideText(text)
+        asyncio.run(outside.edit(command, keep))
+    except OSError as error:
+        raise MemoryTrouble(f"Cannot make a file for the editor: {error.strerror}") from None
     except EditorError as error:
+        if outside.saved is not None:
+            raise MemoryTrouble(f"{error} It is in {outside.path}") from None
+        outside.remove()
         raise MemoryTrouble(str(error)) from None
+    outside.remove()
+    changed = text if outside.saved is None else outside.saved.strip()
     if not changed:
         raise MemoryTrouble("The text was empty, so the memory is as it was; to delete it: kvchat memory delete ID")
     return changed

@@ -127,10 +127,15 @@ class PlainMode:
         return self._answers.taken_press()
 
     async def _in_editor(self, text: str, command: str) -> str:
-        from kvchat.ui.terminal.editor import EditorError, edited
+        from kvchat.ui.terminal.editor import EditorError, OutsideText
 
+        async def keep() -> bool:
+            return True
+
+        outside = OutsideText(text)
         try:
-            return await edited(text, command)
+            await outside.edit(command, keep)
+            return text if outside.saved is None else outside.saved
         except EditorError as error:
             raise ChatError.of(error) from None
         finally:

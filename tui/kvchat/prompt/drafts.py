@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -189,14 +189,14 @@ class Draft:
         return blocks_in(self.spans)
 
     def encoded(self) -> str:
-        """The draft as one string for the store: the text alone, or the text and what belongs to it."""
-        if not self.spans and "@" not in self.text:
-            return self.text
-        more = {
+        """The draft as one string for the store."""
+        return Unsent(self).encoded()
+
+    def _rows(self) -> dict[str, object]:
+        return {
             "blocks": [[block.kind, block.source, block.text, block.ref] for block in self.blocks],
             "spans": span_rows(self.spans, self.blocks),
         }
-        return self.text + _SEPARATOR + json.dumps(more, ensure_ascii=False)
 
     def rewritten(self, text: str) -> Draft:
         """What this became in an editor: what stood there is what it was, and what is new was typed."""
@@ -226,6 +226,44 @@ class Draft:
         return Draft(self.text + later.text, (*self.spans, *(span.moved(len(self.text)) for span in later.spans)))
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A question that is being changed, and what it has become so far."""
+
+    question: str
+    """The id of its message."""
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """All that is written in a conversation and not sent."""
+
+    draft: Draft = Draft()
+    """The next message."""
+    edits: tuple[Edit, ...] = ()
+    """Each of another question; the last one is the one that is being written."""
+    place: float | None = None
+    """In the queue, of the message that was taken out of it to be edited: that is the draft now."""
+
+    def edited(self, question: str, draft: Draft | None) -> Unsent:
+        """With this as the edit of a question, the last one; None: with none of it."""
+        others = tuple(one for one in self.edits if one.question != question)
+        return replace(self, edits=others if draft is None else (*others, Edit(question, draft)))
+
+    def encoded(self) -> str:
+        """All of it as one string for the store: the text of the message alone, or that and what belongs to it."""
+        draft = self.draft
+        if not (draft.spans or "@" in draft.text or self.edits or self.place is not None):
+            return draft.text
+        more = draft._rows()
+        if self.edits:
+            more["edits"] = [{"question": e.question, "text": e.draft.text, **e.draft._rows()} for e in self.edits]
+        if self.place is not None:
+            more["place"] = self.place
+        return draft.text + _SEPARATOR + json.dumps(more, ensure_ascii=False)
+
+
 def span_rows(spans: Spans, blocks: Sequence[ContextBlock]) -> list[list[object]]:
     """Spans as JSON has them, each with the place of its block among `blocks`."""
     return [
@@ -246,12 +284,23 @@ def spans_of(rows: Sequence[Sequence[Any]], blocks: Sequence[ContextBlock], text
 
 
 def decoded(stored: str) -> Draft:
-    """The draft that was `encoded`. Any other string is a text; it, and one with damaged spans, mentions nothing."""
+    """The message in what was `encoded`."""
+    return unsent_in(stored).draft
+
+
+def unsent_in(stored: str) -> Unsent:
+    """What was `encoded`. Any other string is a message; it, and one with damaged spans, mentions nothing."""
     written, _, rest = stored.partition(_SEPARATOR)
     text = plain_paste(written)
     try:
         more = json.loads(rest)
-        blocks = [ContextBlock(*map(str, block)) for block in more["blocks"]]
-        return Draft(text, spans_of(more["spans"], blocks, text))
-    except (ValueError, TypeError, IndexError, KeyError):
-        return Draft(text, given(text) if "@" in text else ())
+        edits = (Edit(str(e["question"]), _draft_in(plain_paste(str(e["text"])), e)) for e in more.get("edits", ()))
+        place = more.get("place")
+        return Unsent(_draft_in(text, more), tuple(edits), None if place is None else float(place))
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, RecursionError):
+        return Unsent(Draft(text, given(text) if "@" in text else ()))
+
+
+def _draft_in(text: str, rows: Mapping[str, Any]) -> Draft:
+    blocks = [ContextBlock(*map(str, block)) for block in rows["blocks"]]
+    return Draft(text, spans_of(rows["spans"], blocks, text))

@@ -5,6 +5,8 @@ The rule: setting a thing to nothing removes it.
 
 from __future__ import annotations
 
+import sqlite3
+
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
@@ -24,13 +26,7 @@ class Library:
 
     def set_draft(self, conversation: str, text: str) -> None:
         with self._db.write() as connection:
-            if text:
-                connection.execute(
-                    "INSERT INTO draft VALUES (?, ?) ON CONFLICT DO UPDATE SET text = excluded.text",
-                    (conversation, whole_characters(text)),
-                )
-            else:
-                connection.execute("DELETE FROM draft WHERE conversation = ?", (conversation,))
+            put_draft(connection, conversation, text)
 
     def prompts(self) -> list[SavedPrompt]:
         """By name."""
@@ -62,3 +58,14 @@ class Library:
                     "INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
                     (whole_characters(key), whole_characters(value)),
                 )
+
+
+def put_draft(connection: sqlite3.Connection, conversation: str, text: str) -> None:
+    """Inside a transaction: have this as the draft of a conversation."""
+    if text:
+        connection.execute(
+            "INSERT INTO draft VALUES (?, ?) ON CONFLICT DO UPDATE SET text = excluded.text",
+            (conversation, whole_characters(text)),
+        )
+    else:
+        connection.execute("DELETE FROM draft WHERE conversation = ?", (conversation,))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import NotQueued
 from kvchat.store.file.database import Database
+from kvchat.store.key_value import put_draft
 from kvchat.text.problems import StoreProblem
 
 
@@ -68,10 +69,14 @@ class Queue:
                 },
             )
 
-    def drop(self, id: str) -> bool:
-        """Take a message out of the queue; whether it was there."""
+    def drop(self, id: str, draft: str | None = None) -> bool:
+        """Take a message out of the queue, and have this as its conversation's draft (None: that stays); whether it was
+        there."""
         with self._db.write(durable=True) as connection:
-            return connection.execute("DELETE FROM queued WHERE id = ?", (id,)).rowcount > 0
+            gone = connection.execute("DELETE FROM queued WHERE id = ? RETURNING conversation", (id,)).fetchall()
+            for (conversation,) in gone if draft is not None else ():
+                put_draft(connection, conversation, draft or "")
+            return bool(gone)
 
     def move(self, id: str, step: int) -> None:
         """Have a message change places with the one `step` (1 or -1) after it; at the ends nothing happens."""

@@ -251,7 +251,7 @@ class KvchatApp(App[int]):
         """Leave; where something is not saved, the person is asked first."""
         unsaved = []
         if self.has_begun:
-            await self.chat.sending.keep_draft()
+            await self.service.drafts.keep()
             unsaved = await self.service.conversations.unsaved.retry()
         if not unsaved:
             self.ending.leave()
@@ -269,6 +269,7 @@ class KvchatApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self.has_begun and isinstance(event, events.Key | events.Paste):
             self.service.jobs.typed()
+            self.service.drafts.typed()
             self.sweeper.typed()
             self.chat.transcript.make_way()
         if isinstance(event, events.Key) and event.key in WORDWISE and event.key not in ",".join(self.keys.values()):

@@ -39,8 +39,6 @@ class Ending:
         self._service = service
         self._paths = paths
         self._lets_go = False
-        self._lost_draft: tuple[str, str] | None = None
-        """The conversation and its draft, to be stored after an error has ended the screen."""
         self._is_hung_up = False
 
     def listen(self) -> None:
@@ -65,7 +63,7 @@ class Ending:
         self._app.exit(1)
 
     def crash(self, error: Exception) -> None:
-        """Keep what is to be known of an error nobody handled, and the draft, before the screen goes."""
+        """Keep what is to be known of an error nobody handled, before the screen goes."""
         from kvchat.logs import keep_details
 
         cause = getattr(error, "error", error)  # a worker's error comes wrapped
@@ -75,8 +73,6 @@ class Ending:
         log = keep_details(cause, None if self._service.incognito else self._paths.log)
         details = f"the details are in {log}" if log else "--log FILE keeps the details"
         self.failure = f"An internal error ({type(cause).__name__}) ended kvchat; {details}."
-        with suppress(Exception):
-            self._lost_draft = self._app.chat.sending.draft_now()
 
     def hang_up(self) -> None:
         """End because the terminal is gone, or somebody says so."""
@@ -90,8 +86,6 @@ class Ending:
 
     async def close_service(self) -> None:
         """End the service. What it could not save goes to a file, unless the person has let go of it."""
-        if self._lost_draft is not None:
-            await self._service.conversations.set_draft(*self._lost_draft)
         rescued = await self._service.aclose(() if self._lets_go else self._folders())
         if rescued is not None:
             words = rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
@@ -106,21 +100,12 @@ class Ending:
             return [temporary]
 
     def _end_soon(self) -> None:
-        self._app.run_worker(self._end(), group="end")
-
-    async def _end(self) -> None:
-        await self._keep_draft()
         self.leave()
-
-    async def _keep_draft(self) -> None:
-        if self._app.has_begun:
-            await self._app.chat.sending.keep_draft()
 
     async def _hung_up(self) -> None:
         """Keep what there is and end at once: there is no screen to take down."""
         with suppress(Exception):
             async with asyncio.timeout(HUNG_UP_S):
-                await self._keep_draft()
                 await self.close_service()
         if self.failure:
             with suppress(OSError):

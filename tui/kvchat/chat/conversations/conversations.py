@@ -6,6 +6,7 @@ last stay loaded. Every change to its row goes through `change`. Nothing here sp
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
@@ -238,11 +239,14 @@ class Conversations:
         for observer in self.observers:
             await observer.restored(id)
 
-    async def set_draft(self, id: str, text: str) -> None:
-        conversation = self.load(id)
-        conversation.draft = text = whole_characters(text)
+    def set_draft(self, id: str, text: str) -> asyncio.Future[None]:
+        """Have this as what is written in a conversation (`prompt.drafts.Unsent`), at once; done when it is stored."""
+        self.load(id).draft = text = whole_characters(text)
         for observer in self.observers:
             observer.typed(id)
+        return asyncio.shield(self._ground.in_background(self._store_draft(id, text)))
+
+    async def _store_draft(self, id: str, text: str) -> None:
         await self._ground.keeper.write(lambda: self._store.set_draft(id, text))
 
     async def update(self, conversation: OpenConversation, **changes: object) -> None:

@@ -17,7 +17,7 @@ from kvchat.chat.events import QueueChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
 from kvchat.chat.question.stored import decoded, encoded, folder_of, waiting
-from kvchat.prompt.drafts import decoded as decoded_draft
+from kvchat.prompt.drafts import unsent_in
 from kvchat.prompt.message import new_id
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.store import StoreError
@@ -127,10 +127,11 @@ class MessageQueue:
         row = QueuedRow(item.id, id, question.text, encoded(question, item.folder), item.created, place)
         await self._written(id, lambda: self._store.put(row))
 
-    async def take_back(self, id: str, item: Queued) -> bool:
-        """Take a message out of the queue; False: it was sent just now."""
+    async def take_back(self, id: str, item: Queued, draft: str | None = None) -> bool:
+        """Take a message out of the queue, and store with that what is written in its conversation then (None: that
+        stays); False: it was sent just now."""
         self.forget(id, item.id)
-        return await self._written(id, lambda: self._store.drop(item.id)) is not False
+        return await self._written(id, lambda: self._store.drop(item.id, draft)) is not False
 
     async def move(self, id: str, item: Queued, step: int) -> None:
         """Have a message change places with the one before it (`step` -1) or after it (1)."""
@@ -192,12 +193,11 @@ class MessageQueue:
             stored = {row.id for row in self._store.of(conversation.id)}
         except StoreError:
             stored = set()
-        draft = conversation.draft
+        unsent = unsent_in(conversation.draft)
         for item in reversed(self._items.get(conversation.id, [])):
-            question = item.question
             if item.id not in stored:
-                draft = question.draft.before(decoded_draft(draft)).encoded()
-        return draft
+                unsent = replace(unsent, draft=item.question.draft.before(unsent.draft))
+        return unsent.encoded()
 
     def _changed(self, id: str) -> None:
         self._ground.events.tell(QueueChanged(id))

@@ -60,16 +60,15 @@ class ConversationController:
     async def open(self, id: str, node: str | None = None) -> None:
         """Show a conversation, at a message if one is given. Raises ChatError."""
         workspace = self.workspace
-        if workspace.current is not None and not workspace.shows(id):
-            self._composer.flush()
-            self._sending.stop_editing()
-        await self._sending.keep_draft()  # of the same conversation: what was typed since the draft was last kept
+        await self._service.drafts.keep()
+        if workspace.editing is not None:
+            self._sending.leave_edit()
         workspace.current = conversation = await self._conversations.open(id)
         if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
             await workspace.attempt(self._branches.select(id, node))
         if self._findbar.is_open:
             self._findbar.action_close()
-        self._composer.load(self._sending.draft_of(conversation), id)
+        self._sending.load(conversation)
         self._sending.show_looking_up()
         self._context.show_attached()
         self._view.show()

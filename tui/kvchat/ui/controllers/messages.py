@@ -55,7 +55,7 @@ class MessageController:
         if self.workspace.service.prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
             self._ask_edit(question)
         else:
-            self._sending.begin_edit(question.id, question.text)
+            self._sending.begin_edit(question.id)
 
     @in_worker("dialog")
     async def _ask_edit(self, question: Node) -> None:
@@ -68,7 +68,7 @@ class MessageController:
             return
         match decision:
             case "go":
-                self._sending.begin_edit(question.id, question.text)
+                self._sending.begin_edit(question.id)
             case "instead":
                 self._composer.begin(f"Correction to my message {number}: ")
             case "fork":

@@ -70,11 +70,8 @@ class QueueController:
             await self._edit(items[-1])
 
     async def _edit(self, item: Queued) -> None:
-        id = self.workspace.open_id
-        if not await self._queue.take_back(id, item):
+        if not await self._sending.take_back(self.workspace.open_id, item):
             self.workspace.say(GONE)
-        elif self.workspace.shows(id):
-            await self._sending.take_back(item)
 
     async def _drop(self, item: Queued) -> None:
         if not await self._queue.take_back(self.workspace.open_id, item):

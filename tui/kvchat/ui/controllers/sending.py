@@ -8,7 +8,7 @@ typed since.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from textual.content import Content
@@ -16,7 +16,7 @@ from textual.content import Content
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import Meant, OutsideError, asked_as
-from kvchat.prompt.drafts import Draft, given
+from kvchat.prompt.drafts import Draft, Unsent, given, plain_paste
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
 from kvchat.text.format import count, counted, short_count
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.screens.confirm import Choice
+    from kvchat.ui.terminal.editor import OutsideText
     from kvchat.ui.widgets.statusline import StatusLine
     from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -59,8 +60,8 @@ class Sending:
     """The question that it takes the place of, if it is an edit."""
     queued: Queued | None = None
     """The message of the queue that it is, if the person has that sent."""
-    later: str = ""
-    """The draft that was begun after it."""
+    later: Draft = field(default_factory=Draft)
+    """What was begun after it."""
     looking: asyncio.Task[RetrievalResult] | None = None
     """The look-up, while it runs."""
     is_begun: bool = False
@@ -102,6 +103,7 @@ class SendingController:
         self.workspace = workspace
         self._service = service
         self._conversations = service.conversations
+        self._drafts = service.drafts
         self._turns = service.turns
         self._queue = service.queue
         self._server = server
@@ -116,6 +118,13 @@ class SendingController:
         """By conversation: what is said of a question that the server refused, until something is done about it."""
         self._places: dict[str, float] = {}
         """By conversation: the place in the queue of the message that was taken back to be edited."""
+        self._behind = Draft()
+        """The message whose place in the composer an edit has."""
+        self._outside: OutsideText | None = None
+        """What is written in the editor."""
+        self._began = ""
+        """The conversation in which a message is being written."""
+        service.drafts.surface = self
 
     def submit(self, event: Composer.Submitted) -> None:
         """Send what was written, or ask an edited question anew. While the conversation is busy it goes into the queue,
@@ -131,7 +140,7 @@ class SendingController:
             self.workspace.say("Message unchanged")
         elif id in self._sending:  # an edit, and one before it
             self.workspace.say(UNDER_WAY, "warning")
-            self._restore(event)
+            self._restore(event.question)
         else:
             self._begin(Sending(id, event, editing))
 
@@ -151,19 +160,39 @@ class SendingController:
             await self._queue.put(id, question, place=place)
         else:
             await self._turns.queue_up(id, question, place=place)
+        await self._drafts.keep()
 
     def send_queued(self, id: str, item: Queued) -> None:
         """Send a message of the queue now, and let the queue go on behind it."""
         if id not in self._sending:
             self._begin(Sending(id, Composer.Submitted(item.question, id), None, item))
 
-    async def take_back(self, item: Queued) -> None:
-        """Put a message that was in the queue into the composer; it goes back to its place there."""
-        self._restore(Composer.Submitted(item.question, self.workspace.open_id))
+    async def take_back(self, id: str, item: Queued) -> bool:
+        """Put a message that is in the queue into the composer; it goes back to its place there. False: it was sent
+        just now."""
+        await self._drafts.keep()
+        conversation = self._conversations.load(id)
+        unsent = self._drafts.of(conversation)
+        taken = replace(unsent, draft=item.question.draft.before(unsent.draft), place=item.place)
+        if not await self._queue.take_back(id, item, taken.encoded()):
+            return False
         if item.place is not None:
-            self._places[self.workspace.open_id] = item.place
-        await self.keep_draft()
-        self._composer.focus()
+            self._places[id] = item.place
+        await self._return(id, item.question)
+        return True
+
+    async def _return(self, id: str, question: Question) -> None:
+        """Put a message in front of what is written in its conversation."""
+        if self.workspace.shows(id) and self.workspace.editing is None:
+            self._restore(question)
+            self._composer.focus()
+        elif self.workspace.shows(id):
+            self._behind = question.draft.before(self._behind)
+        elif (conversation := self._conversations.get(id)) is not None:
+            unsent = self._drafts.of(conversation)
+            draft = question.draft.before(unsent.draft)
+            await self._drafts.put(id, replace(unsent, draft=draft, place=self._places.get(id)))
+        await self._drafts.keep()
 
     async def send_several(
         self, event: Composer.Submitted, wanted: Wanted, agrees: Callable[[Wanted, Question], Awaitable[bool]]
@@ -172,7 +201,7 @@ class SendingController:
         id = event.key or self.workspace.conversation.id
         if self._is_busy(id):
             self.workspace.say(ChatProblem.RUNNING, "warning")
-            self._restore(event)
+            self._restore(event.question)
             return False
         self.forget_refusal(id)
         sending = self._sending[id] = Sending(id, event, None, wanted=wanted, agrees=agrees)
@@ -205,7 +234,7 @@ class SendingController:
         finally:
             slow.stop()
             self._service.warm_up.sent.discard(sending.id)
-            del self._sending[sending.id]
+        del self._sending[sending.id]  # where kvchat ends, it is unsent
         if not sent:
             self._queue.hold(sending.id, HoldKind.NOT_SENT)  # what was to follow it
         self.show_looking_up()
@@ -317,29 +346,32 @@ class SendingController:
     async def _was_sent(self, sending: Sending) -> None:
         if sending.is_stopped:
             await self._conversations.stop(sending.id)
-        here = self._is_here(sending)
-        if sending.is_in_draft:
-            await self._keep(sending.id, self._composer.draft if here else sending.later)
-        elif sending.editing is not None and here:
-            self.stop_editing()
+        if sending.editing is not None:
+            if self._is_here(sending):
+                self._behind = self._behind.before(self._composer.contents)  # written since
+                self.leave_edit()
+            await self._drop_edit(sending.id, sending.editing)
+        elif sending.is_in_draft and not self.workspace.shows(sending.id):
+            conversation = self._conversations.load(sending.id)
+            await self._drafts.put(sending.id, replace(self._drafts.of(conversation), draft=sending.later))
+        await self._drafts.keep()
         if self.workspace.shows(sending.id):
             self._transcript.follow()
 
     async def _put_back(self, sending: Sending) -> None:
-        """Into the composer, or where that shows something else by now into the conversation's draft. A message of the
+        """Into the composer; where that shows something else by now, it is stored as unsent already. A message of the
         queue stays there, unless it is to be shortened."""
-        if sending.queued is not None and not sending.comes_back:
-            self._queue.read(sending.id)  # another window may have sent it
-            return
         if sending.queued is not None:
-            await self._queue.take_back(sending.id, sending.queued)
-        if self._is_here(sending):
-            self._restore(sending.event)
-        elif sending.editing is None:
-            await self._keep(sending.id, sending.event.before(sending.later))
+            if sending.comes_back:
+                await self.take_back(sending.id, sending.queued)
+            else:
+                self._queue.read(sending.id)  # another window may have sent it
+        elif sending.editing is not None and self._is_here(sending):
+            self._restore(sending.event.question)
+        elif sending.editing is None and self.workspace.shows(sending.id):
+            await self._return(sending.id, sending.event.question)
 
-    def _restore(self, event: Composer.Submitted) -> None:
-        question = event.question
+    def _restore(self, question: Question) -> None:
         self._composer.restore(
             question.draft, question.without, question.recalls, question.taken, question.meant.agreed
         )
@@ -365,14 +397,10 @@ class SendingController:
             sending.comes_back = True
         elif edited is not None:
             if is_here and edited.id != question.id:
-                self.begin_edit(edited.id, question.text)
+                self.begin_edit(edited.id, Draft(question.text, given(question.text)))
         else:
             draft = asked_as(question)
-            submitted = Composer.Submitted(Question(draft.text, draft.blocks, Meant(draft.spans)), conversation.id)
-            if is_here:
-                self._restore(submitted)
-            else:
-                self._keep_soon(conversation.id, submitted.before(conversation.draft))
+            self._return_soon(conversation.id, Question(draft.text, draft.blocks, Meant(draft.spans)))
 
     def forget_refusal(self, id: str) -> None:
         """Something was done about it."""
@@ -388,8 +416,7 @@ class SendingController:
     def _is_slow(self, sending: Sending) -> None:
         sending.is_slow = True
         self.show_looking_up()
-        if sending.is_in_draft:
-            self._keep_soon(sending.id, sending.event.before(sending.later))
+        self._keep_soon()
 
     def show_looking_up(self) -> None:
         """On the line over the composer: what goes with the message before is still being looked up."""
@@ -409,50 +436,62 @@ class SendingController:
 
     # -- drafts
 
-    def draft_of(self, conversation: OpenConversation) -> str:
-        """What is in the composer of a conversation: its draft without the message that is on its way."""
-        sending = self._sending.get(conversation.id)
-        return conversation.draft if sending is None or not sending.is_in_draft else sending.later
+    def load(self, conversation: OpenConversation) -> None:
+        """Show what is written in a conversation and not on its way: an edit that was left, else the message."""
+        unsent, sending = self._drafts.of(conversation), self._sending.get(conversation.id)
+        draft = sending.later if sending is not None and sending.is_in_draft else unsent.draft
+        if unsent.place is not None:
+            self._places.setdefault(conversation.id, unsent.place)
+        self._began = conversation.id if draft.text else ""
+        self._composer.load(draft.encoded(), conversation.id)
+        if unsent.edits:
+            edit = unsent.edits[-1]
+            is_sent = sending is not None and sending.editing == edit.question
+            self.begin_edit(edit.question, Draft() if is_sent else edit.draft)
 
-    def _kept_draft(self, id: str, draft: str) -> str:
-        """What is stored of a conversation for which `draft` is in the composer: what is on its way stands in front."""
-        sending = self._sending.get(id)
-        if sending is None or not sending.is_in_draft:
-            return draft
-        sending.later = draft
-        return sending.event.before(draft)
+    def unsent(self) -> tuple[str, Unsent] | None:
+        """What is written in the conversation that the composer was loaded for; what is on its way stands in front."""
+        editing = self.workspace.editing
+        id = self._composer.key if editing is None else self.workspace.open_id
+        conversation, sending = self._conversations.get(id), self._sending.get(id)
+        if conversation is None:
+            return None
+        unsent, written = self._drafts.of(conversation), self._composer.contents
+        if self._outside is not None and (saved := self._outside.saved) is not None:
+            written = written.rewritten(plain_paste(saved))
+        sent = sending.event.question.draft if sending is not None else Draft()
+        if editing is not None:
+            edit = sent.before(written) if sending is not None and sending.editing == editing else written
+            asked = asked_as(conversation.tree[editing], is_edit=True)
+            is_changed = (edit.text, edit.blocks) != (asked.text, asked.blocks)
+            unsent, written = unsent.edited(editing, edit if is_changed else None), self._behind
+        if sending is not None and sending.is_in_draft:
+            sending.later = written
+            written = sent.before(written)
+        return id, replace(unsent, draft=written, place=self._places.get(id))
 
     @in_worker("send")
-    async def _keep_soon(self, id: str, draft: str) -> None:
-        await self._keep(id, draft)
+    async def _return_soon(self, id: str, question: Question) -> None:
+        await self._return(id, question)
 
-    async def _keep(self, id: str, draft: str) -> None:
-        conversation = self._conversations.get(id)
-        if conversation is not None and conversation.draft != draft:
-            await self._conversations.set_draft(id, draft)
+    @in_worker("send")
+    async def _keep_soon(self) -> None:
+        await self._drafts.keep()
 
-    def draft_now(self) -> tuple[str, str] | None:
-        """The open conversation and the draft to store of it, without waiting for the typing to rest."""
-        current = self.workspace.current
-        if current is None or self.workspace.editing is not None:
-            return None
-        return current.id, self._kept_draft(current.id, self._composer.draft)
-
-    async def keep_draft(self) -> None:
-        """Store what is in the composer now."""
-        if (now := self.draft_now()) is not None:
-            await self._conversations.set_draft(*now)
+    def _drop_edit(self, id: str, question: str) -> Awaitable[None]:
+        return self._drafts.put(id, self._drafts.of(self._conversations.load(id)).edited(question, None))
 
     async def draft_changed(self, event: Composer.DraftChanged) -> None:
-        """Store what was typed."""
-        id, current = event.key, self.workspace.current
+        """Store what was typed. An empty text may be on its way to be sent: it is stored before long."""
+        id = event.key
         if not event.draft:
             self.forget_refusal(id)
-            self._places.pop(id, None)
-        if id:
-            if event.draft and current is not None and id == current.id and not current.draft:
-                self._service.warm_up.typing_began(id)
-            await self._conversations.set_draft(id, self._kept_draft(id, event.draft))
+            self._began = ""
+            return
+        if id and id != self._began and self.workspace.shows(id):
+            self._began = id
+            self._service.warm_up.typing_began(id)
+        await self._drafts.keep()
 
     @in_worker("editor")
     async def write_outside(self) -> None:
@@ -473,40 +512,58 @@ class SendingController:
 
     async def _edit_outside(self) -> str:
         """Let the editor run; what went wrong, in words."""
-        from kvchat.ui.terminal.editor import EditorError, edited
+        from kvchat.ui.terminal.editor import EditorError, OutsideText
 
+        trouble = ""
         try:
-            self._composer.take_edited(await edited(self._composer.text, self._service.settings.editor))
+            outside = self._outside = await asyncio.to_thread(OutsideText, self._composer.text)
+            await outside.edit(self._service.settings.editor, self._drafts.keep)
+        except OSError as error:
+            return f"Cannot make a file for the editor: {error.strerror}"
         except EditorError as error:
-            return str(error)
-        return ""
+            trouble = str(error)
+        if (text := outside.saved) is not None:
+            self._composer.take_edited(text)
+        self._outside = None
+        return trouble
 
     # -- edits of questions
 
-    def begin_edit(self, node: str, text: str) -> None:
-        """Put a question into the composer, to be asked anew."""
+    def begin_edit(self, node: str, draft: Draft | None = None) -> None:
+        """Put a question into the composer, to be asked anew: as it was left when it was last changed, or as `draft`
+        has it."""
         from kvchat.text.prices import in_brief
 
         self._composer.flush()
+        conversation = self.workspace.conversation
+        if self.workspace.editing is None:
+            self._behind = self._composer.contents
+        elif (written := self.unsent()) is not None:
+            self._drafts.put(*written)
+        left = next((one.draft for one in self._drafts.of(conversation).edits if one.question == node), None)
+        question = asked_as(conversation.tree[node], is_edit=True)
         self.workspace.editing = node
         self._composer.load("", "")
-        question = self.workspace.conversation.tree[node]
-        self._composer.replace(asked_as(question, is_edit=True) if text == question.text else Draft(text, given(text)))
-        asked = self._service.prices.estimate(self.workspace.conversation.id, "edit", node)
+        self._composer.replace(next(one for one in (draft, left, question) if one is not None))
+        asked = self._service.prices.estimate(conversation.id, "edit", node)
         cost = f" · {in_brief(asked)}" if asked.worth_asking else ""
         self._composer.add_class("-editing")
         self._composer.border_title = Content(f"editing, on a new branch · Esc cancels{cost}")
         self._composer.focus()
 
-    def stop_editing(self) -> bool:
-        """Leave the editing, and show the draft. Whether a question was edited."""
-        if self.workspace.editing is None:
-            return False
+    def leave_edit(self) -> None:
+        """Show the message again; what was changed of a question is stored already, or is not wanted."""
         self.workspace.editing = None
         self._composer.remove_class("-editing")
         self._composer.border_title = ""
-        conversation = self.workspace.conversation
-        self._composer.load(self.draft_of(conversation), conversation.id)
+        self._composer.load(self._behind.encoded(), self.workspace.open_id)
+
+    def stop_editing(self) -> bool:
+        """Leave the editing, and drop what was changed. Whether a question was edited."""
+        if (node := self.workspace.editing) is None:
+            return False
+        self.leave_edit()
+        self._drop_edit(self.workspace.open_id, node)
         return True
 
     # -- stopping

@@ -6,7 +6,13 @@ import asyncio
 import os
 import shlex
 import tempfile
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
+
+KEPT_EVERY_S = 1.0
+"""How often it is looked what the editor has saved."""
 
 _PLUS_LINE = frozenset(
     {
@@ -40,20 +46,71 @@ class EditorError(Exception):
     """The editor could not be run, or gave up; the sentence says which and what to do."""
 
 
-async def edited(text: str, command: str = "") -> str:
-    """`text` as the person left it in `command`, else in $VISUAL, $EDITOR or vi. Raises EditorError."""
-    command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    path = await asyncio.to_thread(_written, text)
-    try:
-        process = await asyncio.create_subprocess_exec(*shlex.split(command), str(path))
-        if status := await process.wait():
-            raise EditorError(f"The editor {command} ended with status {status}; the message is as it was.")
-        return await asyncio.to_thread(_read, path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise EditorError(f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR.") from None
-    finally:
-        await asyncio.to_thread(path.unlink, missing_ok=True)
+class OutsideText:
+    """A text in a file of its own, for an editor."""
+
+    def __init__(self, text: str) -> None:
+        """Raises OSError."""
+        self._folder = Path(tempfile.mkdtemp(prefix="kvchat-"))
+        self.path = self._folder / "message.md"
+        self.path.write_text(text, encoding="utf-8")
+        self._seen = self._version()
+        self._saved: str | None = None
+        self._has_ended_well = False
+
+    def _version(self) -> tuple[int, int, int]:
+        found = self.path.stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+    @property
+    def saved(self) -> str | None:
+        """The text as the editor saved it last; None: it saved nothing yet. An editor that is about to save has
+        emptied the file: that is not taken for the text before the editor has ended."""
+        with suppress(OSError):
+            if (seen := self._version()) != self._seen:
+                text = self.path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+                if text or self._has_ended_well:
+                    self._seen, self._saved = seen, text
+        return self._saved
+
+    async def edit(self, command: str, keep: Callable[[], Awaitable[bool]]) -> None:
+        """Let the user write in `command`, else in $VISUAL, $EDITOR or vi. `keep` stores what is `saved`, and tells
+        whether it is stored: the file is removed only then. Raises EditorError."""
+        command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        process: Process | None = None
+        try:
+            process = await asyncio.create_subprocess_exec(*shlex.split(command), str(self.path))
+            while (status := await _ended(process)) is None:
+                await keep()
+            self._has_ended_well = status == 0
+            if status:
+                kept = "what it saved is kept" if self.saved is not None else "the text is as it was"
+                raise EditorError(f"The editor {command} ended with status {status}; {kept}.")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise EditorError(
+                f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR."
+            ) from None
+        finally:
+            if process is not None and process.returncode is None:  # kvchat ends, and the terminal with it
+                process.terminate()
+            if await keep():
+                self.remove()
+
+    def remove(self) -> None:
+        """Remove the file; `saved` stays, and so does what an editor that was killed has left beside it."""
+        _ = self.saved
+        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._folder.rmdir()
+
+
+async def _ended(process: Process) -> int | None:
+    """The status of a process; None: it still runs a while later."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(KEPT_EVERY_S):
+            return await process.wait()
+    return None
 
 
 async def opened(path: Path, line: int = 1, command: str = "") -> None:
@@ -80,13 +137,3 @@ def at_line(command: list[str], path: Path, line: int) -> list[str]:
     if name in _GOTO:
         return [*command, "--goto", f"{path}:{line}"]
     return [*command, str(path)]
-
-
-def _written(text: str) -> Path:
-    with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="kvchat-", encoding="utf-8", delete=False) as file:
-        file.write(text)
-    return Path(file.name)
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace").rstrip("\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from textual.message import Message
 
 from kvchat.chat.question import Question
-from kvchat.prompt.drafts import Draft, Spans, decoded
+from kvchat.prompt.drafts import Spans
 
 
 class Submitted(Message, namespace="composer"):
@@ -20,10 +20,6 @@ class Submitted(Message, namespace="composer"):
         super().__init__()
         self.question = question
         self.key = key
-
-    def before(self, draft: str) -> str:
-        """A draft, as the store has it, with this message in front."""
-        return Draft(self.question.text, self.question.meant.spans).before(decoded(draft)).encoded()
 
 
 class NextRequested(Message, namespace="composer"):

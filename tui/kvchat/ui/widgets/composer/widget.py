@@ -128,8 +128,18 @@ class Composer(Completing):
         return blocks_in(self.spans)
 
     @property
+    def key(self) -> str:
+        """The one that was given with `load`."""
+        return self._key
+
+    @property
+    def contents(self) -> Draft:
+        """The text, and what in it was pasted, attached or mentioned."""
+        return self._area.draft
+
+    @property
     def draft(self) -> str:
-        """Text, pastes and attached files as one string for the store."""
+        """The same as one string for the store."""
         return self._area.draft.encoded()
 
     @property
@@ -454,6 +464,3 @@ class Composer(Completing):
 
     def on_click(self) -> None:
         self.focus()
-
-    def on_unmount(self) -> None:
-        self.flush()

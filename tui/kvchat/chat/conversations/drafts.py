@@ -1,0 +1,81 @@
+"""What is written and not sent, whatever it is for: the next message, questions that are being changed, a message that
+was taken out of the queue.
+
+The rule: it is stored at the latest two seconds after a key, and before kvchat ends, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Protocol
+
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.ground import Ground
+from kvchat.prompt.drafts import Unsent, unsent_in
+
+LONGEST_S = 1.5
+"""After a key; the write comes on top."""
+
+
+class WritingSurface(Protocol):
+    """Where the user writes."""
+
+    def unsent(self) -> tuple[str, Unsent] | None:
+        """A conversation, and all that is written in it by now; None: none is open."""
+
+
+class Drafts:
+    """The unsent texts of all conversations."""
+
+    def __init__(self, ground: Ground, conversations: Conversations) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self.surface: WritingSurface | None = None
+        self._due: asyncio.TimerHandle | None = None
+        self._last: asyncio.Future[None] | None = None
+        """The last write."""
+
+    def of(self, conversation: OpenConversation) -> Unsent:
+        """What is stored of a conversation. The edit of a message that is not there any more is a message now."""
+        unsent = unsent_in(conversation.draft)
+        for edit in unsent.edits:
+            if edit.question not in conversation.tree:
+                unsent = replace(unsent.edited(edit.question, None), draft=edit.draft.before(unsent.draft))
+        return unsent
+
+    def typed(self) -> None:
+        """A key has come: store what is written before long."""
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(LONGEST_S, self._is_due)
+
+    def _is_due(self) -> None:
+        self._due = None
+        self._ground.in_background(self._keep())
+
+    async def _keep(self) -> None:
+        await self.keep()
+
+    async def keep(self) -> bool:
+        """Store what is written now; whether the disk has it."""
+        if self.surface is not None and (written := self.surface.unsent()) is not None:
+            id, unsent = written
+            if unsent.encoded() != self._conversations.load(id).draft:
+                self.put(id, unsent)
+        if self._last is not None:
+            await self._last
+        return not self._ground.keeper.unsaved
+
+    def put(self, id: str, unsent: Unsent) -> Awaitable[None]:
+        """Take this as all that is written in a conversation, at once, and store it."""
+        self._last = self._conversations.set_draft(id, unsent.encoded())
+        return self._last
+
+    async def aclose(self) -> None:
+        """Store what is written for the last time."""
+        await self.keep()
+        self.surface = None
+        if self._due is not None:
+            self._due.cancel()
