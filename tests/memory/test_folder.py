@@ -78,6 +78,17 @@ def test_only_the_profile_and_the_topics_hold_entries(root: Path, folder: Folder
     assert folder.read().problems == ()
 
 
+@pytest.mark.parametrize(
+    "copy", ["lab 2.md", "lab (1).md", "lab-DESKTOP-AB12CD3.md", "Lab (Mac's conflicted copy 2026-11-01).md"]
+)
+def test_another_version_of_a_page_is_not_read_and_told(root: Path, folder: Folder, copy: str) -> None:
+    put(root, "topics/lab.md", "- new\n")
+    put(root, f"topics/{copy}", "- old\n")
+    contents = folder.read()
+    assert texts(contents) == {"topics/lab.md": ["new"]}
+    assert [problem.path for problem in contents.problems] == [f"topics/{copy}"]
+
+
 def test_a_line_by_hand_is_as_old_as_its_file(root: Path, folder: Folder) -> None:
     os.utime(put(root, PROFILE, "- tea\n"), (1_700_000_000, 1_700_000_000))
 

@@ -360,3 +360,35 @@ def test_mutated_themes_never_crash_and_what_loads_can_be_shown(folder: Path) ->
         else:
             assert problems
     assert 50 < loaded < 400
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "night.sync-conflict-20261101-101010-ABCDEFG.toml",
+        "night (conflicted copy 2026-11-01 101010).toml",
+        "night (Mac's conflicted copy 2026-11-01).toml",
+        "night-DESKTOP-2.toml",
+        "night 2.toml",
+        "night (1).toml",
+        "a-copy.toml",
+    ],
+)
+@pytest.mark.parametrize("name", ["night", "tower"])
+def test_another_version_of_a_theme_never_stands_before_it(tmp_path: Path, copy: str, name: str) -> None:
+    text = f'name = "{name}"\n[colours]\nprimary = "#%s"\nforeground = "#ffffff"\nbackground = "#000000"\n'
+    (tmp_path / "night.toml").write_text(text % "112233")
+    (tmp_path / copy).write_text(text % "445566")
+    themes, problems = load_themes([tmp_path])
+    if (copy, name) == ("a-copy.toml", "tower"):
+        return  # neither is called like it, and nothing says which was first
+    assert themes[name].primary == "#112233"
+    assert [problem.file and problem.file.name for problem in problems] == [copy]
+
+
+def test_another_version_is_not_taken_where_the_theme_is_broken(tmp_path: Path) -> None:
+    (tmp_path / "night.toml").write_text("name =")
+    copy = tmp_path / "night (conflicted copy 2026-11-01).toml"
+    copy.write_text('name = "night"\n[colours]\nprimary = "#112233"\nforeground = "#ffffff"\nbackground = "#000000"\n')
+    themes, problems = load_themes([tmp_path])
+    assert not themes and {problem.file for problem in problems} == {copy, tmp_path / "night.toml"}

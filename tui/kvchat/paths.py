@@ -19,6 +19,14 @@ DATA_VARIABLE = "KVCHAT_DATA_DIR"
 CONFIG_VARIABLE = "KVCHAT_CONFIG"
 LONGEST = 4096
 """Characters of a path that is pasted."""
+_COPY = compiled_later(
+    r"(?P<stem>.+?)(?:(?i:\.sync-conflict-[0-9]{8}-[0-9]{6}(?:-[0-9a-z]+)?"
+    r"|[ _.-]?[(\[][^()\[\]]*(?:conflict|konflikt|conflit|conflicto|conflitto|競合|冲突)[^()\[\]]*[)\]]"
+    r"|[ _.-]conflict(?:ed)?[ _.-][0-9]{4}[0-9 _.:-]*)"
+    r"|-(?:DESKTOP|LAPTOP|WIN|PC)-[0-9A-Z]{1,15}(?:-[0-9]{1,3})?"
+    r"|-[\w-]*(?:MacBook|iMac|Mac-mini)[\w-]*"
+    r"|(?P<number> [2-9]| ?\([0-9]{1,3}\)))(?P<suffix>\.[^.]+)?"
+)
 _BEGINS = compiled_later(r"""['"]?(?:/|~/|\./|\.\./|file://)""")
 
 
@@ -56,6 +64,14 @@ class Paths:
     def log(self) -> Path:
         """The log file that a report suggests; nothing is logged unless --log asks for it."""
         return self.data / "kvchat.log"
+
+
+def original_of(name: str, *, numbered: bool = False) -> str:
+    """The file of which this one is another version by its name, as programs call it that keep folders alike:
+    Syncthing, Dropbox, Nextcloud, OneDrive. Empty: of none. `numbered`: also `notes 2.md` and `notes (1).md`, which
+    people write too."""
+    copy = _COPY.fullmatch(name)
+    return "" if copy is None or (copy["number"] and not numbered) else copy["stem"] + (copy["suffix"] or "")
 
 
 def find(data_dir: str | None = None, config_file: str | None = None, env: Mapping[str, str] = os.environ) -> Paths:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key, Source
-from kvchat.paths import reason
+from kvchat.paths import original_of, reason
 from kvchat.sanitize import one_line
 
 SIZE_LIMIT = 256 * 1024
@@ -133,17 +133,27 @@ FILE_LIMIT = 200
 
 
 def toml_files(folder: Path, what: str) -> tuple[list[Path], list[Problem]]:
-    """The TOML files of a folder, which need not be there; `what`: what each is one of."""
+    """The TOML files of a folder, which need not be there; `what`: what each is one of. What is another version of one
+    by its name stands behind it, or is left out."""
     try:
-        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
+        every = [path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     except OSError as error:
         return [], [Problem(folder, None, None, f"the folder of {what} cannot be read ({reason(error)})")]
+    names = {path.name for path in every}
+    copies = sorted(path for path in every if original_of(path.name) in names)
+    problems = [
+        Problem(
+            path, None, None, f"is another version of {original_of(path.name)}, made by a program that copies files"
+        )
+        for path in copies
+    ]
+    files = sorted({*every} - {*copies}, key=lambda path: (original_of(path.name, numbered=True) in names, path))
     if len(files) > FILE_LIMIT:
         text = f"holds {len(files)} {what}; the first {FILE_LIMIT} are loaded"
-        return files[:FILE_LIMIT], [Problem(folder, None, None, text)]
-    return files, []
+        problems.append(Problem(folder, None, None, text))
+    return files[:FILE_LIMIT], problems
 
 
 def written(value: object) -> str:

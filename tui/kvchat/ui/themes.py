@@ -72,12 +72,11 @@ def load_themes(folders: Iterable[Path]) -> tuple[dict[str, Theme], list[Problem
     for folder in folders:
         files, trouble = toml_files(folder, "themes")
         problems += trouble
+        read = [(path, *load_theme(path)) for path in files]
+        problems += [problem for _, _, wrong in read for problem in wrong]
         here: dict[str, Path] = {}
-        for path in files:
-            theme, wrong = load_theme(path)
-            problems += wrong
-            if theme is None:
-                continue
+        found = [(path, theme) for path, theme, _ in read if theme is not None]
+        for path, theme in sorted(found, key=lambda one: one[0].stem != one[1].name):  # the one that is called like it
             if theme.name in here:
                 text = f"{here[theme.name].name} has the name {theme.name} too; {_OTHERWISE}"
                 problems.append(read_toml(path, SIZE_LIMIT).problem(("name",), text))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvchat.memory.entry import PROFILE
-from kvchat.paths import reason, sync_folder
+from kvchat.paths import original_of, reason, sync_folder
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
 from kvchat.text.problems import StoreProblem
@@ -40,11 +40,6 @@ _TEMPORARY = re.compile(r"\.kvchat-[a-z0-9_]{8}\.tmp")
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\x7f]|[. ]\Z')
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_COPY = re.compile(
-    r"(.+?)(?:\.sync-conflict-[0-9]{8}-[0-9]{6}(?:-[0-9a-z]+)?| ?\([^()]*conflict[^()]*\)"
-    r"| ?\([0-9]{1,3}\))\.md"
-)
-"""What programs that keep folders alike call a second version of a file."""
 _OPEN = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 Stamp = tuple[int, int, int, int]
@@ -178,7 +173,8 @@ def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
         if entry.name.startswith("."):
             continue
         name = f"{folder}/{entry.name}"
-        if (original := _original(entry.name)) in names:
+        original = original_of(entry.name, numbered=True).lower()
+        if original.endswith(ENDING) and original in names:
             result.problems.append(
                 Problem(
                     _shown(name),
@@ -203,12 +199,6 @@ def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
                 result.problems.append(Problem(_shown(name), 0, "Folders this deep are not read. Move it up."))
         elif name.lower().endswith(ENDING) or (stat.S_ISLNK(info.st_mode) and (root / name).is_dir()):
             _note(result, name, info)
-
-
-def _original(name: str) -> str:
-    """The page, in lower case, of which a file is a copy by its name; empty: none."""
-    copy = _COPY.fullmatch(name.lower())
-    return copy[1] + ENDING if copy else ""
 
 
 def _note(result: Found, name: str, info: os.stat_result) -> None:
