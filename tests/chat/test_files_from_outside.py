@@ -94,6 +94,24 @@ async def test_a_file_from_outside_goes_only_with_a_yes_to_where_it_really_is(
     assert await asked(service, text, Meant(agreed=frozenset({str(real)}))) == [real.read_text()]
 
 
+async def test_a_secret_goes_only_with_a_yes_wherever_it_is(
+    service: ChatService, server: ToyServer, work: Path
+) -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQ\n"
+    for name, text in (("prod.env", "TOKEN=swordfish\n"), ("notes.md", key)):
+        (work / name).write_text(text)
+        with pytest.raises(OutsideError, match=f"{name} looks like a private key or a file of passwords"):
+            await asked(service, f"what is @{name} ?", Meant())
+        assert server.posts == 0
+    block = await service.retrieval.attach(id_of(service), str(work / "prod.env"))
+    with pytest.raises(OutsideError, match="looks like a private key"):
+        await service.turns.send(id_of(service), Question("what is it?", (block,)))
+    assert server.posts == 0
+    agreed = Meant(agreed=frozenset({str(work / "notes.md")}))
+    assert await asked(service, "what is @notes.md ?", agreed) == [key]
+    assert await asked(service, "and @notes.md ?", Meant()) == [], "it was given"
+
+
 async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> None:
     id = id_of(service)
     shown = await service.retrieval.retrieve(id, "see @~/.ssh/key")
@@ -148,7 +166,7 @@ def block(path: Path) -> ContextBlock:
         (".", "home/.ssh/key", True),
         (".", "other/plan.txt", True),
         ("home/.ssh", "home/.ssh/key", False),
-        ("work", "work/.env", False),
+        ("work", "work/.hidden", False),
         ("work", "workshop/x", True),
     ],
 )

@@ -150,13 +150,6 @@ def test_odd_ignore_files_are_read_as_far_as_they_can_be(tmp_path: Path, content
     assert paths(root) == ["b.log"]
 
 
-def test_an_ignore_file_that_is_a_pipe_or_a_link_is_not_waited_for(tmp_path: Path) -> None:
-    root = made(tmp_path / "r", {"a.md": "", "rules": "a.md"})
-    os.mkfifo(root / ".gitignore")
-    (root / ".ignore").symlink_to("rules")
-    assert paths(root) == ["a.md", "rules"]
-
-
 def test_a_line_made_to_take_for_ever_is_passed_over(tmp_path: Path) -> None:
     root = made(tmp_path / "r", {".gitignore": "*a" * 60 + "b\n**/x/**/*.log\n", "a" * 250: "", "x/y/z.log": ""})
     assert paths(root) == ["a" * 250]

@@ -317,8 +317,7 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
     error = OutsideError(found.outside)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CommandError(f"{error} To send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE")
-    for path in error.paths:
-        print(f"{one_line(path, 1000)} is outside the working folder and the collections.", file=sys.stderr)
+    print(*error.sentences, sep="\n", file=sys.stderr)
     print(f"Send {'them' if len(error.paths) > 1 else 'it'}? [y/N] ", end="", file=sys.stderr, flush=True)
     if (await _line()).strip().lower() not in ("y", "yes"):
         raise CommandError("Nothing was sent.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PREFIX = "docs/"
 """How the names of all documents in the index begin."""
-READER = 2
+READER = 3
 """Raised when reading or chunking changes what comes of a file: files read by an older one are indexed anew."""
 
 _AROUND = 10

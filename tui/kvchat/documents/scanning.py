@@ -6,7 +6,8 @@ like in one line.
 
 Ignore files are followed as git does it. The last line that fits decides, a deeper folder's file before those above it,
 and what is in a folder that is left out cannot be taken in again. `.ignore` comes after `.gitignore`, and
-`.kvchatignore` after both.
+`.kvchatignore` after both. They never fail open: a folder whose ignore file cannot be read is left out, and a line that
+cannot be read, or is a guess, is named.
 
 A root that is missing, cannot be read or is suddenly empty is a drive that is not connected, until the person says
 otherwise: nothing is concluded about its files.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +26,10 @@ from pathlib import Path
 
 from kvchat.documents.collection import Options, Skipped
 from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.kept_out import SECRET, is_secret_name
 from kvchat.documents.loading import failure, kind_in_words, loaded, too_large
+from kvchat.documents.reading.decoding import MARKS
+from kvchat.paths import original_of
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 
@@ -32,7 +37,8 @@ Pattern = tuple[bool, re.Pattern[str]]
 """Whether what fits is left out, and the expression that fits."""
 
 FILES = (b".gitignore", b".ignore", b".kvchatignore")
-_GIT = b".git"
+_GIT, _EXCLUDE = b".git", b".git/info/exclude"
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _LARGEST = 1_000_000
 _FOLDER_MARK = "ps_d"
 """The group of pathspec's expressions that holds the `/` after what a line names."""
@@ -56,7 +62,7 @@ class _Layer:
 
     def leaves_out(self, path: str) -> bool | None:
         """None: no line fits."""
-        name = self.above + path[self.below :]
+        name = unicodedata.normalize("NFC", self.above + path[self.below :])
         return next((leaves_out for leaves_out, pattern in self.patterns if _fits(pattern, name)), None)
 
 
@@ -66,11 +72,16 @@ class Ignoring:
 
     layers: tuple[_Layer, ...] = ()
     """The deepest first."""
+    problems: tuple[Skipped, ...] = ()
+    """Ignore files of this folder, or of those above the root, that could not be read in whole."""
+    is_closed: bool = False
+    """Whether one of them could not be read at all: nobody knows what it keeps out."""
 
     def within(self, folder: bytes, relative: str, names: Collection[bytes]) -> Ignoring:
         """What applies in the folder `relative` (empty, or with `/` at the end), in which there are these names."""
-        patterns = _patterns(folder, names)
-        return Ignoring((_Layer(patterns, "", len(relative)), *self.layers)) if patterns else self
+        rules = _Rules(folder, relative, names)
+        layers = (_Layer(rules.patterns, "", len(relative)), *self.layers) if rules.patterns else self.layers
+        return Ignoring(layers, tuple(rules.problems), rules.is_closed)
 
     def leaves_out(self, path: str) -> bool:
         """Whether a file, or with `/` at the end a folder, is left out; the folder that it is in is not."""
@@ -82,16 +93,20 @@ def above(root: Path) -> Ignoring:
     """What the folders above `root` say, up to the top of the repository that it is in. Nothing where they leave out
     `root` itself: whoever names a folder wants it."""
     layers: list[_Layer] = []
-    folder, way = root, ""
+    problems: list[Skipped] = []
+    is_closed = False
+    folder, way, back = root, "", ""
     while not os.path.lexists(folder / ".git"):
         if folder.parent == folder:
             return Ignoring()
-        folder, way = folder.parent, f"{folder.name}/{way}"
-        if patterns := _patterns(
-            os.fsencode(folder), [name for name in (*FILES, _GIT) if os.path.lexists(folder / os.fsdecode(name))]
-        ):
-            layers.append(_Layer(patterns, way, 0))
-    return Ignoring() if any(map(_leaves_out_the_way, layers)) else Ignoring(tuple(layers))
+        folder, way, back = folder.parent, f"{folder.name}/{way}", f"../{back}"
+        names = [name for name in (*FILES, _GIT) if os.path.lexists(folder / os.fsdecode(name))]
+        rules = _Rules(os.fsencode(folder), back, names)
+        problems += rules.problems
+        is_closed |= rules.is_closed
+        if rules.patterns:
+            layers.append(_Layer(rules.patterns, way, 0))
+    return Ignoring() if any(map(_leaves_out_the_way, layers)) else Ignoring(tuple(layers), tuple(problems), is_closed)
 
 
 def _leaves_out_the_way(layer: _Layer) -> bool:
@@ -110,24 +125,63 @@ def _fits(pattern: re.Pattern[str], path: str) -> bool:
     return False
 
 
-def _patterns(folder: bytes, names: Collection[bytes]) -> Sequence[Pattern]:
-    """What the ignore files of one folder say together, the last line first."""
-    files = [name for name in FILES if name in names]
-    if _GIT in names:
-        files.insert(0, b".git/info/exclude")
-    lines = [line for file in files for line in _read(folder + b"/" + file)]
-    return [pattern for line in reversed(lines) for pattern in _compiled(line)]
+class _Rules:
+    """What the ignore files of one folder say together."""
+
+    def __init__(self, folder: bytes, relative: str, names: Collection[bytes]) -> None:
+        """`relative`: the folder as the user reads it, empty or with `/` at the end."""
+        self.patterns: list[Pattern] = []
+        """The last line first."""
+        self.problems: list[Skipped] = []
+        self.is_closed = False
+        files = [name for name in FILES if name in names]
+        if _GIT in names and os.path.lexists(folder + b"/" + _EXCLUDE):
+            files.insert(0, _EXCLUDE)
+        for file in files:
+            shown = relative + file.decode()
+            try:
+                self._add(loaded(os.path.realpath(folder + b"/" + file), _LARGEST).data, shown)
+            except UnreadableError as error:
+                self.problems.append(Skipped(shown, f"{error}; its folder is not indexed until it can be"))
+                self.is_closed = True
+        self.patterns.reverse()
+
+    def _add(self, data: bytes, shown: str) -> None:
+        found: dict[str, int] = {}
+        for number, line in enumerate(_lines(data), start=1):
+            text, odd = _text(line)
+            if not text.strip() or text.startswith("#"):
+                continue
+            if _FOLDERS_BETWEEN.sub("", text).count("*") > _STARS:
+                odd = f"has a line with more than {_STARS} *, which is passed over"
+            for each in dict.fromkeys((text, line.decode("utf-8", "surrogateescape"))) if odd == _GUESSED else (text,):
+                if odd in ("", _GUESSED) and (pattern := _compiled(unicodedata.normalize("NFC", each))):
+                    self.patterns += reversed(pattern)
+            if odd:
+                found.setdefault(odd, number)
+        self.problems += [Skipped(f"{shown}:{number}", reason) for reason, number in found.items()]
 
 
-def _read(path: bytes) -> Iterator[str]:
-    """The lines of an ignore file; none where it cannot be read."""
+_GUESSED = "is not in UTF-8 here; it is read as Windows-1252"
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """The lines of an ignore file, in UTF-8 if it says what it is in. A shell of Windows appends UTF-16 to any file:
+    of that the zeros go."""
+    mark, encoding = next(((mark, encoding) for mark, encoding in MARKS if data.startswith(mark)), (b"", ""))
+    if encoding not in ("", "utf-8"):
+        data = data.removeprefix(mark).decode(encoding, "replace").encode("utf-8", "replace")
+    return re.split(rb"\r\n?|\n", data.removeprefix(mark).replace(b"\0", b""))
+
+
+def _text(line: bytes) -> tuple[str, str]:
+    """A line as text, and what is odd about it; empty: nothing."""
+    odd = ""
     try:
-        text = loaded(path, _LARGEST).data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
-    except UnreadableError:
-        return
-    for line in text.split("\n"):
-        if line.strip() and not line.startswith("#") and _FOLDERS_BETWEEN.sub("", line).count("*") <= _STARS:
-            yield line.removesuffix("\r")
+        text = line.decode()
+    except UnicodeDecodeError:
+        text, odd = line.decode("cp1252", "replace"), _GUESSED
+    return text, "cannot be read here; save it as UTF-8" if "\ufffd" in text or _CONTROL.search(text) else odd
 
 
 def _compiled(line: str) -> list[Pattern]:
@@ -241,6 +295,9 @@ TOOL_FOLDERS = frozenset(
         ".parcel-cache",
         ".stack-work",
         ".dart_tool",
+        ".stversions",
+        ".stfolder",
+        ".dropbox.cache",
         ".Trash",
         "$RECYCLE.BIN",
         "System Volume Information",
@@ -266,6 +323,7 @@ _SIGNS = ((b"pyvenv.cfg", b""), (b"CACHEDIR.TAG", b"Signature: 8a477f597d28d1727
 _SPECIAL = frozenset({*FILES, b".git", *(name for name, _ in _SIGNS)})
 """Names of a folder that say something of the others."""
 _KINDS_NAMED = 6
+ANOTHER_VERSION = "is another version of {}, made by a program that copies files"
 NOT_UTF8 = "its name is not UTF-8"
 
 
@@ -314,7 +372,9 @@ def scan(root: Path, options: Options) -> Iterator[Found | Skipped]:
 def _walk(root: Path, real: Path, info: os.stat_result, options: Options) -> Iterator[Found | Skipped]:
     others: Counter[str] = Counter()
     seen = {(info.st_dev, info.st_ino)}
-    todo = [_Folder(os.fsencode(real), "", above(real))]
+    outer = above(real)
+    yield from outer.problems
+    todo = [_Folder(os.fsencode(real), "", outer)] if not outer.is_closed else []
     while todo:
         folder = todo.pop()
         try:
@@ -330,8 +390,16 @@ def _walk(root: Path, real: Path, info: os.stat_result, options: Options) -> Ite
             continue
         below: list[_Folder] = []
         folder = replace(folder, ignoring=folder.ignoring.within(folder.path, folder.relative, special))
+        yield from folder.ignoring.problems
+        if folder.ignoring.is_closed:
+            continue
+        names = {os.fsdecode(entry.name).lower() for entry in entries}
         while entries:
-            yield from _looked_at(entries.pop(), folder, options, below, seen, others)
+            entry = entries.pop()
+            original = original_of(os.fsdecode(entry.name))
+            for item in _looked_at(entry, folder, options, below, seen, others):
+                is_copy = isinstance(item, Found) and original.lower() in names
+                yield Skipped(item.path, ANOTHER_VERSION.format(one_line(original, 100))) if is_copy else item
         todo += reversed(below)
     if others:
         yield Skipped("", _of_other_kinds(others))
@@ -371,6 +439,8 @@ def _looked_at(
     elif not is_folder:
         if stat.S_ISREG(info.st_mode) and (ending := _ending(text)) in OTHER_KINDS:
             others[ending] += 1
+        elif is_secret_name(text):
+            yield Skipped(path, SECRET)
         else:
             yield _file(path, info, options)
     elif info.st_ino and (info.st_dev, info.st_ino) in seen:

@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from kvchat.documents import kept_out
 from kvchat.documents.attachments import attached, has_changed
 from kvchat.documents.collection import Options, Skipped
-from kvchat.documents.errors import DocumentError, TooLargeError
+from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
+from kvchat.documents.loading import loaded
 from kvchat.documents.scanning import Found, scan
 from kvchat.paths import PathError, reason, write_private
 from kvchat.prompt.citations import name_of, numbered
@@ -80,12 +82,14 @@ def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None]
             path, name = found
             told(name)
             try:
+                if path != root and (reason := kept_out.why(loaded(path, options.largest).data)):
+                    raise UnreadableError(reason)
                 block = attached(path, name, room)
             except TooLargeError:
                 raise DocumentError(
                     f"That is more than {MOST_BYTES >> 20} MB of text, and no window holds it. Name fewer files."
                 ) from None
-            except DocumentError as error:
+            except (DocumentError, UnreadableError) as error:
                 if path == root:
                     raise
                 skipped.append(Skipped(name, str(error)))
@@ -152,7 +156,7 @@ class TrunkFolder:
                 float(found["created"]),
                 tuple(ContextBlock(**block) for block in found["sources"]),
             )
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
             why = reason(error) if isinstance(error, OSError) else "it is damaged"
             raise DocumentError(
                 f"The trunk {name} cannot be read from {file}: {why}. Make it again with kvchat trunk add."

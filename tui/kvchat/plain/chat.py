@@ -191,13 +191,7 @@ class PlainChat:
                 return True
             except OutsideError as error:
                 it = "them" if len(error.paths) > 1 else "it"
-                if not await self.speaker.agreed(
-                    f"Send {it}?",
-                    [
-                        f"{one_line(path, 1000)} is outside the working folder and the collections."
-                        for path in error.paths
-                    ],
-                ):
+                if not await self.speaker.agreed(f"Send {it}?", error.sentences):
                     return False
                 question = replace(
                     question, meant=replace(question.meant, agreed=question.meant.agreed | {*error.paths})

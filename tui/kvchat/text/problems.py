@@ -187,8 +187,9 @@ class ChatProblem(StrEnum):
         "question, begin a new conversation, or give the server a larger window."
     )
     ABOUT_TOO_LONG = TOO_LONG.replace("{tokens", "about {tokens")
-    OUTSIDE = "{paths} is outside the working folder and the collections. Nothing was sent."
-    ALL_OUTSIDE = "{paths} are outside the working folder and the collections. Nothing was sent."
+    OUTSIDE = "{path} is outside the working folder and the collections."
+    SECRET = "{path} looks like a private key or a file of passwords."
+    NEEDS_YES = "{files} Nothing was sent."
     # going on with an answer
     NO_ANSWER = "That is a question. Select the answer to continue."
     CALLED_TOOL = "The model called a tool here, and kvchat has none: there is no text to continue."

@@ -364,6 +364,7 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
     title = shape.title(next(iter(sources)).conversation) if many == 1 else f"{many} conversations"
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="generator" content="kvchat">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'

@@ -156,14 +156,14 @@ def _parser() -> MarkdownIt:
 def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
     """The conversations one after the other; with `all_branches` the branches not in use stand behind the one in use.
 
-    One conversation alone starts with YAML front matter.
+    One conversation alone starts with YAML front matter. Documents leave out what says that kvchat wrote it.
     """
     written = ""
     for source in sources:
         if written:
             yield f"{written}\n\n---\n\n"
-        elif len(sources) == 1:
-            yield _front_matter(source) + "\n"
+        else:
+            yield _front_matter(source) + "\n" if len(sources) == 1 else "<!-- exporter: kvchat -->\n\n"
         written = "\n\n".join(_conversation(source, all_branches))
     yield written.rstrip("\n") + "\n"
 
@@ -182,6 +182,7 @@ def _front_matter(source: Source, comment: str = "") -> str:
         "updated": date_and_time(conversation.updated),
         "model": shape.models(source),
         "parameters": ", ".join(shape.parameter_words(conversation)),
+        "exporter": "kvchat",
     }
     if names := own(conversation.tags):
         found = "".join(f"  - {_yaml(name)}\n" for name in names)

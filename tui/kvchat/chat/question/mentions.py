@@ -1,9 +1,9 @@
 """Which mentions of a question count, which files need the person's word before they are sent, and which files the
 branch has already.
 
-The rule: pasted text mentions nothing; a file from outside of the working folder and the collections goes to no server
-before the user, who has seen where it really is, said yes; and what the branch has of a file, under whatever path, is
-not sent again.
+The rule: pasted text mentions nothing; a file from outside of the working folder and the collections, or one that looks
+secret, goes to no server before the user, who has seen where it really is, said yes; and what the branch has of a file,
+under whatever path, is not sent again.
 """
 
 from __future__ import annotations
@@ -56,12 +56,19 @@ ALL, NOTHING = Meant(), Meant((Span(0, sys.maxsize, PASTE),))
 
 @dataclass(frozen=True, slots=True)
 class OutsideFile:
-    """A mentioned file from outside of the working folder and the collections."""
+    """A file from outside of the working folder and the collections, or one that looks secret."""
 
     ref: str
     """Of its block."""
     path: str
     """Where it really is: absolute, links followed."""
+    is_secret: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """Why it needs a yes."""
+        why = ChatProblem.SECRET if self.is_secret else ChatProblem.OUTSIDE
+        return why.format(path=one_line(self.path, _SHOWN))
 
 
 class OutsideError(ChatError):
@@ -69,23 +76,27 @@ class OutsideError(ChatError):
 
     def __init__(self, files: Sequence[OutsideFile]) -> None:
         self.paths = tuple(dict.fromkeys(file.path for file in files))
-        names = ", ".join(one_line(path, _SHOWN) for path in self.paths)
-        super().__init__(ChatProblem.ALL_OUTSIDE if len(self.paths) > 1 else ChatProblem.OUTSIDE, paths=names)
+        self.sentences = tuple(dict.fromkeys(file.sentence for file in files))
+        self.is_secret = any(file.is_secret for file in files)
+        super().__init__(ChatProblem.NEEDS_YES, files=" ".join(self.sentences))
 
 
 def outside(
     files: Sequence[ContextBlock], roots: Iterable[str], given: Iterable[ContextBlock]
 ) -> tuple[OutsideFile, ...]:
-    """Of mentioned files those that need a yes: what is below none of the folders `roots` (or is none of these files)
-    nor below the working folder. What the conversation was `given` before needs none. It looks at the disk: not for
-    the loop."""
+    """Of files those that need a yes: what looks secret, and what is below none of the folders `roots` (or is none of
+    these files) nor below the working folder. What the conversation was `given` before needs none. It looks at the
+    disk: not for the loop."""
     if not files:
         return ()
+    from kvchat.documents.kept_out import looks_secret
+
     folders = [folder for root in (os.curdir, *roots) if (folder := _real(root))]
     found = [
-        OutsideFile(block.ref, str(path))
+        OutsideFile(block.ref, str(path), secret)
         for block in files
-        if (path := _real(path_of(block))) and not any(_is_within(path, folder) for folder in folders)
+        if (path := _real(path_of(block)))
+        and ((secret := looks_secret(path.name, block.text)) or not any(_is_within(path, folder) for folder in folders))
     ]
     known = {str(_real(path)) for path in {path_of(block) for block in given}} if found else set()
     return tuple(file for file in found if file.path not in known)

@@ -332,6 +332,8 @@ class Retrieval:
         if found.problems:
             raise ChatError.of(found.problems[0])
         _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
+        attached = await self._from_outside(conversation, [one for one in question.blocks if one.kind == FILE])
+        _all_agreed([file for file in attached if file.is_secret], question.meant)
         if passages is None:
             passages = found.picked(question)
         text, blocks = await self._with_bases(conversation, question.text, question.blocks)

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.documents import kept_out
 from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped, Status, doc_of
 from kvchat.documents.errors import DocumentError, UnreadableError
 from kvchat.documents.indexing.file_versions import Stamp, reason_of, stamp_of
@@ -126,6 +127,8 @@ class Visit:
     ) -> None:
         self._index, self._collection, self._options = index, collection, options
         self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
+        self._is_file = Path(collection.root).is_file()
+        """Whether the user named this very file: then it is indexed whatever is in it."""
         self._batch = Batch(index, lasts)
         self._begun = time.monotonic()
         self._told_at = self._begun - TOLD_EVERY
@@ -248,6 +251,8 @@ class Visit:
         if old and old.holds(sha256) and not self._anew and self._renewed(path, file, old):
             return
         try:
+            if not self._is_file and (reason := kept_out.why(file.data)):
+                raise UnreadableError(reason)
             chunks = self._chunks_of(path.rpartition("/")[2], file.data)
         except UnreadableError as error:
             self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)

@@ -13,7 +13,7 @@ import unicodedata
 
 from kvchat.documents.errors import UnreadableError
 
-_MARKS = (  # the mark of UTF-32 begins with that of UTF-16
+MARKS = (  # the mark of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -79,7 +79,7 @@ def decoded(data: bytes) -> str:
 def read_as(data: bytes) -> tuple[str, str]:
     """The text of a file, and the name of its encoding where that is a guess, else empty. Every line end is one newline
     character. Raises UnreadableError for what is no text or in an encoding that cannot be told."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in MARKS:
         if data.startswith(mark):
             return _lines(_checked(data[len(mark) :].decode(encoding, "replace"))), ""
     text, name = _unmarked(data)

@@ -258,7 +258,7 @@ class SendingController:
             try:
                 return await self._sent_with(sending, question, anyway)
             except OutsideError as error:
-                question = replace(question, meant=await self._with_agreed(sending, question.meant, error.paths))
+                question = replace(question, meant=await self._with_agreed(sending, question.meant, error))
             except AnsweredElsewhere:
                 if sending.queued is None:
                     return await self._turns.queue_up(
@@ -275,25 +275,26 @@ class SendingController:
                     return None
                 anyway = True
 
-    async def _with_agreed(self, sending: Sending, meant: Meant, paths: Sequence[str]) -> Meant:
-        """What is meant, with the person's word that these files from outside are sent. What Enter takes is no. Raises
+    async def _with_agreed(self, sending: Sending, meant: Meant, error: OutsideError) -> Meant:
+        """What is meant, with the person's word that these files are sent. What Enter takes is no. Raises
         ChatError where they are not."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         sending.is_begun = False  # nothing is looked up while the person is asked
         self.show_looking_up()
-        it = "them" if len(paths) > 1 else "it"
+        it = "them" if len(error.paths) > 1 else "it"
+        files = counted(len(error.paths), "file")
         if not await self.workspace.ask(
             ConfirmScreen(
-                f"Send {counted(len(paths), 'file')} from outside the working folder?",
-                paths,
+                f"Send {files} with secrets?" if error.is_secret else f"Send {files} from outside the working folder?",
+                error.sentences if error.is_secret else error.paths,
                 [("n", "Go back to the message", False), ("y", f"Send {it}", True)],
             )
         ):
             raise ChatError(ChatProblem.NOT_SENT)
         sending.is_begun = True
         self.show_looking_up()
-        return replace(meant, agreed=meant.agreed | {*paths})
+        return replace(meant, agreed=meant.agreed | {*error.paths})
 
     async def _way_of(self, sending: Sending, error: TooLongError) -> Way | None:
         """What the person decides about a message that is too long."""

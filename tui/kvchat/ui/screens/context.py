@@ -17,6 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
+from kvchat.documents.kept_out import SECRET, looks_secret
 from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.sanitize import clean, one_line
@@ -99,7 +100,9 @@ class ContextScreen(Modal[frozenset[str]]):
         self.show_hints(hints)
         state: Part = "goes with the message"
         if item.outside and out:
-            state = (f"outside the working folder and the collections: needs your {self.key('context.agree')}", BAD)
+            secret = looks_secret(item.outside.rpartition("/")[2], item.text)
+            why = SECRET if secret else "outside the working folder and the collections"
+            state = (f"{why}: needs your {self.key('context.agree')}", BAD)
         elif item.kind == FILE:
             state = "goes with the message as long as it is mentioned"
         elif out:
