@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from collections.abc import Callable
@@ -173,6 +174,7 @@ async def test_it_is_kept_before_the_next_request_overwrites_it_and_gone_when_it
         await service.housekeeping()
         assert (await service.kept.room()).states and on_disk(tmp_path / "snapshots")
         monkeypatch.setattr("kvchat.chat.service.TRASH_DAYS", -1)
+        monkeypatch.setattr(service, "_found_old", math.inf)
         await service.housekeeping()
         assert not (await service.kept.room()).states and service.servers.links.snapshots.known(id) == []
     finally:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -108,3 +111,65 @@ async def test_a_kvchat_that_stays_open_makes_a_backup_each_day(service, monkeyp
         now[0] = 1_700_000_000.0 + hour * 3600
         await service.housekeeping()
     assert len(list(folder.iterdir())) == 2
+
+
+async def trashed(make, clock) -> str:
+    """A conversation that lies in the trash."""
+    service = make("http://127.0.0.1:9")
+    id = (await service.new_conversations.create()).id
+    await service.conversations.delete(id)
+    return id
+
+
+@pytest.mark.parametrize(
+    ("days", "is_there"),
+    [
+        ((400,), True),  # one start with the clock a year ahead
+        ((400, 1), True),  # and the next with the right one
+        ((1, 400, 2, 401, 3), True),  # a clock that comes and goes
+        ((31,), True),
+        ((31, 31), True),  # twice on a day
+        ((31, 32), False),
+        ((29, 31, 32), False),
+    ],
+)
+async def test_the_trash_is_emptied_of_what_two_starts_on_two_days_found_old(make, clock, days, is_there):
+    id, begun = await trashed(make, clock), clock.now
+    for day in days:
+        clock.now = begun + timedelta(days=day)
+        service = make("http://127.0.0.1:9")
+        await service.housekeeping()
+    assert (service.store.known(id) is not None) is is_there
+
+
+async def test_a_kvchat_that_stays_open_does_not_empty_it_on_its_own_word(make, clock):
+    id, begun = await trashed(make, clock), clock.now
+    service = make("http://127.0.0.1:9")
+    for day in (400, 401, 402):
+        clock.now = begun + timedelta(days=day)
+        await service.housekeeping()
+    assert service.store.known(id) is not None
+
+
+async def test_the_backup_comes_before_the_trash_is_emptied(make, clock):
+    id, begun = await trashed(make, clock), clock.now
+    for day in (31, 32):
+        clock.now = begun + timedelta(days=day)
+        service = make("http://127.0.0.1:9")
+        await service.housekeeping()
+    assert service.store.known(id) is None
+    newest = service.store.backup_if_due() or max((service.store.database.path.parent / "backups").iterdir())
+    with closing(sqlite3.connect(newest)) as backup:
+        assert backup.execute("SELECT count(*) FROM conversation WHERE id = ?", (id,)).fetchone() == (1,)
+
+
+async def test_nothing_is_removed_where_the_backup_fails(make, clock, monkeypatch):
+    id, begun = await trashed(make, clock), clock.now
+    monkeypatch.setattr(
+        Store, "backup_if_due", lambda store: (_ for _ in ()).throw(StoreUnavailable(StoreProblem.DISK_FULL, where="x"))
+    )
+    for day in (31, 32):
+        clock.now = begun + timedelta(days=day)
+        service = make("http://127.0.0.1:9")
+        await service.housekeeping()
+    assert service.store.known(id) is not None

@@ -139,6 +139,16 @@ def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sent
             "4:1: engine.context_size must be a whole number, not a number with a fraction; the default, 0, is used",
         ),
         ("[parameters]\ntop_p = 3", "2:1: parameters.top_p must be from 0 to 1; it is left out"),
+        (
+            f"time_stamp_minutes = {'9' * 400}",
+            "1:1: time_stamp_minutes must be from 1 to 10080; the default, 10, is used",
+        ),
+        (f"[parameters]\ntemperature = {'9' * 400}", "2:1: parameters.temperature must be from 0 to 5; it is left out"),
+        (f"[parameters]\nseed = -{'9' * 400}", "2:1: parameters.seed must be from -1 to 4.29497e+09; it is left out"),
+        (
+            f"[parameters.extra]\nx = [{{y = {'9' * 400}}}]",
+            "1:1: parameters.extra must not hold nan, inf or a whole number of more than 64 bits; the default, {}, is used",
+        ),
         ("[parameters]\ntemperature = nan", "2:1: parameters.temperature must be from 0 to 5; it is left out"),
         ("[parameters]\nstop = [1]", "2:1: parameters.stop must be a list of texts, not a list; it is left out"),
         (
@@ -147,7 +157,7 @@ def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sent
         ),
         (
             "[parameters.extra]\nx = inf",
-            "1:1: parameters.extra must not hold nan or inf, that a server cannot be sent; the default, {}, is used",
+            "1:1: parameters.extra must not hold nan, inf or a whole number of more than 64 bits; the default, {}, is used",
         ),
         (
             '[parameters.extra]\nmodel = "x"',

@@ -86,6 +86,13 @@ def test_a_mistake_is_told_with_its_place_and_the_rest_works(
     assert ("one" in found, "two" in found) == (is_used, True)
 
 
+def test_a_number_of_400_digits_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(f'system_prompt = "x"\n[parameters]\ntop_p = {"9" * 400}\n')
+    found, problems = load_personas(tmp_path)
+    assert "one" in found
+    assert list(map(str, problems)) == ["one.toml:3:1: parameters.top_p must be from 0 to 1; it is left out"]
+
+
 def test_files_that_are_none_are_told_and_a_missing_folder_is_nothing(tmp_path: Path) -> None:
     assert load_personas(tmp_path / "none") == ({}, [])
     (tmp_path / "a b.toml").write_text('system_prompt = "x"')

@@ -249,7 +249,7 @@ def test_words_hidden_around_a_thought_in_the_text_are_reported() -> None:
         (set_node(2, text=None), "text is not text"),
         (set_node(2, id="../x"), "id is not an id"),
         (set_node(2, created="now"), "created is not a number"),
-        (set_node(2, created=10**400), "created is not a whole number"),
+        (set_node(2, created=10**400), "created is not a number"),
         (set_node(2, digest="zz"), "wire or digest is not"),
         (set_node(2, wire="\ud800"), "wire or digest is not"),
         (set_node(2, figures=[]), "figures is not a JSON object"),

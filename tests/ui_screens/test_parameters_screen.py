@@ -55,7 +55,10 @@ async def test_nothing_changed_answers_nothing() -> None:
         ("temperature", "-1", "A number from 0 to 5."),
         ("top_p", "1.5", "A number from 0 to 1."),
         ("top_k", "2.5", "A whole number from 0 to 1,000,000."),
-        ("max_tokens", "0", "A whole number from 1 up."),
+        ("max_tokens", "0", "A whole number from 1 to 10,000,000."),
+        ("max_tokens", "9" * 400, "A whole number from 1 to 10,000,000."),
+        ("seed", "9" * 400, "A whole number from -1 to 4,294,967,295."),
+        ("temperature", "9" * 400, "A number from 0 to 5."),
         ("frequency_penalty", "3", "A number from -2 to 2."),
         ("response_format", "xml", 'text, json, or a table {"type": …}.'),
     ],
@@ -168,7 +171,11 @@ async def test_fields_that_cannot_be_sent_are_told_below_and_not_applied(text: s
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )

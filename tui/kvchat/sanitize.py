@@ -6,6 +6,7 @@ C1 controls and bidirectional overrides wherever they stand; here each becomes s
 
 from __future__ import annotations
 
+import math
 import re
 
 _TABLE: dict[int, str | None] = {code: chr(0x2400 + code) for code in range(0x20)}
@@ -45,3 +46,16 @@ def one_line(text: str, limit: int | None = None) -> str:
         text = text[: 8 * limit + 64]
     line = " ".join(clean(text).split())
     return line if limit is None or len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
+
+
+def finite(value: object) -> int | float | None:
+    """The number that a value from outside is, where it can be counted with and stored: finite, and a whole one of at
+    most 64 bits. None: it is none; true and false are none either."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value if -(2**63) <= value < 2**63 else None
+        case float():
+            return value if math.isfinite(value) else None
+    return None

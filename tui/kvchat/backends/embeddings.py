@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import math
 import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +23,7 @@ from kvchat.backends.http.stream import MIB
 from kvchat.backends.http.transport import Clock, ask
 from kvchat.backends.kinds import kind_of
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.sanitize import finite
 from kvchat.text.faults import Fault, Unread
 
 PATH = "/v1/embeddings"
@@ -255,15 +255,7 @@ def _vector(value: object) -> list[float]:
     for number in value:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise PayloadError(Unread.NO_VECTOR)
-        found.append(_finite(number))
+        if (counted := finite(number)) is None:
+            raise PayloadError(Unread.VECTOR_INFINITE)
+        found.append(float(counted))
     return found
-
-
-def _finite(number: float) -> float:
-    try:
-        number = float(number)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise PayloadError(Unread.VECTOR_INFINITE)
-    return number

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TRASH_DAYS = 30
+TRASH_FOUND = "trash_found"
+"""The setting that keeps which day's start found the trash old last, and before when (seconds since the epoch)."""
 
 
 class ChatService:
@@ -153,6 +156,8 @@ class ChatService:
         self.turns.observers.append(DroppedText(ground, servers))
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self._in_background = False
+        self._found_old: float | None = None
+        """What an earlier start, on another day, found to be old in the trash; None: it was not looked yet."""
         self._build_wanted()
 
     @property
@@ -409,19 +414,31 @@ class ChatService:
         self.memory.look_soon()
 
     async def housekeeping(self) -> None:
-        """What is done when nobody waits: a daily backup, and what lay in the trash for 30 days is removed."""
-        before = self.ground.timestamp() - TRASH_DAYS * 86400
+        """What is done when nobody waits: a daily backup, and then what lay in the trash for 30 days is removed."""
         try:
+            await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
+            before = await self.keeper.call(self._trashed_before)
             gone = [one.id for one in self.store.conversations(trashed=True) if (one.trashed or before) < before]
             if self._has_mirror:
                 await self.mirror.forget_trash()
             await self.keeper.call(lambda: self.store.purge_trash(before))
             await self.servers.links.forget(gone)
             await self.keeper.call(self.store.images.tidy)
-            await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self.servers.links.snapshots.tidy()
         except StoreError as error:
             self.events.tell(Noticed(str(error), "warning"))
+
+    def _trashed_before(self) -> float:
+        """Seconds since the epoch: what was put into the trash before that is removed. Two starts on two days must
+        have found it old, for the clock may be wrong on one."""
+        now = self.ground.timestamp()
+        today, before = f"{now // 86400:.0f}", now - TRASH_DAYS * 86400
+        day, _, found = (self.store.setting(TRASH_FOUND) or "").partition(" ")
+        if self._found_old is None:
+            self._found_old = float(found) if day not in ("", today) else -math.inf
+        if day != today:
+            self.store.set_setting(TRASH_FOUND, f"{today} {before:.0f}")
+        return min(self._found_old, before)
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came."""

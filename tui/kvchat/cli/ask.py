@@ -40,7 +40,7 @@ from kvchat.cli import choosing_options
 from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer, width_of
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices
-from kvchat.config.option import Kind, UnfitError, fitted, from_text
+from kvchat.config.option import Kind, UnfitError, fitted, from_text, json_table
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import DocumentError, UnreadableError
@@ -116,15 +116,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask for N answers, of one prefill where the server can; prints each under a heading; the "
         "first whole one goes on",
     )
-    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
+    parser.add_argument("--max-tokens", type=_max_tokens, metavar="N", help="end the answer after N tokens")
     parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of tokens; give 1 or more")
-    return number
 
 
 def _several(text: str) -> int:
@@ -134,11 +127,12 @@ def _several(text: str) -> int:
     return number
 
 
-def _temperature(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 10:
-        raise argparse.ArgumentTypeError(f"{text} is not a temperature; give 0 to 10")
-    return number
+def _max_tokens(text: str) -> object:
+    return _option(f"max_tokens={text}")[1]
+
+
+def _temperature(text: str) -> object:
+    return _option(f"temperature={text}")[1]
 
 
 def _option(text: str) -> tuple[str, object]:
@@ -153,7 +147,7 @@ def _option(text: str) -> tuple[str, object]:
     try:
         if option is None or option.spec.kind is Kind.TABLE:
             found = _json_or_text(value)
-            return name, found if option is None else fitted(option.spec, found)
+            return name, json_table({name: found})[name] if option is None else fitted(option.spec, found)
         if option.spec.kind is Kind.TEXTS and value.lstrip().startswith("["):
             return name, fitted(option.spec, _json_or_text(value))
         return name, from_text(option.spec, value)

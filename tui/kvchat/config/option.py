@@ -6,7 +6,6 @@ environment's variables all read that description.
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from kvchat.config.source import Key
+from kvchat.sanitize import finite
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def fitted(spec: Spec, value: object) -> object:
         case Kind.WHOLE if isinstance(value, int) and not isinstance(value, bool):
             return _bounded(spec, value)
         case Kind.NUMBER if isinstance(value, int | float) and not isinstance(value, bool):
-            return _bounded(spec, float(value) if -1e300 < value < 1e300 else value)
+            return float(_bounded(spec, value))
         case Kind.TEXTS:
             texts = [value] if isinstance(value, str) else value
             if isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts):
@@ -176,7 +176,7 @@ def kind_of(value: object) -> str:
 
 def _bounded(spec: Spec, value: float) -> float:
     low, high = spec.low, spec.high
-    if math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high):
+    if finite(value) is not None and (low is None or value >= low) and (high is None or value <= high):
         return value
     if low is not None and high is not None:
         raise UnfitError(f"must be from {low:g} to {high:g}")
@@ -197,8 +197,8 @@ def json_table(table: Mapping[object, object]) -> dict[str, object]:
             todo += [(item, depth + 1) for item in value.values()]
         elif isinstance(value, list | tuple):
             todo += [(item, depth + 1) for item in value]
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise UnfitError("must not hold nan or inf, that a server cannot be sent")
+        elif isinstance(value, int | float) and not isinstance(value, bool) and finite(value) is None:
+            raise UnfitError("must not hold nan, inf or a whole number of more than 64 bits")
         elif value is not None and not isinstance(value, str | int | float):
             raise UnfitError("must not hold dates or times, that a server cannot be sent")
     return {str(name): value for name, value in table.items()}

@@ -34,7 +34,7 @@ SEAM_TOKENS = 20
 BYTES_PER_TOKEN = 4
 """For turns whose figures are not known, on a branch where none are."""
 
-_SOURCE = compiled_later(r"summary of ([\d,]+) earlier turns?")
+_SOURCE = compiled_later(r"summary of ([\d,]{1,12}) earlier turns?")
 _THOUGHT = compiled_later(r"\A\s*<think>.*?</think>", re.DOTALL)
 _SENTENCE_END = compiled_later(r"[.!?:;]['\")\]]*(?=\s)|\n")
 

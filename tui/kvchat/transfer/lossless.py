@@ -6,7 +6,6 @@ in. A wire that was changed after the export is reported, never loaded.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, fields
@@ -24,6 +23,7 @@ from kvchat.prompt.tags import TagError, tag_name, tagged
 from kvchat.prompt.thoughts import is_frame
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import finite
 from kvchat.transfer.exact_json import dumps, loads
 from kvchat.transfer.formats import Format, Source, Sources, TransferError
 from kvchat.transfer.importing.thread import EARLIEST, LATEST
@@ -115,9 +115,6 @@ def _written(source: Source) -> str:
 # -- fields of a foreign object ---------------------------------------------------------------------------------------
 
 
-_LARGEST = 2**63 - 1
-
-
 class Fields:
     """The fields of one JSON object, and where it stands, in words. A field is of the type that is asked for, or
     TransferError is raised; one that is asked for as optional may be missing or null, and is None."""
@@ -145,7 +142,7 @@ class Fields:
 
     def whole(self, name: str) -> int:
         value = self._values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
+        if not isinstance(value, int) or finite(value) is None:
             raise self.wrong(name, "a whole number of 64 bits")
         return value
 
@@ -153,10 +150,7 @@ class Fields:
         return None if self._values.get(name) is None else self.whole(name)
 
     def number(self, name: str) -> float:
-        value = self._values.get(name)
-        if isinstance(value, int):
-            return self.whole(name)
-        if not isinstance(value, float) or not math.isfinite(value):
+        if (value := finite(self._values.get(name))) is None:
             raise self.wrong(name, "a number")
         return value
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import finite
 from kvchat.text.faults import Unread
 from kvchat.text.problems import ProblemError
 
@@ -136,14 +137,8 @@ def text_at(value: Mapping[str, object], key: str) -> str | None:
 def figure_at(value: Mapping[str, object], key: str) -> float | None:
     """The number from 0 to LARGEST under `key`, or None: a figure is never worth an answer, so anything else is "not
     reported"."""
-    found = value.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return None
-    try:
-        number = float(found)
-    except OverflowError:
-        return None
-    return number if 0 <= number < LARGEST else None
+    number = finite(value.get(key))
+    return float(number) if number is not None and 0 <= number < LARGEST else None
 
 
 def count_at(value: Mapping[str, object], key: str) -> int | None:

@@ -15,6 +15,7 @@ from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.prompt.message import Role
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.prompt.tags import LONGEST as LONGEST_TAG
+from kvchat.sanitize import finite
 
 if TYPE_CHECKING:
     import sqlite3
@@ -219,8 +220,8 @@ def seconds_of(value: object, scale: float = 1.0) -> float | None:
             time = datetime.fromisoformat(value)
             # A time without a zone is one of the world's, as all of these programs write it.
             found = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp()
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            found = value * scale
+        elif (number := finite(value)) is not None:
+            found = number * scale
     except (ValueError, OverflowError, OSError):
         return None
     return found if found is not None and EARLIEST < found < LATEST else None

@@ -199,7 +199,7 @@ class MessageController:
         )
         for node in nodes:
             blocks = code_blocks(node.text)
-            if number.isdecimal() and 0 < int(number) <= len(blocks):
+            if number.isdecimal() and len(number) < 10 and 0 < int(number) <= len(blocks):
                 self.copied_code(int(number), blocks[int(number) - 1].text)
                 return
         self.workspace.say(f"There is no code block {number}", "warning")

@@ -7,7 +7,6 @@ system prompt stands beside the text, and nothing is changed before it is applie
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -56,8 +55,7 @@ class Field:
         if not text:
             return None
         kind = "A whole number" if self.whole else "A number"
-        end = f"to {self.highest:,.10g}." if math.isfinite(self.highest) else "up."
-        limits = f"{kind} from {self.lowest:g} {end}"
+        limits = f"{kind} from {self.lowest:g} to {self.highest:,.10g}."
         try:
             value = int(text) if self.whole else float(text.replace(",", "."))
         except ValueError:
@@ -72,8 +70,8 @@ FIELDS = (
     Field("top_p", "top p", "tokens that make up this share: 0.95", 0, 1),
     Field("top_k", "top k", "only the best so many tokens: 40", 0, 1_000_000, whole=True),
     Field("min_p", "min p", "drop tokens below this share of the best", 0, 1),
-    Field("max_tokens", "max tokens", "longest answer, in tokens", 1, math.inf, whole=True),
-    Field("seed", "seed", "same seed, same answer", -1, math.inf, whole=True),
+    Field("max_tokens", "max tokens", "longest answer, in tokens", 1, 10_000_000, whole=True),
+    Field("seed", "seed", "same seed, same answer", -1, 2**32 - 1, whole=True),
     Field("presence_penalty", "presence penalty", "discourages any repeat", -2, 2),
     Field("frequency_penalty", "frequency penalty", "discourages frequent repeats", -2, 2),
     Field("repeat_penalty", "repeat penalty", "discourages repetition; 1 = off", 0, 5),

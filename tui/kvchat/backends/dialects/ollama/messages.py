@@ -68,9 +68,9 @@ _EFFORTS: Mapping[object, str | bool] = {
     "none": False,
 }
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|h|m|s)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,12})?")
 _USUAL_KEEP_ALIVE_S = 300.0
 
 
