@@ -53,7 +53,7 @@ async def asked(make: Callable[..., ChatService], seeing: SeeingServer, tmp_path
         (tmp_path / name).write_bytes(data)
         block = await service.retrieval.attach(id, str(tmp_path / name))
         await service.turns.send(id, Question(f"What is {name}?", (block,)))
-        await service.turns.wait(id)
+        await service.conversations.wait(id)
     return service, id
 
 

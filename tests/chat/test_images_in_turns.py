@@ -59,7 +59,7 @@ async def begun(service: ChatService) -> str:
 async def say(service: ChatService, id: str, text: str, *attached: Path) -> None:
     blocks = tuple([await service.retrieval.attach(id, str(path)) for path in attached])
     await service.turns.send(id, Question(text, blocks))
-    await service.turns.wait(id)
+    await service.conversations.wait(id)
 
 
 def path_of(service: ChatService, id: str) -> list[tuple[Role, State]]:
@@ -194,7 +194,7 @@ async def test_an_edit_keeps_the_image_whose_chip_stays_and_leaves_the_other(
     )
     question = service.conversations.load(id).path()[-2]
     await service.turns.edit(id, question.id, "Only [image sea.png 640x480]")
-    await service.turns.wait(id)
+    await service.conversations.wait(id)
     content = messages_of(seeing)[-1]["content"]
     assert [part["type"] for part in content] == ["image_url", "text"]
     assert content[0] == messages_of(seeing, 0)[-1]["content"][1]
@@ -223,7 +223,7 @@ async def test_an_image_waits_in_the_queue_and_goes_out_from_there(
     block = await service.retrieval.attach(id, str(lamp))
     await service.turns.send(id, Question("First."))
     await service.turns.queue_up(id, Question("What is [image lamp.png 640x480] ?", (block,)))
-    await service.turns.wait(id)
+    await service.conversations.wait(id)
     assert messages_of(seeing)[-1]["content"][0]["type"] == "image_url"
 
 

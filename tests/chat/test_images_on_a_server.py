@@ -54,7 +54,7 @@ def lamp(tmp_path: Path) -> Path:
 async def say(service: ChatService, id: str, text: str, *attached: Path) -> None:
     blocks = tuple([await service.retrieval.attach(id, str(path)) for path in attached])
     await service.turns.send(id, Question(text, blocks))
-    await service.turns.wait(id)
+    await service.conversations.wait(id)
 
 
 async def test_an_image_is_prefilled_once_and_never_again(make: Maker, tmp_path: Path, lamp: Path) -> None:

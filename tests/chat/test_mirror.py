@@ -13,6 +13,7 @@ from kvchat.chat import mirror
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.chat.turns.alternatives import Wanted
 from kvchat.config import Settings, changed
 from kvchat.store import Store
 from toyserver import tokens
@@ -100,6 +101,21 @@ async def test_an_answer_on_its_way_is_not_in_it(mirrored, server, folder):
     assert holds(folder, "Fifty-nine.") and not holds(folder, "half of")
     await service.conversations.stop(id)
     await until(lambda: holds(folder, "half of", "Stopped.", "# Meanwhile"))
+
+
+async def test_answers_to_choose_from_hold_up_nothing(mirrored, server, folder):
+    service = mirrored()
+    id = (await service.new_conversations.create("Be brief.", reuse=False)).id
+    await service.servers.reach(id)
+    server.on_chat(tokens("One."), tokens("Two."))
+    await service.turns.ask_for(id, Wanted(2), Question("How many nights?"))
+    await service.conversations.wait(id)
+    assert service.turns.is_undecided(id)
+    await until(lambda: holds(folder, "How many nights?", "One."))
+    await service.conversations.rename(id, "Not chosen yet")
+    await until(lambda: holds(folder, "# Not chosen yet", "One."))
+    await service.turns.choose(id, service.turns.choices(id)[1].id)
+    await until(lambda: holds(folder, "Two."))
 
 
 async def test_what_happened_elsewhere_is_taken_over(mirrored, folder):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
@@ -69,20 +71,28 @@ class Busy:
     """Keeps conversations busy."""
 
     def __init__(self, *ids: str) -> None:
-        self.ids = set(ids)
+        self.ends = {id: asyncio.get_running_loop().create_future() for id in ids}
 
-    def busy(self) -> frozenset[str]:
-        return frozenset(self.ids)
+    def busy(self) -> Mapping[str, asyncio.Future[None]]:
+        return self.ends
 
     def refuse(self, id: str) -> None:
-        if id in self.ids:
+        if id in self.ends:
             raise ChatError.of("It is busy.")
 
     async def stop(self, id: str) -> None:
-        self.ids.discard(id)
+        if (end := self.ends.pop(id, None)) is not None:
+            end.set_result(None)
 
-    async def wait(self, id: str) -> None:
-        assert id not in self.ids
+    async def work(self, id: str, spells: Sequence[tuple[int, int]]) -> None:
+        """Be busy with it, then rest, for so many turns of the loop each."""
+        for busy, rest in spells:
+            self.ends[id] = asyncio.get_running_loop().create_future()
+            for _ in range(busy):
+                await asyncio.sleep(0)
+            await self.stop(id)
+            for _ in range(rest):
+                await asyncio.sleep(0)
 
 
 async def test_conversations_need_no_server(ground: Ground, conversations: Conversations) -> None:
@@ -116,6 +126,32 @@ async def test_who_keeps_a_conversation_busy_is_asked_and_stopped(conversations:
     assert not conversations.streaming(), "what runs in it is stopped before it is put into the trash"
     with pytest.raises(ChatError, match="trash"):
         await conversations.for_act(one.id, Head.ANY, UnderWay(one.id))
+
+
+SPELLS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=4)
+
+
+@given(st.lists(SPELLS, min_size=1, max_size=3), st.integers(0, 8))
+def test_what_is_waited_for_is_what_keeps_it_busy(work: list[list[tuple[int, int]]], later: int) -> None:
+    """Whatever keeps a conversation busy, and however that follows on each other: `wait` returns when nothing does, and
+    the loop goes on meanwhile."""
+
+    async def played() -> None:
+        ground = Ground(Store.open(None), Settings(), clock=lambda: NOON)
+        conversations = Conversations(ground)
+        conversations.occupations += [Busy() for _ in work]
+        workers = [
+            asyncio.create_task(one.work("a", spells))  # type: ignore[attr-defined]
+            for one, spells in zip(conversations.occupations, work, strict=True)
+        ]
+        for _ in range(later):
+            await asyncio.sleep(0)
+        await conversations.wait("a")
+        assert "a" not in conversations.streaming()
+        await asyncio.gather(*workers)
+        ground.store.close()
+
+    asyncio.run(played())
 
 
 async def test_the_head_before_an_act_is_given_once(conversations: Conversations) -> None:

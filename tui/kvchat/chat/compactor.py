@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -103,7 +103,7 @@ class RunningCompaction:
     live: LiveAnswer
     """Its text so far, and the server's figures."""
     answer_run: AnswerRun
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Compactor:
@@ -134,8 +134,8 @@ class Compactor:
         """The request for the summary."""
         self._ready: dict[str, ReadySummary] = {}
         """By conversation."""
-        self._taking: dict[str, asyncio.Event] = {}
-        """The conversations that go on with a ready summary just now; each event is its end."""
+        self._taking: dict[str, asyncio.Future[None]] = {}
+        """The conversations that go on with a ready summary just now; each with its end."""
         self._conversations.occupations.append(self)
 
     # -- when
@@ -203,7 +203,7 @@ class Compactor:
         finally:
             self.running = None
             self._tracked = None
-            running.ended.set()
+            running.ended.set_result(None)
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
 
@@ -347,7 +347,7 @@ class Compactor:
 
     async def _take(self, conversation: OpenConversation, ready: ReadySummary, act: UnderWay) -> Compacted:
         """Go on with a summary that is ready. Raises GivenUp."""
-        id, ended = conversation.id, asyncio.Event()
+        id, ended = conversation.id, asyncio.get_running_loop().create_future()
         self._taking[id] = ended
         try:
             done = await self._put_in_place(conversation, ready, act)
@@ -355,15 +355,15 @@ class Compactor:
             return done
         finally:
             del self._taking[id]
-            ended.set()
+            ended.set_result(None)
             self._ground.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
 
     # -- while it runs the conversation is as busy as with an answer
 
-    def busy(self) -> frozenset[str]:
-        running = () if self.running is None else (self.running.conversation,)
-        return frozenset((*running, *self._taking))
+    def busy(self) -> Mapping[str, asyncio.Future[None]]:
+        running = {} if self.running is None else {self.running.conversation: self.running.ended}
+        return self._taking | running
 
     def refuse(self, id: str) -> None:
         if id in self._taking or self._running_in(id):
@@ -378,13 +378,8 @@ class Compactor:
         if running := self._running_in(id):
             running.answer_run.stop()
             self._conversations.give_up(id)
-        await self.wait(id)
-
-    async def wait(self, id: str) -> None:
-        running = self._running_in(id)
-        ended = running.ended if running is not None else self._taking.get(id)
-        if ended is not None:
-            await ended.wait()
+        if (ended := self.busy().get(id)) is not None:
+            await asyncio.wait({ended})
 
     def _running_in(self, id: str) -> RunningCompaction | None:
         return self.running if self.running is not None and self.running.conversation == id else None

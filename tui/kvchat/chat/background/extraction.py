@@ -246,7 +246,7 @@ class Extraction(ConversationObserver):
 
     def opened(self, id: str, before: str) -> None:
         """The conversation `before`, which was left, is put into the queue unless it streams."""
-        if before and before != id and before not in self._conversations.streaming():
+        if before and before != id and not self._conversations.is_taken(before):
             self._ground.in_background(self._capture(before, left=True))
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
@@ -295,7 +295,7 @@ class Extraction(ConversationObserver):
         id, settings = job.subject, self._ground.settings.memory
         record = self._conversations.record(id)
         link = self.workplace(id) if record is not None else None
-        busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
+        busy = self._conversations.is_taken(id) or self._conversations.answered_elsewhere(id)
         if link is None or not self._wanted(record) or busy:
             return None
         if job.why in (JobReason.ASKED, JobReason.MOST):
@@ -339,7 +339,7 @@ class Extraction(ConversationObserver):
         if not pending:
             return Outcome(How.DONE)
         link = self.workplace(id)
-        busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
+        busy = self._conversations.is_taken(id) or self._conversations.answered_elsewhere(id)
         if link is None or link.lane is not lane or busy:
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head

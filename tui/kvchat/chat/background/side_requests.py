@@ -107,7 +107,7 @@ class SideRequests:
         return (
             link.info is not None
             and link.connector.connection.phase == "ready"
-            and id not in self._conversations.streaming()
+            and not self._conversations.is_taken(id)
             and not self._conversations.answered_elsewhere(id)
             and self.extends(conversation, in_slot=True, room=room)
         )

@@ -146,7 +146,7 @@ class WarmUp(ConversationObserver):
 
     async def _warm_when_rested(self, id: str, rest: float) -> None:
         await asyncio.sleep(rest)
-        if id in self.sent or id in self._conversations.streaming():
+        if id in self.sent or self._conversations.is_taken(id):
             return  # its question waits for the warm-up that runs, or will end it
         if self._work is not None:
             self._work.cancel()
@@ -166,7 +166,7 @@ class WarmUp(ConversationObserver):
     async def warm(self, id: str) -> None:
         """Warm a conversation up now, where that is wanted, allowed and of use. Raises BackendError."""
         conversation = self._conversations.loaded.get(id)
-        if conversation is None or self._conversations.looked_at != id or id in self._conversations.streaming():
+        if conversation is None or self._conversations.looked_at != id or self._conversations.is_taken(id):
             return
         link = self._servers.link(id)
         if link.connector.connection.phase != "ready" or not link.lane.is_free:

@@ -7,7 +7,7 @@ last stay loaded. Every change to its row goes through `change`. Nothing here sp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -70,17 +70,15 @@ class ConversationObserver(Protocol):
 class Occupation(Protocol):
     """What keeps a conversation busy: its answer, or a compaction."""
 
-    def busy(self) -> frozenset[str]:
-        """The conversations that it keeps busy now."""
+    def busy(self) -> Mapping[str, asyncio.Future[None]]:
+        """The conversations that it keeps busy now, each with the end of that: once done, it is not in here any
+        more."""
 
     def refuse(self, id: str) -> None:
         """Raises ChatError where it keeps this one busy."""
 
     async def stop(self, id: str) -> None:
         """End it in this conversation, if it is there."""
-
-    async def wait(self, id: str) -> None:
-        """Return when it has ended in this conversation."""
 
 
 class Conversations:
@@ -198,7 +196,7 @@ class Conversations:
         """Whether a conversation that is not looked at can be loaded again as it is."""
         return (
             conversation.id != self.looked_at
-            and conversation.id not in self.streaming()
+            and not self.is_taken(conversation.id)
             and conversation.elsewhere is None
             and self.shared.is_stored(conversation)
         )
@@ -265,6 +263,12 @@ class Conversations:
         """The ids of the conversations whose answer, or summary, is running or waiting."""
         return frozenset().union(*(one.busy() for one in self.occupations))
 
+    def is_taken(self, id: str) -> bool:
+        """Whether nothing else may go on with a conversation: something runs there, or one of several answers is to be
+        chosen, which the user does when they like."""
+        conversation = self.loaded.get(id)
+        return id in self.streaming() or (conversation is not None and bool(conversation.alternatives))
+
     def free(self, id: str) -> OpenConversation:
         """The conversation, with nothing running in it. Raises ChatError."""
         for one in self.occupations:
@@ -293,8 +297,8 @@ class Conversations:
 
     async def wait(self, id: str) -> None:
         """Return when nothing runs in a conversation any more."""
-        for one in self.occupations:
-            await one.wait(id)
+        while ends := [busy[id] for one in self.occupations if id in (busy := one.busy())]:
+            await asyncio.wait(ends)
 
     def remember_head(self, conversation: OpenConversation) -> None:
         """An act leaves the branch that is shown: it can be undone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -437,16 +437,18 @@ class Turns:
     async def _answer(self, asking: Asking) -> None:
         """Have all answers come that are asked for, one request after the other."""
         conversation, first, undecided = asking.conversation, asking.runs[0], bool(asking.conversation.alternatives)
-        answer, *_ = answers = await self._settle_all(asking)
-        refusal = first.error if first.error is not None and first.error.is_too_long else None
-        if refusal is not None and not answer.is_wordless:
-            refusal = None
-        while asking.further and not asking.is_stopped and not is_over(answers):
-            if not await self._begin_further(asking, answer):
-                break
-            answers = await self._settle_all(asking)
-        conversation.live = None
-        del self._running[conversation.id]
+        try:
+            answer, *_ = answers = await self._settle_all(asking)
+            refusal = first.error if first.error is not None and first.error.is_too_long else None
+            if refusal is not None and not answer.is_wordless:
+                refusal = None
+            while asking.further and not asking.is_stopped and not is_over(answers):
+                if not await self._begin_further(asking, answer):
+                    break
+                answers = await self._settle_all(asking)
+        finally:
+            conversation.live = None
+            del self._running[conversation.id]
         if undecided and refusal is None:
             self._undecided.add(conversation.id)
             self.conversations.list_changed()
@@ -570,10 +572,9 @@ class Turns:
 
     # -- as an occupation of its conversation ----------------------------------------------------------------------
 
-    def busy(self) -> frozenset[str]:
-        """The conversations whose answer is running, waiting or to be chosen, or whose next message is about to go
-        out."""
-        return frozenset(self._running) | frozenset(self._next) | self._undecided
+    def busy(self) -> Mapping[str, asyncio.Future[None]]:
+        """The conversations whose answer is running or waiting, or whose next message is about to go out."""
+        return self._next | {id: task for id, (_, task) in self._running.items()}
 
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
@@ -592,11 +593,6 @@ class Turns:
         if running is not None:
             running[0].stop()
             await asyncio.wait({running[1]})
-
-    async def wait(self, id: str) -> None:
-        """Return when the running answer is settled, and those to the messages that follow it."""
-        while task := self._next.get(id) or (self._running[id][1] if id in self._running else None):
-            await asyncio.wait({task})
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came, without an explanation where that takes too long."""

@@ -56,7 +56,7 @@ class QueueController:
     async def _send(self, item: Queued) -> None:
         """Send a message of the queue now, or as the first one behind the answer that runs."""
         id = self.workspace.open_id
-        if id in self._service.conversations.streaming():
+        if self._service.conversations.is_taken(id):
             while item.id in [one.id for one in self._queue.of(id)[1:]]:
                 await self._queue.move(id, item, -1)
             self._queue.release(id)

@@ -148,7 +148,7 @@ class SendingController:
         """Whether a message would have to wait: for one before it, or for an answer, here or in another window."""
         return (
             id in self._sending
-            or id in self._conversations.streaming()
+            or self._conversations.is_taken(id)
             or self._queue.flows(id)
             or self._conversations.answered_elsewhere(id)
         )
