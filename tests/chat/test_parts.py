@@ -53,7 +53,7 @@ def conversations(ground: Ground) -> Conversations:
 
 async def begun(conversations: Conversations, title: str = "New conversation") -> OpenConversation:
     root = node(None, system_message("Be brief."), 1.0)
-    return await conversations.insert(Conversation(new_id(), root.id, 1.0, 1.0, title), root)
+    return await conversations.insert(Conversation(new_id(), root.id, 1.0, 1.0, title), [root])
 
 
 class Diary(ConversationObserver):

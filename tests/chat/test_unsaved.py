@@ -176,6 +176,27 @@ async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
     assert not list(tmp_path.glob("kvchat-unsaved*"))
 
 
+async def test_a_conversation_is_begun_while_the_disk_refuses(
+    service: ChatService, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its system message may be stored already, under another id."""
+    before = await service.new_conversations.create()
+    await say(service, before.id, "zero")
+    refuse()
+    conversation = await service.new_conversations.create()
+    await say(service, conversation.id, "one")
+    fork = await service.branches.fork(conversation.id, conversation.path()[-1].id)
+    other = await service.new_conversations.create()
+    assert {one.id for one in service.conversations.all()} == {before.id, conversation.id, fork.id, other.id}
+    assert service.conversations.load(conversation.id) is conversation
+    missing = await service.conversations.unsaved.retry()
+    assert {one.conversation.id for one in missing} == {conversation.id, fork.id}
+    monkeypatch.undo()
+    assert await service.conversations.unsaved.retry() == []
+    for stored in (conversation, fork):
+        assert [node.text for node in service.store.tree(stored.id).path(stored.record.head)][1:] == ["one", "Hello"]
+
+
 async def test_when_no_folder_takes_them_that_is_told(service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
     conversation = await service.new_conversations.create()
     refuse()

@@ -13,7 +13,7 @@ import pytest
 
 from kvchat.prompt.message import Message, Role, node
 from kvchat.store import Store, StoreError, StoreUnavailable
-from kvchat.store.file import database, schema
+from kvchat.store.file import database, opening, schema
 from kvchat.store.file.backup import backups
 from kvchat.store.file.database import on_network
 from kvchat.store.presence import locks
@@ -327,3 +327,88 @@ def test_an_owner_is_gone_when_its_process_is(folder):
     assert owner.is_gone(None) and owner.is_gone("") and owner.is_gone("x:y:z") and owner.is_gone(f"{2**70}:1:x")
     owner.release(mine)
     assert owner.is_gone(mine)
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Makes the disk of a folder take no writes from now on, until it is called with False."""
+    lock = locks.WriteLock
+
+    def refuse(path: Path) -> locks.WriteLock:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    def refusing(refuses: bool = True) -> None:
+        monkeypatch.setattr(opening, "WriteLock", refuse if refuses else lock)
+
+    return refusing
+
+
+@needs_posix
+@pytest.mark.parametrize("ways", [slice(0, 1), slice(1, 2)])
+def test_a_disk_that_takes_no_writes_at_the_start_is_read(folder, tmp_path, new_talk, refusing, monkeypatch, ways):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    talk.say("in the log")
+    there = tmp_path / "there"
+    there.mkdir()
+    for suffix in ("", "-wal"):
+        (there / f"kvchat.db{suffix}").write_bytes((folder / f"kvchat.db{suffix}").read_bytes())
+    store.close()
+    monkeypatch.setattr(opening, "_WAYS_TO_READ", opening._WAYS_TO_READ[ways])
+    refusing()
+    found = Store.open(there)
+    assert ["can only be read" in notice for notice in found.notices] == [True]
+    assert [hit.conversation for hit in found.search("in the log")] == [talk.id]
+    texts = [node.text for node in found.tree(talk.id)]
+    assert "in the log" in texts
+    with pytest.raises(StoreUnavailable, match="Read-only file system"):
+        found.set_draft(talk.id, "not yet")
+    refusing(False)
+    found.set_draft(talk.id, "now")
+    assert found.draft(talk.id) == "now" and [node.text for node in found.tree(talk.id)] == texts
+    found.close()
+    again = Store.open(there)
+    assert again.draft(talk.id) == "now" and again.notices == []
+    again.close()
+
+
+@needs_posix
+def test_without_a_log_it_is_read_where_no_file_can_be_made_beside_it(folder, new_talk, refusing, monkeypatch):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    talk.say("kept")
+    store.close()
+    refusing()
+    monkeypatch.setattr(opening, "_WAYS_TO_READ", opening._WAYS_TO_READ[2:])
+    found = Store.open(folder)
+    assert "kept" in [node.text for node in found.tree(talk.id)]
+    found.close()
+
+
+@needs_posix
+def test_one_of_an_older_shape_is_read_too(folder, new_talk, refusing, monkeypatch):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    talk.say("kept")
+    store.close()
+    before = (folder / "kvchat.db").read_bytes()
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE more(x)")])
+    refusing()
+    found = Store.open(folder)
+    assert found._db.rows("SELECT * FROM more") == [] and found.tree(talk.id)
+    with pytest.raises(StoreUnavailable):
+        found.set_draft(talk.id, "no")
+    found.close()
+    assert (folder / "kvchat.db").read_bytes() == before
+
+
+@needs_posix
+def test_what_cannot_be_read_either_is_refused(folder, tmp_path, refusing):
+    Store.open(folder).close()
+    refusing()
+    (folder / "kvchat.db").write_bytes(b"damaged" * 1000)
+    with pytest.raises(StoreUnavailable, match="Read-only file system"):
+        Store.open(folder)
+    assert (folder / "kvchat.db").read_bytes() == b"damaged" * 1000 and not (folder / "quarantine").exists()
+    with pytest.raises(StoreUnavailable, match="Read-only file system"):
+        Store.open(tmp_path / "nothing yet")

@@ -59,6 +59,29 @@ async def test_what_was_not_saved_is_in_a_private_file(own_folders: Path, number
     check(path)
 
 
+NO_TEMPORARY_FOLDER = """
+import sys, tempfile
+def none():
+    raise FileNotFoundError(2, "No usable temporary directory found")
+tempfile.gettempdir = none
+from kvchat.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+async def test_the_way_out_needs_no_temporary_folder(own_folders: Path) -> None:
+    async with ToyServer() as server:
+        code = ["-c", NO_TEMPORARY_FOLDER, "--base-url", server.url]
+        with Terminal(code, environment(), columns=200) as terminal:
+            await begin(terminal, server)
+            await refuse(terminal, server, own_folders / "data")
+            terminal.process.send_signal(signal.SIGTERM)
+            assert await terminal.ended() == 1, terminal.last_words
+            assert terminal.left_on == []
+    (path,) = own_folders.glob("kvchat-unsaved-*.json")
+    check(path)
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_what_was_saved_needs_no_file(own_folders: Path, number: signal.Signals) -> None:
     async with ToyServer() as server:

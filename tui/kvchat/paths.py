@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +113,19 @@ def give_home(folder: Path) -> None:
         Path.home()
     except RuntimeError:
         os.environ["HOME"] = str(folder)
+
+
+def last_resorts() -> Iterator[Path]:
+    """The folders for what the data folder does not take, each looked for when its turn has come: any may be gone."""
+    for find in (
+        Path.home,
+        tempfile.gettempdir,
+        Path.cwd,
+        lambda: os.environ["XDG_RUNTIME_DIR"],
+        lambda: "/dev/shm",
+    ):
+        with contextlib.suppress(OSError, RuntimeError, KeyError):
+            yield Path(find())
 
 
 def own_themes() -> Path:

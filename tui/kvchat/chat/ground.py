@@ -43,7 +43,10 @@ class Ground:
         self.clock = clock
         self.events = EventBus()
         self.keeper = Keeper(
-            lambda trouble: self.events.tell(StorageChanged(trouble)), strict=strict, at_rest=store.checkpoint
+            lambda trouble: self.events.tell(StorageChanged(trouble)),
+            strict=strict,
+            at_rest=store.checkpoint,
+            refusal=store.database.refusal,
         )
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -457,7 +457,7 @@ class ChatService:
             await asyncio.wait(tasks, timeout=QUIT_S)
         await self.ground.rest()
 
-    async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
+    async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
         for end in (
@@ -478,5 +478,8 @@ class ChatService:
             except Exception:  # what is said is still to be kept
                 log.exception("a part of the service did not end")
         rescued = self.conversations.unsaved.rescue(rescue, self.clock()) if rescue else None
-        self.store.close()
+        try:
+            self.store.close()
+        except StoreError as error:
+            log.info("the store did not close: %s", error)
         return rescued

@@ -30,9 +30,15 @@ class Keeper:
     on the writer thread when nothing was written for REST_SECONDS; a StoreError of it is dropped."""
 
     def __init__(
-        self, on_trouble: Callable[[str], None], *, strict: bool = False, at_rest: Callable[[], object] = lambda: None
+        self,
+        on_trouble: Callable[[str], None],
+        *,
+        strict: bool = False,
+        at_rest: Callable[[], object] = lambda: None,
+        refusal: StoreError | None = None,
     ) -> None:
-        self._failed: StoreError | None = None
+        """`refusal`: why nothing can be written from the beginning."""
+        self._failed = refusal
         self._tell = on_trouble
         self._strict = strict
         self._at_rest = at_rest

@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -230,10 +231,10 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         _print_no_more()
         where = f": {error.filename}" if error.filename else ""
-        print(f"kvchat: {error.strerror or error}{where}.", file=sys.stderr)
+        _complain(f"{error.strerror or error}{where}.")
         return 1
     except ImportError as error:
-        print(f"kvchat: {_missing(error)}", file=sys.stderr)
+        _complain(_missing(error))
         return 1
 
 
@@ -249,6 +250,12 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     args.trunk = getattr(args, "trunk", None)
     os.umask(0o077)
     return args
+
+
+def _complain(sentence: str) -> None:
+    """Say on standard error what went wrong, if that takes it: the status tells it too."""
+    with suppress(OSError, ValueError):
+        print(f"kvchat: {sentence}", file=sys.stderr, flush=True)
 
 
 def _print_no_more() -> None:
@@ -283,7 +290,7 @@ def _carried_out(args: argparse.Namespace) -> int:
     except CommandError as failure:
         from kvchat.sanitize import one_line
 
-        print(f"kvchat: {one_line(str(failure))}", file=sys.stderr)
+        _complain(one_line(str(failure)))
         return failure.status
     finally:
         on_command_line.reset(place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -117,7 +117,7 @@ class _Late:
             del own["settings"]  # the service's own from now on: they can be changed
         return cast("ChatService", own["_service"])
 
-    async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
+    async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
         return await self._opened().aclose(rescue) if "_service" in vars(self) else None
 
     def __getattr__(self, name: str) -> Any:

@@ -7,12 +7,10 @@ own, so that a prompt that waits holds up nothing.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +18,7 @@ from kvchat import __version__
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
 from kvchat.config.personas import Snippet
-from kvchat.paths import Paths
+from kvchat.paths import Paths, last_resorts
 from kvchat.plain.answers import STATE_S, Answers
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.plain.commands import Commands
@@ -151,10 +149,7 @@ class PlainMode:
         """End all; what went wrong, in a sentence."""
         if self._housekeeping is not None:
             self._housekeeping.cancel()
-        folders = [Path(tempfile.gettempdir())]
-        with suppress(RuntimeError):
-            folders.insert(0, Path.home())
-        rescued = await self._service.aclose(folders)
+        rescued = await self._service.aclose(last_resorts())
         return "" if rescued is None else rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
 
     def _snippets(self) -> Mapping[str, Snippet]:

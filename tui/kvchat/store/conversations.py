@@ -203,15 +203,19 @@ class Conversations:
     def shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
         """Inside a transaction: the stored system message with the bytes of `system`; that one itself where there was
         none."""
-        row = connection.execute(
+        if (found := self.like(system)) is not None:
+            return found
+        connection.execute(_ADD_NODE, (*row_of(system), None, None))
+        return system
+
+    def like(self, system: Node) -> Node | None:
+        """The stored system message with the bytes of `system`."""
+        row = self._db.row(
             f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = :id OR (parent IS NULL AND digest = :digest"
             " AND wire = :wire) ORDER BY id = :id DESC, seq LIMIT 1",
             {"id": system.id, "digest": system.digest, "wire": system.wire},
-        ).fetchone()
-        if row:
-            return node_of(row)
-        connection.execute(_ADD_NODE, (*row_of(system), None, None))
-        return system
+        )
+        return node_of(row) if row else None
 
     def stored(self, connection: sqlite3.Connection, known: Conversation) -> Conversation:
         """Inside a transaction: the row as it is now. One that another kvchat deleted for good while it was

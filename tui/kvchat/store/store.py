@@ -66,7 +66,8 @@ class Store:
         db, notices = opening.on_disk(folder, clock())
         store = cls(db, notices, clock)
         try:
-            store.recover()
+            if db.refusal is None:
+                store.recover()
         except BaseException:
             db.close()
             raise
@@ -201,6 +202,10 @@ class Store:
         """How many messages were made in the conversation, and how many of them stream: another tree, another mark,
         but for one empty answer that took the place of another."""
         return self._conversations.mark(id)
+
+    def like(self, system: Node) -> Node:
+        """The stored system message with the bytes of this one; itself where there is none."""
+        return self._conversations.like(system) or system
 
     # Messages
 

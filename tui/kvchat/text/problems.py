@@ -142,6 +142,11 @@ def finished(database: Path, place: Path, offer: str) -> str:
     return f"{database} was damaged. It was moved to {place}, and what could be read is in a new database. {offer}"
 
 
+def opened_for_reading(refusal: str) -> str:
+    """That a database whose disk takes no writes was opened all the same."""
+    return f"{refusal} Until then the conversations can only be read."
+
+
 def backup_words(newest: Path | None, database: Path) -> str:
     """The way back."""
     if newest is None:

@@ -187,6 +187,8 @@ class ChatScreen(Screen[None]):
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
+        if trouble := service.keeper.trouble:
+            self._show_trouble(trouble)
         panel.fit()
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)

@@ -10,12 +10,10 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.paths import PathError, Paths, folder
+from kvchat.paths import PathError, Paths, folder, last_resorts
 from kvchat.sanitize import one_line
 from kvchat.text.problems import rescued_sentence
 
@@ -86,18 +84,10 @@ class Ending:
 
     async def close_service(self) -> None:
         """End the service. What it could not save goes to a file, unless the person has let go of it."""
-        rescued = await self._service.aclose(() if self._lets_go else self._folders())
+        rescued = await self._service.aclose(() if self._lets_go else last_resorts())
         if rescued is not None:
             words = rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
             self.failure = f"{self.failure} {words}".strip()
-
-    def _folders(self) -> list[Path]:
-        """Where unsaved conversations go when nobody can be asked and the data folder does not take them."""
-        temporary = Path(tempfile.gettempdir())
-        try:
-            return [Path.home(), temporary]
-        except RuntimeError:
-            return [temporary]
 
     def _end_soon(self) -> None:
         self.leave()

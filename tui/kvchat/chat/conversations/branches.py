@@ -58,7 +58,7 @@ class Branches:
             title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
             tags=own(conversation.record.tags),
         )
-        fork = await self.conversations.insert(record, path[0])
+        fork = await self.conversations.insert(record, path)
         self._tracker.did(fork, "fork")
         if draft:
             await self.conversations.set_draft(fork.id, draft)

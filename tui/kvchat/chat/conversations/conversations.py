@@ -7,7 +7,7 @@ last stay loaded. Every change to its row goes through `change`. Nothing here sp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -21,6 +21,7 @@ from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, SearchHit
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tags import ARCHIVE, listed, tagged
+from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Change, StoreError
 from kvchat.text.problems import ChatProblem
@@ -107,9 +108,15 @@ class Conversations:
     def all(self) -> list[Conversation]:
         """All conversations but the deleted ones, newest first."""
         if self._list is None:
-            self._list = self._store.conversations()
+            self._list = [*self._unstored(), *self._store.conversations()]
             self._by_id = {record.id: record for record in self._list}
         return self._list
+
+    def _unstored(self) -> list[Conversation]:
+        """Conversations that were begun while the disk refuses."""
+        if not self._ground.keeper.unsaved:
+            return []
+        return [one.record for one in list(self.loaded.values()) if self._store.known(one.id) is None]
 
     def shown(self) -> list[Conversation]:
         """The list as it is shown: favourites first, the archived left out."""
@@ -175,14 +182,23 @@ class Conversations:
             await self.update(conversation, unread=False)
         return conversation
 
-    async def insert(self, record: Conversation, root: Node) -> OpenConversation:
-        """Store a new conversation with its first message, and open it. Raises ChatError."""
+    async def insert(self, record: Conversation, path: Sequence[Node]) -> OpenConversation:
+        """Store a new conversation that begins with `path`, of which all but the system message is stored, and open it.
+        Raises ChatError."""
+        keeper, (root, *others) = self._ground.keeper, path
+
+        def create() -> Conversation:
+            return self._store.create(record, root)
+
         try:
-            record = await self._ground.keeper.call(lambda: self._store.create(record, root))
+            if (known := await keeper.write(create)) is None:
+                root = await keeper.call(lambda: self._store.like(path[0]))  # what is said waits to stand on this one
+                known = record = record if others else replace(record, head=root.id)
+                self.loaded.keep(OpenConversation(known, Tree([root, *others])))
         except StoreError as error:
             raise ChatError.of(error) from None
         self.list_changed()
-        return await self.open(record.id)
+        return await self.open(known.id)
 
     async def take_empty(self, id: str) -> bool:
         """Whether an empty conversation is this window's alone, so that it can be begun here; True also where the disk

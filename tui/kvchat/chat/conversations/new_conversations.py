@@ -79,7 +79,7 @@ class NewConversations:
         record = Conversation(
             id=new_id(), head=root.id, created=now, updated=now, server=server, model=model, parameters=parameters
         )
-        return await self._conversations.insert(record, root)
+        return await self._conversations.insert(record, [root])
 
     def server_of(self, persona: Persona | None) -> str:
         """The name of the server that a conversation begins with: the persona's, but where this run was given one.

@@ -7,9 +7,11 @@ of the queue. What an incognito run holds is never written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,7 +68,7 @@ class Unsaved:
         held = self._held()
         return await asyncio.to_thread(lambda: _written(path, self._missing(held)))
 
-    def rescue(self, folders: Sequence[Path], now: datetime) -> Rescued | None:
+    def rescue(self, folders: Iterable[Path], now: datetime) -> Rescued | None:
         """Write them beside the store, or to the first of the folders that takes them; None when all is saved."""
         found, reason = self._missing(self._held()), ""
         if not found:
@@ -75,7 +77,7 @@ class Unsaved:
 
         own = self._store.database.path
         # Where its file is gone, a folder that has come into its place is not the person's.
-        for folder in [*([own.parent] if own is not None and own.exists() else []), *folders]:
+        for folder in chain([own.parent] if own is not None and os.path.exists(own) else [], folders):  # noqa: PTH110
             try:
                 return Rescued(len(found), _written(folder / file_name(now), found))
             except TransferError as error:

@@ -10,8 +10,8 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,10 @@ _NETWORK = frozenset(
 )
 
 
-def connect(path: Path | str, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection without implicit transactions, for any thread."""
-    target = f"{Path(path).absolute().as_uri()}?mode=ro" if read_only else str(path)
+def connect(path: Path | str, *, read_only: bool = False, uri_options: str = "") -> sqlite3.Connection:
+    """A connection without implicit transactions, for any thread. `uri_options`: more of them, of one that only
+    reads."""
+    target = f"{Path(path).absolute().as_uri()}?mode=ro{uri_options}" if read_only else str(path)
     return sqlite3.connect(
         target,
         timeout=BUSY_SECONDS,
@@ -103,9 +104,18 @@ class Database:
     """An open database. `path` is None when it is in memory."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path | None, lock: WriteLock | None, in_use: FolderInUse | None
+        self,
+        connection: sqlite3.Connection,
+        path: Path | None,
+        lock: WriteLock | None,
+        in_use: FolderInUse | None,
+        refusal: StoreUnavailable | None = None,
+        again: Callable[[], Database] | None = None,
     ) -> None:
+        """`refusal`: why it can only be read, and `again` opens it for writing, or raises StoreError."""
         self.path = path
+        self.refusal = refusal
+        self._again = again
         self.owner = owner.claim()
         self._connection: sqlite3.Connection | None = connection
         self._lock = lock
@@ -143,8 +153,7 @@ class Database:
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction. `durable`: it survives a power cut once this returns; else it survives a crash of kvchat."""
-        lock = self._lock.held() if self._lock and self._needs_lock else nullcontext()
-        with self._threads, told(self.path), lock:
+        with self._threads, told(self.path), self._held():
             connection = self._opened()
             self._still_there()
             if durable is not self._durable:
@@ -165,7 +174,7 @@ class Database:
         for; what another kvchat reads just now stays in the log."""
         if self.path is None or not has_content(self.path, "-wal"):
             return
-        with self._threads, told(self.path), self._lock.held() if self._lock and self._needs_lock else nullcontext():
+        with self._threads, told(self.path), self._held():
             connection = self._opened()
             self._still_there()
             connection.execute("PRAGMA busy_timeout = 0")
@@ -191,6 +200,22 @@ class Database:
                     self._in_use.close()
                 if self._lock:
                     self._lock.close()
+
+    def _held(self) -> AbstractContextManager[None]:
+        """The lock around a write to a file that can be written. Raises StoreError where it still cannot."""
+        if self._again is not None:
+            self._take_over(self._again())
+        return self._lock.held() if self._lock and self._needs_lock else nullcontext()
+
+    def _take_over(self, writable: Database) -> None:
+        """Go on with the same file, opened for writing."""
+        self._opened().close()
+        if self._in_use:
+            self._in_use.close()
+        self._connection, self._lock, self._in_use = writable._connection, writable._lock, writable._in_use
+        self._identity, self._durable = writable._identity, False
+        self.refusal = self._again = None
+        owner.release(writable.owner)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:

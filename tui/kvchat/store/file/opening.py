@@ -7,17 +7,18 @@ kvchats that start at once one does the work.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import ExitStack, suppress
+import time
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from kvchat.paths import make_private
 from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file import quarantine, schema, wal
 from kvchat.store.file.backup import back_up
-from kvchat.store.file.database import Database, connect, has_fts, prepare
+from kvchat.store.file.database import Database, connect, has_content, has_fts, prepare
 from kvchat.store.fulltext import index
 from kvchat.store.presence.locks import FolderInUse, WriteLock
-from kvchat.text.problems import Damage, StoreProblem
+from kvchat.text.problems import Damage, StoreProblem, opened_for_reading
 
 NAME = "kvchat.db"
 _PAGE_SIZE = 4096
@@ -37,8 +38,28 @@ def in_memory() -> Database:
 
 
 def on_disk(folder: Path, now: float) -> tuple[Database, list[str]]:
-    """The database in `folder`, made if there is none, and what the person should know. Raises StoreError."""
+    """The database in `folder`, made if there is none, and what the user should know. Where its disk cannot be written,
+    what is there is opened for reading: each write tries again. Raises StoreError."""
     _require_sqlite()
+    try:
+        return _for_writing(folder, now)
+    except StoreUnavailable as refusal:
+        if refusal.problem not in _UNWRITABLE or (connection := _for_reading(folder / NAME)) is None:
+            raise
+        in_use = FolderInUse(folder)
+        in_use.share()
+        db = Database(
+            connection, folder / NAME, None, in_use, refusal, again=lambda: _for_writing(folder, time.time())[0]
+        )
+        return db, [opened_for_reading(refusal.sentence)]
+
+
+_UNWRITABLE = frozenset({StoreProblem.UNUSABLE, StoreProblem.DISK_FULL, StoreProblem.READ_ONLY, StoreProblem.FAILING})
+"""Why a file that is there may not open for writing, and still be read."""
+
+
+def _for_writing(folder: Path, now: float) -> tuple[Database, list[str]]:
+    """The same, to be read and written."""
     path = folder / NAME
     with told(path), ExitStack() as undo:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,6 +83,38 @@ def on_disk(folder: Path, now: float) -> tuple[Database, list[str]]:
             in_use.share()
         undo.pop_all()
         return Database(connection, path, lock, in_use), notices
+
+
+def _for_reading(path: Path) -> sqlite3.Connection | None:
+    """A connection to a database whose disk takes no writes; one of an older shape is brought up to date in memory.
+    None: there is nothing that could be read. Raises StoreError for a newer one."""
+    for options, exclusive in _WAYS_TO_READ[: 2 if has_content(path, "-wal") else None]:
+        found = None
+        try:
+            found = connect(path, read_only=True, uri_options=options)
+            if exclusive:
+                found.execute("PRAGMA locking_mode = EXCLUSIVE")
+            if _content_trouble(found, path, thorough=path.stat().st_size < ALWAYS_CHECKED) is not None:
+                return None
+            prepare(found, None)
+            if schema.version_of(found) == len(schema.MIGRATIONS) and not index.is_due(found, has_fts(found)):
+                return found
+            memory = connect(":memory:")
+            with closing(found):
+                found.backup(memory)
+            prepare(memory, None)
+            _bring_up_to_date(memory)
+        except (sqlite3.Error, OSError, UnicodeDecodeError):
+            if found is not None:
+                found.close()
+        else:
+            return memory
+    return None
+
+
+_WAYS_TO_READ = (("", False), ("&vfs=unix-none", True), ("&immutable=1", False))
+"""Options of a connection, and whether the file is its alone: as it is, where the index of its log is there or can be
+made; with that index in memory; and where there is no log."""
 
 
 def _require_sqlite() -> None:
@@ -133,7 +186,9 @@ def _trouble(path: Path, thorough: bool) -> str | None:
     if magic != schema.MAGIC:
         return Damage.HEADER
     try:
-        return _content_trouble(path, thorough)
+        # A connection that may write would write the log back when it closes. Only a rollback journal needs one.
+        with closing(connect(path, read_only=not path.with_name(path.name + "-journal").exists())) as found:
+            return _content_trouble(found, path, thorough)
     except sqlite3.Error as error:
         if is_damage(error) or result_code(error) == 1:
             return Damage.FOUND.format(error=error)
@@ -142,25 +197,20 @@ def _trouble(path: Path, thorough: bool) -> str | None:
         return Damage.SCHEMA
 
 
-def _content_trouble(path: Path, thorough: bool) -> str | None:
-    # A connection that may write would write the log back when it closes. Only a rollback journal needs one.
-    found = connect(path, read_only=not path.with_name(path.name + "-journal").exists())
-    try:
-        tables = {row[0] for row in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        mark = found.execute("PRAGMA application_id").fetchone()[0]
-        version = schema.version_of(found)
-        ours = mark == schema.APPLICATION_ID
-        if ours and version > len(schema.MIGRATIONS):
-            raise StoreError(StoreProblem.NEWER, path=path, version=version, known=len(schema.MIGRATIONS))
-        if not tables and version == 0 and (ours or mark == 0):
-            return None  # kvchat ended while it made the file
-        if not tables >= schema.tables_of(version) or not ours:
-            return Damage.TABLES if tables & schema.TABLES else Damage.FOREIGN
-        if thorough and (answer := found.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            return Damage.FOUND.format(error=" ".join(str(answer).split())[:120])
-        return None
-    finally:
-        found.close()
+def _content_trouble(found: sqlite3.Connection, path: Path, thorough: bool) -> str | None:
+    tables = {row[0] for row in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    mark = found.execute("PRAGMA application_id").fetchone()[0]
+    version = schema.version_of(found)
+    ours = mark == schema.APPLICATION_ID
+    if ours and version > len(schema.MIGRATIONS):
+        raise StoreError(StoreProblem.NEWER, path=path, version=version, known=len(schema.MIGRATIONS))
+    if not tables and version == 0 and (ours or mark == 0):
+        return None  # kvchat ended while it made the file
+    if not tables >= schema.tables_of(version) or not ours:
+        return Damage.TABLES if tables & schema.TABLES else Damage.FOREIGN
+    if thorough and (answer := found.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        return Damage.FOUND.format(error=" ".join(str(answer).split())[:120])
+    return None
 
 
 def _remove_if_empty(path: Path) -> None:

@@ -6,9 +6,7 @@ The rule: the export screen writes nothing. It asks before a file is replaced, a
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -24,6 +22,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
 from kvchat.chat.conversations.unsaved import file_name
+from kvchat.paths import last_resorts
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
@@ -354,10 +353,8 @@ def lines(unsaved: Sequence[Source], reason: str) -> list[str]:
 
 
 def _writable_folder() -> str:
-    with suppress(RuntimeError):
-        if os.access(Path.home(), os.W_OK):
-            return "~"
-    return tempfile.gettempdir()
+    found = next((str(folder) for folder in last_resorts() if os.access(folder, os.W_OK)), "~")
+    return "~" if found == os.path.expanduser("~") else found  # noqa: PTH111 - it never fails
 
 
 class WriteElsewhereScreen(Modal[Path]):
