@@ -69,7 +69,22 @@ async def test_a_reader_that_is_gone_is_no_matter(environment: dict[str, str], o
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("option", ["--man", "config path", "completion bash"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--man",
+        "--version",
+        "ask --help",
+        "config path",
+        "completion bash",
+        "list",
+        "export --all -f html -o -",
+        "search light",
+        "stats",
+        "backends",
+        "trunk list",
+    ],
+)
 async def test_output_that_cannot_be_written_is_one_sentence(environment: dict[str, str], option: str) -> None:
     status, _, err = await shell(environment, f"{PROGRAM} {option} >/dev/full")
     assert status == 1 and err.startswith("kvchat: ") and err.count("\n") == 1 and "space" in err

@@ -17,9 +17,12 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvchat import __version__
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 logging.getLogger("kvchat").addHandler(logging.NullHandler())  # else Python writes warnings to the terminal
 
@@ -87,6 +90,10 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._given = [*(args or ())]
         return super().parse_known_args(args, namespace)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """As argparse's own, which says nothing of a disk that is full."""
+        (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
         if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
@@ -230,8 +237,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         _print_no_more()
-        where = f": {error.filename}" if error.filename else ""
-        _complain(f"{error.strerror or error}{where}.")
+        what = error.filename or "The output cannot be written"
+        _complain(f"{what}: {(error.strerror or str(error)).lower()}.")
         return 1
     except ImportError as error:
         _complain(_missing(error))

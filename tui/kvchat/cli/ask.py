@@ -389,7 +389,8 @@ async def ask(
             sure = not has_end_only(service.store.last_reasoning_field(conversation.tree[live.node].model))
         waited = time.monotonic() - (live.first_token_at or 0)
         if live.reasoning or (sure and (is_terminal or waited > SURE_S)):
-            put(live.text, live.reasoning_field, conversation.tree[live.begun].message if live.begun else None)
+            with suppress(OSError):  # it is said at the end; the answer is kept all the same
+                put(live.text, live.reasoning_field, conversation.tree[live.begun].message if live.begun else None)
 
     service.events.subscribe(show)
     cut = conversation.path()[-1]

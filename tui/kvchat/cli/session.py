@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from kvchat import paths
 from kvchat.config import Problem, Settings, load
 from kvchat.config.load import UNREAD, WHOLE
 from kvchat.config.toml import SIZE_LIMIT
-from kvchat.paths import Paths, reason
+from kvchat.paths import Paths
 from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -158,12 +158,11 @@ class Session:
 
     def tell(self, found: object, words: Callable[[], None], default: Callable[[object], object] | None = None) -> None:
         """Print `found` as JSON where that is asked for (`default` makes it of what JSON has not), else say it in
-        words. Raises CommandError where standard output cannot be written, as on a full disk."""
-        with printing():
-            if self.args.json:
-                print(json.dumps(found, indent=1, default=default))
-            else:
-                words()
+        words."""
+        if self.args.json:
+            print(json.dumps(found, indent=1, default=default))
+        else:
+            words()
 
     def print_problems(self, *, sends: bool = False) -> None:
         """Say what is wrong in the settings. `sends`: the command sends words to a server. Raises UsageError where the
@@ -184,20 +183,6 @@ class Session:
                 model_at(Path(os.path.expanduser(file)))  # noqa: PTH111 - it never fails
             except GgufError as error:
                 raise UsageError(f"{error.sentence.removesuffix('.')} (engine.model).") from None
-
-
-@contextmanager
-def printing() -> Iterator[None]:
-    """Raises CommandError where standard output cannot be written, as on a full disk."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # What is left is written once more at the exit: nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise CommandError(f"The output cannot be written: {reason(error)}.") from None
 
 
 def _is_of_a_name(error: object) -> bool:

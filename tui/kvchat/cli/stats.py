@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.stats import WEEK
 from kvchat.cli.plain_output import Column, Printer, print_table
-from kvchat.cli.session import CommandError, Session, number, printing
+from kvchat.cli.session import CommandError, Session, number
 from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
@@ -120,8 +120,7 @@ def _draw(stats: Stats, place: str, overwrite: bool) -> None:
     if stats.totals.turns == stats.totals.unknown:
         raise CommandError(unreported(len(stats.days)))
     if place == "-":
-        with printing():
-            sys.stdout.write(card(stats))
+        sys.stdout.write(card(stats))
         return
     try:
         print(write_text(Path(place), card(stats), overwrite=overwrite))
