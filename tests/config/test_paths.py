@@ -124,3 +124,38 @@ def test_a_folder_that_cannot_be_looked_at_is_not_missing(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert all(map(paths.is_missing, (tmp_path / "none", tmp_path / "file", tmp_path / "file" / "below")))
     assert not paths.is_missing(tmp_path) and not paths.is_missing(tmp_path / "loop")
+
+
+@posix
+def test_what_a_killed_save_left_goes_at_the_next_one(tmp_path: Path) -> None:
+    target = tmp_path / "config.toml"
+    handle, left = paths.open_part(target)
+    os.close(handle)
+    paths.write_private(target, b"written beside it")  # another one may be writing just now
+    assert left.exists()
+    long_ago = left.stat().st_mtime - 2 * paths.LEFT_SECONDS
+    os.utime(left, (long_ago, long_ago))
+    paths.write_private(target, b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"] and target.read_bytes() == b"new"
+
+
+@posix
+def test_a_pipe_is_written_into(tmp_path: Path) -> None:
+    pipe = tmp_path / "config.toml"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        paths.write_private(pipe, b"through it")
+        assert os.read(reader, 99) == b"through it" and stat.S_ISFIFO(pipe.lstat().st_mode)
+    finally:
+        os.close(reader)
+
+
+def test_folders_that_are_gone_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(paths.tempfile, "gettempdir", none)
+    monkeypatch.setattr(Path, "home", lambda: Path(none()))
+    monkeypatch.chdir(tmp_path)
+    assert next(paths.last_resorts()) == tmp_path

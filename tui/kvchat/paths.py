@@ -210,28 +210,54 @@ _DESCRIPTOR = compiled_later(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 
 def write_private(path: Path, data: bytes) -> None:
     """Replace `path` by a 0600 file that holds `data`: the old content or the new, never a part. A symbolic link
-    stays one: what it points to is replaced. Raises PathError, also where the owner made the file read-only."""
+    stays one: what it points to is replaced; a pipe or a device is written into. Raises PathError, also where the owner
+    made the file read-only."""
     target = Path(os.path.realpath(path))
     folder(target.parent)
-    with contextlib.suppress(OSError):
-        if not target.stat().st_mode & stat.S_IWUSR:
-            raise PathError(f"{path} is read-only (chmod u+w makes it writable).")
-    temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(target)
-        temporary = None
+        with contextlib.suppress(FileNotFoundError):
+            mode = target.stat().st_mode
+            if not stat.S_ISREG(mode):
+                with target.open("wb") as file:
+                    file.write(data)
+                return
+            if not mode & stat.S_IWUSR:
+                raise PathError(f"{path} is read-only (chmod u+w makes it writable).")
+        handle, part = open_part(target)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                part.unlink()
         sync_folder(target.parent)
     except OSError as error:
         raise PathError(f"{path} cannot be written: {reason(error)}.") from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+
+
+LEFT_SECONDS = 60.0
+"""A part that is older was left by a write that was killed."""
+
+
+def open_part(target: Path) -> tuple[int, Path]:
+    """A new 0600 file beside `target`, open for writing, that is to take its place. One that a write of the same file
+    has left is removed. Raises OSError."""
+    import time
+    from hashlib import blake2b
+
+    part = target.with_name(f".kvchat-{blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}.part")
+    with contextlib.suppress(OSError):
+        if time.time() - part.lstat().st_mtime > LEFT_SECONDS:
+            part.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(part, flags, 0o600), part
+    except FileExistsError:  # another one is written just now
+        part = part.with_stem(f"{part.stem}-{os.urandom(4).hex()}")
+        return os.open(part, flags, 0o600), part
 
 
 def reason(error: OSError) -> str:

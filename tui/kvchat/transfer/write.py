@@ -9,14 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kvchat.paths import sync_folder
+from kvchat.paths import open_part, sync_folder
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import local
@@ -109,12 +108,16 @@ def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
         raise failed(path, error) from error
     if overwrite:
         path, paths = Path(os.path.realpath(path)), [Path(os.path.realpath(path))]
-    part = path.with_name(f".kvchat-{secrets.token_hex(8)}.part")
     try:
         if not overwrite and all(map(os.path.lexists, paths)):  # before much is written for nothing
             raise FileExistsError(path)
+        handle, part = open_part(path)
         try:
-            _write_new(part, text)
+            with os.fdopen(handle, "wb") as stream:
+                for piece in text:
+                    stream.write(piece.encode("utf-8", "replace"))
+                stream.flush()
+                os.fsync(stream.fileno())
             path = _move_to_free(part, paths, overwrite)
         finally:
             with suppress(OSError):
@@ -132,15 +135,6 @@ def _write_to(path: Path, text: Iterable[str]) -> None:
     with path.open("wb") as stream:
         for piece in text:
             stream.write(piece.encode("utf-8", "replace"))
-
-
-def _write_new(part: Path, text: Iterable[str]) -> None:
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(file, "wb") as stream:
-        for piece in text:
-            stream.write(piece.encode("utf-8", "replace"))
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _move_to_free(part: Path, paths: Sequence[Path], overwrite: bool) -> Path:
