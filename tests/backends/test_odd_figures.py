@@ -205,7 +205,7 @@ def test_whatever_progress_is_reported_can_be_shown(progress: dict[str, str]) ->
     for event in heard.events:
         assert isinstance(event, Progressed)
         live.progress = event.progress
-        row = live_row(live, 12.0, None, None)
+        row = live_row(live, 12.0, None)
         assert row is not None and row(80)
     for width in (40, 120):
         running(live_of(live, 12.0), width)

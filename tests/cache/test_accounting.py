@@ -22,25 +22,16 @@ def test_a_perfect_turn_reuses_everything_there_was():
 
 
 def test_a_first_turn_is_a_first_read_and_no_miss():
-    figures = turn(prompt=150, cached=0, new=new_tokens(150, None))
+    figures = turn(prompt=150, cached=0, new=new_tokens(150, 0))
     assert figures.first_read
     assert figures.wasted_tokens == 0
     assert figures.reuse is None
 
 
-def test_what_this_turn_added_is_the_prompt_less_the_turn_before():
-    assert new_tokens(150, turn(100, 0, 100, predicted=10)) == 40
-    assert new_tokens(150, TurnFigures()) is None
-    assert new_tokens(None, None) is None
-
-
-def test_what_was_counted_in_ids_outweighs_the_turn_before():
-    before = turn(100, 0, 100, predicted=60)
-    assert new_tokens(150, before) == 0, "a template that writes the reply shorter than it was sampled"
-    assert new_tokens(150, before, history=110) == 40
-    assert new_tokens(150, TurnFigures(), history=110) == 40, "the turn before is not known"
-    assert new_tokens(150, None, history=110) == 150, "a first turn is all new"
-    assert new_tokens(100, before, history=110) == 0, "a prompt that was cut"
+def test_what_this_turn_added_is_the_prompt_less_what_its_tree_had_before():
+    assert new_tokens(150, 110) == 40
+    assert new_tokens(100, 110) == 0, "a prompt that was cut"
+    assert new_tokens(150, None) is new_tokens(None, 110) is None
 
 
 @given(st.integers(0, 5000), st.integers(0, 500), st.booleans())

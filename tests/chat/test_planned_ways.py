@@ -100,6 +100,16 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24, "its tail was kept"
 
 
+async def test_another_answer_goes_where_its_question_is(start: Start) -> None:
+    """Both slots begin with the same system prompt, which is all that stands before the question."""
+    async with start(shape_of("dense", slots=2, ram=0)) as play:
+        first, second = await in_slot(play, 0, LINE * 12), await in_slot(play, 1, "Who?")
+        await play.service.turns.regenerate(first, play.service.conversations.get(first).path()[-1].id)  # type: ignore[union-attr]
+        figures = await play.answered(first)
+        assert (figures.evaluated_tokens, figures.wasted_tokens, figures.new_tokens) == (1, 1, 0)
+        assert (await play.say(second, "And?")).wasted_tokens == 1, "its slot was left alone"
+
+
 async def test_two_chats_that_do_not_fit_side_by_side_cost_nothing_at_a_switch(dense: Path, tmp_path: Path) -> None:
     """llama-server's default, four slots with one cache for all: it restores before it empties the idle slots."""
     shape = shape_of("dense", slots=4, unified=True, batch=256)

@@ -129,15 +129,15 @@ def test_a_finished_message_ends_with_one_empty_row() -> None:
 
 
 def test_the_reading_row_tells_reused_new_speed_and_time_left() -> None:
-    row = _text(reading_row(110, total=3812, cached=3764, processed=3795, speed=312, seconds_left=0.1, new_tokens=48))
+    row = _text(reading_row(110, total=3812, cached=3764, processed=3795, speed=312, seconds_left=0.1))
     assert row.endswith("3,764 cached · 31/48 new · 312 tok/s · 0.10 s left")
     assert row.count("█") > 30 and 1 <= row.count("▒") <= 8 and "░" not in row
 
 
 def test_wasted_work_is_drawn_apart_and_named() -> None:
-    spans = reading_row(130, total=3812, cached=2000, processed=3800, new_tokens=48)
+    spans = reading_row(130, total=3812, cached=2000, processed=3800, wasted=1764)
     row = _text(spans)
-    assert "1,764 wasted" in row and "36/48 new" in row and "speed unknown" in row
+    assert "1,764 wasted" in row and "1,800/1,812 prefilled" in row and "speed unknown" in row
     assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"wasted"}
 
 
@@ -149,7 +149,7 @@ def test_the_reading_row_never_jumps_while_it_counts() -> None:
 def test_progress_rows_fit_any_width() -> None:
     for width in range(24, 130):
         for spans in (
-            reading_row(width, total=99_999, cached=5, processed=50_000, speed=3.0, seconds_left=7200, new_tokens=10),
+            reading_row(width, total=99_999, cached=5, processed=50_000, speed=3.0, seconds_left=7200, wasted=9_000),
             unknown_reading_row(width, 75.0),
             waiting_row(width, "queued", 12.0, True),
         ):

@@ -2,9 +2,9 @@
 
 Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new tokens):
 
-* N is what this turn added: P minus the history as it stands in the prompt, where that was counted in token ids; else
-  P minus the previous turn's prompt and reply on this branch; all of P on a first turn. Where a cut reply is gone on
-  with, that one's turn is the previous one, and nothing is new.
+* N is what this turn added: P minus the longest prefix that it shares with a prompt or settled reply of this
+  conversation's tree, counted in token ids where they are known; all of P on a first turn, about 0 for another answer
+  to a question, all that stands behind a deleted turn.
 * hit ratio = C / P. reuse = C / (P - N): 1.0 is the physical limit, whatever the message's length.
 * wasted = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
   last token it sampled, so a perfect turn shows 1; up to `NOISE` tokens are not worth a word on the screen.
@@ -116,12 +116,6 @@ class TurnFigures:
         return max(0, evaluated - self.new_tokens)
 
     @property
-    def needed_tokens(self) -> int | None:
-        """Evaluated tokens that had to be: new ones, less what was read ahead of them."""
-        evaluated, wasted = self.evaluated_tokens, self.wasted_tokens
-        return None if evaluated is None or wasted is None else evaluated - wasted
-
-    @property
     def prefill_speed(self) -> float | None:
         """Evaluated tokens per second."""
         evaluated = self.evaluated_tokens
@@ -149,19 +143,9 @@ class TurnFigures:
         return self.prompt_tokens + (self.predicted_tokens or 0)
 
 
-def new_tokens(prompt_tokens: int | None, previous: TurnFigures | None, history: int | None = None) -> int | None:
-    """N of a turn whose previous turn on the branch is `previous` (None: this is the first). `history`: the tokens of
-    the prompt up to the end of the last answer's text, counted in ids; a template may write an answer shorter than it
-    was sampled, so they tell more than the previous turn's figures. None: not counted."""
-    if prompt_tokens is None:
-        return None
-    if previous is None:
-        return prompt_tokens
-    if history is not None:
-        return max(0, prompt_tokens - history)
-    if previous.prompt_tokens is None or previous.predicted_tokens is None:
-        return None
-    return max(0, prompt_tokens - previous.prompt_tokens - previous.predicted_tokens)
+def new_tokens(prompt_tokens: int | None, shared: int | None) -> int | None:
+    """N of a prompt that has `shared` tokens in common with an earlier one of its tree; None: not known."""
+    return None if prompt_tokens is None or shared is None else max(0, prompt_tokens - shared)
 
 
 def reads_back(sampled: int, settled: int, stopped: bool) -> bool:
@@ -307,10 +291,17 @@ class PromptProgress:
     only_new: bool = False
     """Whether `total` and `processed` leave out the cached tokens, of which the server tells only at the end
     (mlx-lm); `cached` is then 0 and says nothing."""
-    history: int | None = None
-    """Tokens of the prompt up to the end of the last answer's text, where they were counted: see `new_tokens`."""
+    shared: int | None = None
+    """As of `new_tokens`, where it was counted in ids."""
     cause: Cause | None = None
     """Why more than the new tokens are read, as far as it is known while they are."""
+
+    @property
+    def wasted(self) -> int:
+        """Tokens to evaluate beyond the new ones, as far as they are worth a word."""
+        new = new_tokens(self.total, None if self.only_new else self.shared)
+        excess = 0 if new is None else self.total - self.cached - new
+        return excess if excess > NOISE else 0
 
     @property
     def speed(self) -> float | None:

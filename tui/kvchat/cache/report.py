@@ -111,6 +111,11 @@ class Ledger:
     warmup: WarmupTotals = field(default_factory=WarmupTotals)
     memory: SideTotals = field(default_factory=SideTotals)
 
+    @property
+    def wasted_tokens(self) -> int:
+        """Of turns with more of them than are worth a word."""
+        return sum(tokens for _, tokens in self.misses.values())
+
 
 @dataclass(frozen=True, slots=True)
 class CacheReport:

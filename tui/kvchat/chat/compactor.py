@@ -40,6 +40,7 @@ from kvchat.prompt.compaction import (
 )
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tree_read import read_before
 from kvchat.store import HeadMoved
 from kvchat.text.notes import note_sentence
 from kvchat.text.prices import COMPACTION_STOPPED, compacted_words
@@ -216,7 +217,7 @@ class Compactor:
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
         path = request_path(conversation.path(), plan, self._ground.timestamp())
         answer = awaited(path[-1], self._ground.clock())
-        live = LiveAnswer(answer.id, time.monotonic())
+        live = LiveAnswer(answer.id, time.monotonic(), read=read_before(conversation.tree, path))
 
         async def chat(emit: Emit) -> Ended:
             return await self._ask_for_summary(conversation, plan, path, live, emit)

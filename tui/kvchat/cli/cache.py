@@ -31,6 +31,7 @@ from kvchat.text.cache import (
     notable_waste,
     plan_words,
     prediction,
+    shown_tokens,
     side_request_words,
     speed_words,
     totals_words,
@@ -107,10 +108,9 @@ def _print(report: CacheReport, now: float) -> None:
 def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
-    tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
     return (
         str(number),
-        *(count_of(figures, value) for value in tokens),
+        *(count_of(figures, value) for value in shown_tokens(figures)),
         first,
         speed(figures.prefill_speed),
         speed(figures.decode_speed),
@@ -131,7 +131,7 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for warning in report.warnings:
         yield "! prompt", warning_sentence(warning)
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
-        yield name, totals_words(ledger.totals)
+        yield name, totals_words(ledger)
         yield "  misses", "; ".join(misses(ledger)) or "none"
         yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:

@@ -273,8 +273,10 @@ class Talk:
             self._meter.add(most + max(0, heard.tokens - self._longest) if heard.tokens else 0)
             raise ended.error
         self.warnings.extend(ended.warnings)
-        figures = heard.figures(self._backend.info.context_size)
-        figures = replace(figures, new_tokens=new_tokens(figures.prompt_tokens, None if alone else self._before))
+        figures, before = heard.figures(self._backend.info.context_size), self._before
+        figures = replace(
+            figures, new_tokens=new_tokens(figures.prompt_tokens, 0 if alone or before is None else before.context_used)
+        )
         read = figures.evaluated_tokens if figures.evaluated_tokens is not None else figures.prompt_tokens
         predicted = figures.predicted_tokens if figures.predicted_tokens is not None else self._size.answer
         self._meter.add(most if read is None else read + predicted)

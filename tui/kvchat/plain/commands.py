@@ -511,7 +511,7 @@ class Commands:
                 self._say(f"Turn {number}: {words}")
         last = report.turns[-1].figures if report.turns else None
         self._say(
-            f"In all: {totals_words(report.here.totals)}; predictions {accuracy(report)}.",
+            f"In all: {totals_words(report.here)}; predictions {accuracy(report)}.",
             *([f"{said[0].upper()}{said[1:]}."] if (said := prediction(last)) else []),
         )
 

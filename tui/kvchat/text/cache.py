@@ -199,13 +199,22 @@ def wasted_words(turn: TurnFigures) -> str:
     return f"{tokens} wasted{cost}: {why}." if why else f"{tokens} tokens wasted{cost}, cause unknown."
 
 
+def shown_tokens(turn: TurnFigures) -> tuple[int | None, int | None, int | None]:
+    """Cached, new and wasted tokens of a turn, as every screen and command tells them: what is not worth a word counts
+    as new. None: not known."""
+    if turn.evaluated_tokens is None or turn.new_tokens is None:
+        return turn.cached_tokens, None, None
+    wasted = notable_waste(turn)
+    return turn.cached_tokens, turn.evaluated_tokens - wasted, wasted
+
+
 def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
     """The tokens of a reported prompt by what became of them: `3,764` `cached`, `48` `new`, `0` `wasted`."""
-    evaluated, wasted = turn.evaluated_tokens or 0, notable_waste(turn)
-    cached = (count(turn.cached_tokens), "cached")
-    if turn.new_tokens is None:
-        return [cached, (count(evaluated), "prefilled")]
-    return [cached, (count(evaluated - wasted), "new"), (count(wasted), "wasted")]
+    cached, new, wasted = shown_tokens(turn)
+    parts = [(count(cached), "cached")]
+    if new is None:
+        return [*parts, (count(turn.evaluated_tokens or 0), "prefilled")]
+    return [*parts, (count(new), "new"), (count(wasted), "wasted")]
 
 
 def figures_words(turn: TurnFigures | None) -> list[str]:
@@ -222,8 +231,8 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     if turn.cached_tokens is None:
         return words if turn.prompt_tokens is None else [*words, counted(turn.prompt_tokens, "prompt token")]
     words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} cached")
-    if turn.new_tokens is not None and turn.evaluated_tokens is not None:
-        words.append(f"{count(min(turn.new_tokens, turn.evaluated_tokens))} new")
+    if (new := shown_tokens(turn)[1]) is not None:
+        words.append(f"{count(new)} new")
     if notable_waste(turn):
         words.append(f"{count(notable_waste(turn))} wasted")
     return words
@@ -276,8 +285,9 @@ def answer_words(turn: TurnFigures) -> list[str]:
     return words
 
 
-def totals_words(totals: Totals) -> str:
+def totals_words(ledger: Ledger) -> str:
     """`reuse 93 % · hit ratio 80 % · 41,204 cached · 0 wasted · 2 min saved`."""
+    totals = ledger.totals
     if not totals.turns:
         return "no answers yet"
     if totals.turns == totals.unknown:
@@ -285,7 +295,7 @@ def totals_words(totals: Totals) -> str:
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'answer')} unknown" if totals.unknown else ""
     return (
         f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-        f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
+        f"{count(totals.cached_tokens)} cached · {count(ledger.wasted_tokens)} wasted · "
         f"{duration(totals.seconds_saved)} saved{unknown}"
     )
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
@@ -112,12 +111,7 @@ def prefilled(live: LiveAnswer, now: float) -> Prefilled:
     return min(100, max(0, done * 100 // whole)) if whole > 0 else 100
 
 
-def live_row(
-    live: LiveAnswer,
-    now: float,
-    speed: float | None,
-    previous: TurnFigures | None,
-) -> Callable[[int], Sequence[Span]] | None:
+def live_row(live: LiveAnswer, now: float, speed: float | None) -> Callable[[int], Sequence[Span]] | None:
     """What to draw below the conversation at `now` (monotonic seconds), or nothing once tokens come. `speed`: the
     measured prefill speed in tokens/s, for the time left before this prefill has a speed of its own."""
     seconds = now - live.sent_at
@@ -136,7 +130,7 @@ def live_row(
             processed=current.processed,
             speed=current.speed or speed,
             seconds_left=current.seconds_left(speed),
-            new_tokens=None if current.only_new else new_tokens(current.total, previous, current.history),
+            wasted=current.wasted,
             only_new=current.only_new,
             cause=cause_name(current.cause) if current.cause else "",
         )

@@ -29,6 +29,7 @@ from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node
 from kvchat.prompt.request import Parameters, wires_of
+from kvchat.prompt.tree_read import read_before
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
 
@@ -162,7 +163,7 @@ class SideRequests:
         began: Callable[[TrackedTurn], None],
     ) -> Ended:
         if cache is not None:
-            tracked = await cache.before(turn, path, "side", emit=emit)
+            tracked = await cache.before(turn, path, read_before(path, path), "side", emit=emit)
             began(tracked)
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
             cache.sent(tracked, turn.slot)

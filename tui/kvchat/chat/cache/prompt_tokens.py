@@ -10,6 +10,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.tokens import Tokens
@@ -25,6 +26,8 @@ MOST_SLOW = 3
 
 PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str]
 
+T = TypeVar("T", "Prefix", "Answered")
+
 log = logging.getLogger(__name__)
 
 
@@ -37,6 +40,17 @@ class Prefix:
     """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A prompt that was answered."""
+
+    conversation: str
+    tokens: Tokens
+    """With the reply, as far as that is settled in the tokens that it was sampled in."""
+    length: int
+    """Of the prompt alone."""
+
+
 class PromptTokens:
     """The prompts of one server and model. Those that were read are kept."""
 
@@ -45,8 +59,9 @@ class PromptTokens:
         self._access = access
         self._given_up = given_up
         self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
+        self._answered: OrderedDict[PrefixKey, Answered] = OrderedDict()
         self._kept = 0
-        """Tokens in these."""
+        """Tokens in these two."""
         self._seams = Seams(access)
         self._works = True
         self._slow = 0
@@ -91,11 +106,32 @@ class PromptTokens:
             return None
         history = seam.start(text[:at], whole) if seam is not None else None
         tokens = whole.first(max(0, len(whole) - 1))  # the last one may merge with what is typed
-        self._prefixes[key] = Prefix(tokens, history)
-        self._kept += len(tokens)
-        while len(self._prefixes) > KEPT_PREFIXES or self._kept > KEPT_TOKENS:
-            self._kept -= len(self._prefixes.popitem(last=False)[1].tokens)
+        self._keep(self._prefixes, key, Prefix(tokens, history))
         return tokens
+
+    def _keep(self, kept: OrderedDict[PrefixKey, T], key: PrefixKey, new: T) -> None:
+        """Add to what is kept of one kind; what was used longest ago goes where there is too much of it."""
+        self._kept += len(new.tokens) - (len(kept.pop(key).tokens) if key in kept else 0)
+        kept[key] = new
+        while len(kept) > KEPT_PREFIXES or (self._kept > KEPT_TOKENS and kept):
+            self._kept -= len(kept.popitem(last=False)[1].tokens)
+
+    def answered(self, turn: ChatTurn, prompt: Tokens, settled: ChatTurn) -> None:
+        """The prompt of `turn` was answered; `settled`: its messages with the reply."""
+        whole, history = self.known_prefix(settled), self.known_history(settled)
+        read = whole.first(history) if whole is not None and history is not None else prompt
+        known = read if read.common(prompt) == len(prompt) else prompt
+        self._keep(self._answered, _key(turn), Answered(turn.session_id, known, len(prompt)))
+
+    def known_prompt(self, turn: ChatTurn) -> Tokens | None:
+        """The token ids of the whole prompt of `turn`, if that was answered before."""
+        found = self._answered.get(_key(turn))
+        return found.tokens.first(found.length) if found is not None else None
+
+    def shared(self, conversation: str, prompt: Tokens) -> int:
+        """How many tokens of `prompt` one of the conversation's prompts or settled replies begins with, too."""
+        own = (found.tokens for found in self._answered.values() if found.conversation == conversation)
+        return max((tokens.common(prompt) for tokens in own), default=0)
 
     async def prompt(self, turn: ChatTurn) -> Tokens | None:
         """The token ids of the whole prompt of `turn`; None where the server does not tell, or for images."""

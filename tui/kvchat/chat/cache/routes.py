@@ -6,7 +6,7 @@ The rule: a snapshot is restored only where the simulator of the server's cache 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
@@ -25,7 +25,8 @@ from kvchat.prompt.message import Node
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
 PLAN_S = 1.0
-"""How long the token ids of a prefix are waited for where a snapshot may be restored, or a state is to be saved."""
+"""How long the token ids of a prompt are waited for where a snapshot may be restored, a state is to be saved, or
+a question is asked again."""
 
 
 class Routes:
@@ -47,15 +48,20 @@ class Routes:
         await self._saver.spare(backend, cache, turn.session_id)
         prefix = cache.prompts.known_prefix(before)
         if prefix is None and (self._snapshot(cache, path) is not None or self._secured(cache)):
-            try:
-                async with asyncio.timeout(PLAN_S):  # a snapshot saves more than its ids take to read
-                    prefix = await cache.prompts.prefix(before)
-            except TimeoutError:
-                pass
+            prefix = await self._read(cache.prompts.prefix(before))  # a snapshot saves more than its ids take to read
+        if prefix and tracked.asked_before:  # what holds the question, too, is not lost
+            prefix = cache.prompts.known_prompt(turn) or await self._read(cache.prompts.prompt(turn)) or prefix
         if prefix:
             tracked.plan = self.plan(cache, path, prefix)
             await self.prepare(backend, cache, tracked.plan.chosen, turn.session_id, path)
         return tracked.plan.slot if tracked.plan else None
+
+    async def _read(self, asked: Awaitable[Tokens | None]) -> Tokens | None:
+        try:
+            async with asyncio.timeout(PLAN_S):
+                return await asked
+        except TimeoutError:
+            return None
 
     async def _detour(self, cache: ServerCache) -> None:
         """A tiny unrelated prompt, so that the server looks up what it has parked."""

@@ -23,8 +23,8 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.slot_observer import LOOK_S, SlotObserver
 from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
-from kvchat.chat.turns.answer_run import previous_figures
 from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.tree_read import ReadBefore
 
 READ_S = 0.5
 """How long an answer that has ended waits for its prompt's tokens."""
@@ -56,6 +56,10 @@ class TrackedTurn(Asked):
     """Whether its answer was, so that the server may compute on for a while."""
     order: tuple[int, ...] = ()
     """In which its answers ended, where they were several."""
+    asked_before: bool = False
+    """Whether its question was answered before."""
+    sent_before: int | None = None
+    """Tokens that an earlier prompt or settled reply of its tree begins with, too; None: not counted."""
 
 
 def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
@@ -108,12 +112,13 @@ class ServerCache(SlotObserver):
         self,
         turn: ChatTurn,
         path: Sequence[Node],
+        read: ReadBefore,
         kind: Literal["conversation", "side"] = "conversation",
         *,
         emit: Emit,
     ) -> TrackedTurn:
-        """Just before a chat request: what the last one left is settled, and the slots are looked at. `emit` is told
-        while it waits for the slot of a cancelled request."""
+        """Just before a chat request: what the last one left is settled, and the slots are looked at. `read`: what was
+        read of its branch before. `emit` is told while it waits for the slot of a cancelled request."""
         if self._current is not None and not self._current.closed.is_set():
             try:
                 await asyncio.wait_for(self._current.closed.wait(), LOOK_S)
@@ -130,6 +135,7 @@ class ServerCache(SlotObserver):
             path,
             kind=kind,
             certain=not self.busy,
+            asked_before=read.messages == len(path) and path[-1].role is Role.USER,
             server=identity(self.server, turn.model),
             beside_cancelled=self.cancelled.computing(),
             history=self.prompts.known_history(_prefilled_before(turn, path)),
@@ -180,10 +186,17 @@ class ServerCache(SlotObserver):
             tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, tracked.number
         )
         self.noting()
-        if tracked.history is None and previous_figures(tracked.path) is not None:
+        if tracked.history is None:
             history = _prefilled_before(tracked.turn, tracked.path)
             await self.prompts.prefix(history)
             tracked.history = self.prompts.known_history(history)
+        self._count_shared(tracked, tracked.tokens)
+
+    def _count_shared(self, tracked: TrackedTurn, prompt: Tokens) -> None:
+        if tracked.asked_before:
+            tracked.sent_before = len(prompt)
+        elif tracked.history is not None:
+            tracked.sent_before = max(tracked.history, self.prompts.shared(tracked.turn.session_id, prompt))
 
     def plays(self, tracked: TrackedTurn) -> bool:
         """Whether this request is the one that is being played."""
@@ -197,9 +210,8 @@ class ServerCache(SlotObserver):
         prediction = tracked.prediction
         if figures is None:
             return None
-        figures = replace(
-            figures, new_tokens=new_tokens(figures.prompt_tokens, previous_figures(tracked.path), tracked.history)
-        )
+        if tracked.sent_before is not None:
+            figures = replace(figures, new_tokens=new_tokens(figures.prompt_tokens, tracked.sent_before))
         if prediction is None:
             return figures
         cached = figures.cached_tokens
@@ -264,6 +276,8 @@ class ServerCache(SlotObserver):
         slot_tokens, sampled = None, None
         if prompt is not None and tracked.prediction is not None:
             sampled = await self._sampled(prompt, predicted, settled, answer.state)
+            if predicted and tracked.kind == "conversation":
+                self.prompts.answered(tracked.turn, prompt, settled)
         if (
             sampled is not None
             and prompt is not None

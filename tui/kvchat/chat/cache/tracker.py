@@ -376,7 +376,7 @@ class CacheTracker:
             if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":
                 tracked.loading_seen = True
             if tracked is not None and isinstance(event, Progressed):
-                event = Progressed(replace(event.progress, history=tracked.history, cause=ended))
+                event = Progressed(replace(event.progress, shared=tracked.sent_before, cause=ended))
             emit(event)
 
         return noting

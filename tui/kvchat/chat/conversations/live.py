@@ -11,6 +11,7 @@ from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
+from kvchat.prompt.tree_read import NOTHING_READ, ReadBefore
 
 if TYPE_CHECKING:
     from kvchat.cache.causes.cause import Finding
@@ -45,6 +46,8 @@ class LiveAnswer:
     """The conversation's head before the question."""
     begun: str | None = None
     """The cut answer that this one goes on with."""
+    read: ReadBefore = NOTHING_READ
+    """What a server has read of its prompt before."""
     ended: State | None = None
     """How it ended; None: it streams."""
     ended_at: float = 0.0
@@ -54,10 +57,12 @@ class LiveAnswer:
     def prefill(self) -> PromptProgress | None:
         """How far the prompt is, for the screen: with the warm-up that it waited for as one prefill."""
         progress, ahead = self.progress, self.ahead
+        if progress is not None and progress.shared is None:
+            progress = replace(progress, shared=self.read.tokens)
         if progress is None or ahead is None:
             return progress or ahead
         cached, elapsed = min(progress.cached, ahead.cached), progress.elapsed_ms + ahead.elapsed_ms
-        return replace(progress, cached=cached, elapsed_ms=elapsed, history=ahead.history, cause=ahead.cause)
+        return replace(progress, cached=cached, elapsed_ms=elapsed, shared=ahead.shared, cause=ahead.cause)
 
     @property
     def ttft_ms(self) -> float | None:

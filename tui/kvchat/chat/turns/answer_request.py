@@ -186,7 +186,9 @@ class AnswerRequests:
             await self._warm_up.finished_for(link.lane, cache, turn, asking.warmed)
         await link.lane.stop_spare()
         tracked = asking.tracked = (
-            await cache.before(turn, path, emit=emit) if cache else (self._tracker.asked_of(backend, turn, path))
+            await cache.before(turn, path, asking.live.read, emit=emit)
+            if cache
+            else (self._tracker.asked_of(backend, turn, path))
         )
         if cache:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))

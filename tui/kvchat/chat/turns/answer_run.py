@@ -233,7 +233,7 @@ class AnswerRun:
             prompt_tokens=prompt,
             cached_tokens=cached,
             predicted_tokens=reported.predicted_tokens,
-            new_tokens=new_tokens(prompt, previous),
+            new_tokens=new_tokens(prompt, self.live.read.tokens),
             ttft_ms=self.live.ttft_ms,
             prompt_ms=reported.prompt_ms,
             predicted_ms=reported.predicted_ms,

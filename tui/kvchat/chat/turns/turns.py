@@ -51,6 +51,7 @@ from kvchat.prompt.message import CUT, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.queued import HoldKind, hold_of
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
+from kvchat.prompt.tree_read import read_before
 from kvchat.store import StoreError
 from kvchat.text.messages import GO_ON, asked_to_go_on
 from kvchat.text.problems import ChatProblem
@@ -422,6 +423,7 @@ class Turns:
             begun.reasoning_field,
             before=before,
             begun=cut.id if cut is not None else None,
+            read=read_before(asking.conversation.tree, asking.path),
         )
 
         async def checkpoint(text: str, reasoning: str) -> None:

@@ -141,10 +141,8 @@ class CompactionController:
         if live.first_token_at is not None:
             self._transcript.set_live(summary_row(live))
         else:
-            from kvchat.chat.turns.answer_run import previous_figures
-
             speed = self._tracker.prefill_speed(running.conversation)
-            self._transcript.set_live(live_row(live, now, speed, previous_figures(self.workspace.conversation.path())))
+            self._transcript.set_live(live_row(live, now, speed))
 
 
 def summary_item(running: RunningCompaction) -> TranscriptItem:

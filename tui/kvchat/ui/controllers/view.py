@@ -12,7 +12,6 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.warmth import Heat
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import mentioned_in
-from kvchat.chat.turns.answer_run import previous_figures
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
@@ -293,8 +292,7 @@ class ConversationView:
             return
         now = time.monotonic()
         speed = self._tracker.prefill_speed(conversation.id)
-        before = previous_figures(conversation.tree.path(live.begun or conversation.tree[live.node].parent))
-        self._transcript.set_live(self._server.offline_row(live) or live_row(live, now, speed, before))
+        self._transcript.set_live(self._server.offline_row(live) or live_row(live, now, speed))
         self._status.set_live(live_of(live, now))
         self._show_rail()
         progress, reported = live.prefill, live.reported

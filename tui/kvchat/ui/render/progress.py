@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
-from kvchat.cache.accounting import NOISE
 from kvchat.text import messages
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
@@ -70,32 +69,24 @@ def reading_row(
     processed: int,
     speed: float | None = None,
     seconds_left: float | None = None,
-    new_tokens: int | None = None,
+    wasted: int = 0,
     only_new: bool = False,
     cause: str = "",
 ) -> list[Span]:
-    """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
-    turn added, if known; what is evaluated beyond it is wasted and comes first, with its `cause`. `speed`: tokens
-    per second."""
+    """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `wasted`: those to
+    evaluate that are not new; they come first, with their `cause`. `speed`: tokens per second."""
     total = max(1, total)
     cached = min(max(0, cached), total)
     processed = min(max(cached, processed), total)
     evaluate, done = total - cached, processed - cached
-    excess = 0 if new_tokens is None else max(0, evaluate - new_tokens)
-    excess = excess if excess > NOISE else 0
-    again = min(done, excess)
+    again = min(done, wasted)
     whole = count(evaluate)
     words = [
         ("reuse unknown" if only_new else f"{count(cached)} cached", "muted"),
-        (f"{count(done):>{len(whole)}}/{whole} new", "muted"),
+        (f"{count(done):>{len(whole)}}/{whole} {'prefilled' if wasted else 'new'}", "muted"),
     ]
-    if excess:
-        fresh = count(evaluate - excess)
-        words = [
-            (f"{count(excess)} wasted{cause and f': {cause}'}", "warning"),
-            words[0],
-            (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted"),
-        ]
+    if wasted:
+        words.insert(0, (f"{count(wasted)} wasted{cause and f': {cause}'}", "warning"))
     words += [(f"{speed:,.0f} tok/s", "muted")] if speed else [("speed unknown", "muted")]
     if seconds_left is not None:
         words.append((f"{duration(seconds_left)} left", "muted"))

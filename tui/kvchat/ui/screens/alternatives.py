@@ -178,7 +178,7 @@ class AlternativesScreen(Modal[str]):
         speed = self._service.tracker.prefill_speed(self._conversation.id)
         for column in self._columns:
             if column.live is not None and column.live.ended is None:
-                column.transcript.set_live(live_row(column.live, now, speed, None))
+                column.transcript.set_live(live_row(column.live, now, speed))
 
     def _line(self, column: Column, *, short: bool = False) -> Content:
         """How an answer stands: its number, its size, and what choosing it costs."""

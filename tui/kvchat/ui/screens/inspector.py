@@ -37,6 +37,7 @@ from kvchat.text.cache import (
     notable_waste,
     prediction,
     sent_words,
+    shown_tokens,
     side_request_words,
     speed_words,
     token_parts,
@@ -162,13 +163,9 @@ def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
 
 def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
     figures = figures or TurnFigures()
-    tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
-    if figures.wasted_tokens is not None:  # within the noise it is new, as in the bars and on every other screen
-        wasted = notable_waste(figures)
-        tokens = (figures.cached_tokens, (figures.evaluated_tokens or 0) - wasted, wasted)
     speeds = (figures.prefill_speed, figures.decode_speed)
     values = (
-        *(count_of(figures, number) for number in tokens),
+        *(count_of(figures, number) for number in shown_tokens(figures)),
         _seconds(figures.ttft_ms, cells[3]),
         *map(_per_second, speeds),
     )
@@ -315,7 +312,7 @@ TITLE = 28
 def totals_line(ledger: Ledger, width: int) -> Content:
     """The sums over some turns, under `TOTAL_HEADS`, in `width` cells. Within the noise of a turn nothing is wasted, as
     in the line of the turn."""
-    totals, wasted = ledger.totals, sum(tokens for _, tokens in ledger.misses.values())
+    totals, wasted = ledger.totals, ledger.wasted_tokens
     if not totals.turns:
         return content(("  no answers yet", MUTED))
     if totals.turns == totals.unknown:

@@ -166,7 +166,7 @@ def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]
     groups: list[Pieces] = [
         [Piece("prefill", "accent")],
         [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" cached", "quiet")],
-        [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" new", "quiet")],
+        [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" prefilled" if progress.wasted else " new", "quiet")],
         [clock],
     ]
     left = progress.seconds_left()

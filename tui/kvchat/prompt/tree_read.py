@@ -1,0 +1,41 @@
+"""What a server has read of a branch before: on the branch itself, or on another one of the same tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvchat.prompt.message import Node, Role
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBefore:
+    """How much of a branch was in an earlier prompt of its tree, or is a reply to one."""
+
+    messages: int = 0
+    tokens: int | None = 0
+    """By the figures of the answer; None: it has none."""
+
+
+NOTHING_READ = ReadBefore()
+
+
+def read_before(tree: Iterable[Node], path: Sequence[Node]) -> ReadBefore:
+    """What was read before of the branch `path`, by the answers in `tree`: messages with the same digest begin the same
+    prompts."""
+    found: dict[bytes, int | None] = {}
+    nodes = list(tree)
+    questions = {node.id: node.digest for node in nodes if node.role is Role.USER}
+    for node in nodes:
+        figures = node.figures
+        if node.role is not Role.ASSISTANT or (figures is None and not node.text):
+            continue
+        counted = figures is not None and figures.predicted_tokens is not None
+        found[node.digest] = figures.context_used if figures is not None and counted else found.get(node.digest)
+        began = bool(node.text or node.message.reasoning or (figures and figures.predicted_tokens))
+        if began and figures is not None and figures.asked_tokens is not None and node.parent in questions:
+            found[questions[node.parent]] = figures.asked_tokens
+    for messages in range(len(path), 0, -1):
+        if (digest := path[messages - 1].digest) in found:
+            return ReadBefore(messages, found[digest])
+    return NOTHING_READ
