@@ -66,7 +66,7 @@ async def test_nothing_changed_answers_nothing() -> None:
 async def test_a_wrong_value_is_told_beside_its_field_and_not_applied(name: str, value: str, sentence: str) -> None:
     async with showing(ParametersScreen(Parameters())) as shown:
         await fill(shown, **{name: value})
-        assert value in shown.line(sentence)
+        assert value[:9] in shown.line(sentence)
         await shown.press("enter")
         assert shown.answers == []
         assert shown.app.focused is shown.app.screen.query_one(f"#{name}")
