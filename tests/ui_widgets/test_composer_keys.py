@@ -9,6 +9,7 @@ import pytest
 from textual import events
 
 from kvchat.ui.screens.rows import FilterInput
+from kvchat.ui.widgets.composer.text import MOST_BLINKS
 from kvchat.ui.widgets.composer.widget import DRAFT_DELAY, Composer
 
 Writing = Callable[..., Any]
@@ -293,3 +294,16 @@ async def test_undo_is_the_act_s_where_one_came_after_what_was_typed(writing: Wr
         composer.act_undone()
         await pilot.press("ctrl+underscore")
         assert composer.text == ""
+
+
+async def test_the_cursor_rests_where_nobody_types_and_blinks_again_at_a_key(writing):
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.cursor_blink = True
+        await pilot.pause()
+        area = composer._area
+        for _ in range(MOST_BLINKS + 1):
+            area._toggle_cursor_blink_visible()
+        assert area._cursor_visible and not area.blink_timer._active.is_set()
+        await pilot.press("x")
+        assert area.blink_timer._active.is_set()

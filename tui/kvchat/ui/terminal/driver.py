@@ -20,6 +20,8 @@ import time
 import tty
 from codecs import getincrementaldecoder
 from contextlib import suppress
+from socket import socketpair
+from threading import Event
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from textual import events
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from kvchat.ui.app import KvchatApp
 
 READ_SIZE = 4096
-WAKE_S = 0.1
-"""How often the reader looks whether it is to end, and whether an escape sequence stays unfinished."""
 LARGEST = 4096
 """Columns or rows of a terminal that a report of its size is believed to have."""
 PUSH_TITLE, POP_TITLE = "\x1b[22;0t", "\x1b]2;\x07\x1b[23;0t"
@@ -59,6 +59,25 @@ class _Outlet:
             self._file.flush()
 
 
+class _Ending(Event):
+    """Says that the reader is to end, and wakes it: `fileno` can be read then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._end, self._start = socketpair()
+
+    def fileno(self) -> int:
+        return self._end.fileno()
+
+    def set(self) -> None:
+        super().set()
+        self._start.send(b"x")
+
+    def clear(self) -> None:
+        super().clear()
+        self._end.recv(READ_SIZE)
+
+
 def _drawn_on() -> TextIO:
     """Where frames go: stderr as Textual has it, or stdout where that goes elsewhere."""
     if sys.__stderr__ is not None and sys.__stderr__.isatty():
@@ -80,6 +99,7 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file = cast("Any", _Outlet(_drawn_on()))
         self._size = size or self._get_terminal_size()
+        self.exit_event = self._ending = _Ending()
         self.has_terminal = False
         """Whether the terminal is the app's just now: not another program's, as an editor's."""
         self._is_stopping = False
@@ -194,8 +214,10 @@ class TerminalDriver(LinuxDriver):
         app, parser = cast("KvchatApp", self._app), TerminalInput(self._debug)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
+            selector.register(self._ending, selectors.EVENT_READ)
             while not self.exit_event.is_set():
-                if selector.select(WAKE_S if parser.wait is None else min(WAKE_S, parser.wait)):
+                ready = selector.select(parser.wait)  # an escape sequence may stay unfinished
+                if any(key.fileobj == self.fileno for key, _ in ready):
                     try:
                         data = os.read(self.fileno, READ_SIZE)
                     except OSError:

@@ -44,6 +44,9 @@ from kvchat.ui.widgets.composer.messages import PasteRequested, PathPasted
 _ENDS = re.compile(r"[\s.,;:!?)\]}'’”»…]")
 """What may stand right behind a mention."""
 
+MOST_BLINKS = 20
+"""How often the cursor goes or comes, each half a second, after a key; then it stays."""
+
 
 class HasSpans(Protocol):
     """A text area with its spans."""
@@ -142,8 +145,22 @@ class ComposerText(TextArea):
         self._decide = decide
         """Acts on a key: enter, other, send, interrupt, end, tab, escape, up, down; on a click. False: it was not
         used."""
+        self._blinks = 0
+        """How often the cursor went or came since the last key."""
         self.cursor_blink = cursor_blink
         self.match_cursor_bracket = False
+
+    def _toggle_cursor_blink_visible(self) -> None:
+        """It comes to rest where nobody types: each blink is laid out and written."""
+        self._blinks += 1
+        if self._blinks > MOST_BLINKS:
+            self._pause_blink()
+        else:
+            super()._toggle_cursor_blink_visible()
+
+    def _restart_blink(self) -> None:
+        self._blinks = 0
+        super()._restart_blink()
 
     def action_messages(self) -> None:
         """Complete what is typed, else leave for the messages."""
