@@ -505,6 +505,33 @@ async def test_choosing_a_model_file_here_does_not_cut_an_answer_there(make: Mak
     assert running
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["a new one first", "an old one first"])
+async def test_conversations_on_the_engine_s_own_model_are_on_one_engine_in_later_runs_too(
+    make: Maker, files: list[str], monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    async def nothing() -> list[Any]:
+        return []
+
+    monkeypatch.setattr(connection, "found_here", nothing)
+    monkeypatch.setattr(connection, "default_model_file", lambda: Path(files[0]))
+    before = make("")
+    old = await begun(before)
+    await say(before, old, "Hi")
+    await before.aclose()
+    service = make("")
+    assert service.tracker.warmth(old) is not None  # as the list asks
+    if goes_on:
+        await service.conversations.open(old)
+        await say(service, old, "Again")
+    new = await begun(service)
+    await say(service, new, "One")
+    await say(service, new, "Two")
+    await service.conversations.open(old)
+    await say(service, old, "And again")
+    (engine,) = FakeEngine.alive
+    assert len(engine.toy.chats) == 3 + goes_on  # type: ignore[union-attr]
+
+
 async def test_two_files_chosen_at_once_never_run_two_engines(make: Maker, files: list[str]) -> None:
     service = make("")
     two, three = await begun(service, files[1]), await begun(service, files[2])

@@ -119,12 +119,17 @@ class Links:
         return iter(tuple(self._all.values()))
 
     def at(self, name: str) -> Link:
-        """The link to the server of this name; made when it is first asked for."""
-        if (found := self._all.get(name)) is None:
+        """The link to the server of this name; made when it is first asked for. One that was made before another was
+        found to lead there, and is not in use, gives way to that."""
+        found = self._all.get(name)
+        if found is None:
             own = self._ground.settings.server
             is_own = name == DEFAULT and own.base_url  # a conversation may have named it by its address before
             same = (link for link in self if (link.connector.server is own if is_own else link.leads_to(name)))
             found = next(same, None)
+        elif name != DEFAULT and found.info is None:
+            met = (link for link in self if link is not found and link.info is not None and link.leads_to(name))
+            found = next(met, found)
         if found is None:
             found = self._all[name] = self._made(name)
         return found

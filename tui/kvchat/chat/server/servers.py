@@ -369,7 +369,7 @@ class Servers(ConversationObserver):
 
     def first(self) -> str:
         """The name of the server that a new conversation begins with: the settings', else the one chosen last on the
-        screen."""
+        screen; where none was, what the built-in engine runs already, and else what is found."""
         settings = self._ground.settings
         if self._one_server:
             return DEFAULT
@@ -379,6 +379,8 @@ class Servers(ConversationObserver):
             return DEFAULT
         last = self._ground.store.setting(LAST_SERVER) or DEFAULT
         there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
+        if not there and (engine := self.links.engine) is not None and self.links.at(DEFAULT).info is None:
+            return engine.name
         return self.fallback.instead_of(last if there else DEFAULT)
 
     @property
