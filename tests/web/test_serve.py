@@ -226,3 +226,17 @@ def test_without_the_extra_it_says_how_to_install_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["serve"]) == 1
     assert "kvchat[web]" in capsys.readouterr().err
+
+
+@pytest.mark.process
+async def test_a_page_that_does_not_hear_of_the_end_holds_nothing_up() -> None:
+    server, stop = WebServer([sys.executable, "-c", APP]), asyncio.Event()
+    running = asyncio.create_task(server.run(stop))
+    async with ClientSession() as client:
+        root, terminal = addresses(server)
+        page = await client.ws_connect(terminal, origin=root, autoclose=False)
+        await until(page, b"hello")
+        stop.set()
+        async with asyncio.timeout(8):  # aiohttp's own patience is 60 s, that of a page 10 s
+            await running
+        page._response.close()  # type: ignore[union-attr]

@@ -17,6 +17,7 @@ from textual.app import App
 from textual.binding import BindingType
 from textual.driver import Driver
 from textual.filter import LineFilter, Monochrome
+from textual.messages import ExitApp
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
@@ -148,6 +149,13 @@ class KvchatApp(App[int]):
             return TerminalDriver
         if (module := sys.modules.get("textual.drivers.web_driver")) is not None:
             vars(module)["XTermParser"] = TerminalInput
+
+            class PageDriver(driver):  # type: ignore[misc, valid-type]
+                def run_input_thread(self) -> None:
+                    super().run_input_thread()
+                    self._app.post_message(ExitApp())  # the server of the page is gone
+
+            return PageDriver
         return driver
 
     def get_default_screen(self) -> Screen[Any]:

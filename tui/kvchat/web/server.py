@@ -32,6 +32,10 @@ LINGER_S = 30.0
 """How long a kvchat waits for its page: one that is loaded anew, a tab that slept, a tunnel that broke."""
 REPAINT_S = 2.0
 """How long a kvchat has to draw for a new page."""
+END_S = 2.0
+"""How long the kvchats behind the pages are waited for at the end, and then the pages."""
+CLOSE_S = 0.5
+"""How long a page may take to say that it is closed."""
 _MODE = re.compile(rb"\x1b\[\?(\d+)[hl]")
 log = logging.getLogger(__name__)
 _POLICY = (
@@ -73,13 +77,14 @@ class WebServer:
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, threads
                 loop.add_signal_handler(number, stop.set)
-        runner = web.AppRunner(self._app(), access_log=None)
+        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=END_S)
         await runner.setup()
         try:
             await web.SockSite(runner, self._socket).start()
             await stop.wait()
         finally:
-            await asyncio.gather(*(app.end() for app in self._apps))
+            if ends := [asyncio.create_task(app.end()) for app in self._apps]:
+                await asyncio.wait(ends, timeout=END_S)  # a slower one goes on to its end without its page
             await runner.cleanup()
 
     def _app(self) -> web.Application:
@@ -156,7 +161,7 @@ class WebServer:
         tab = request.match_info.get("tab", "")
         if self._is_full and self._known(tab) is None:
             return web.Response(status=503)
-        page = web.WebSocketResponse(heartbeat=15)
+        page = web.WebSocketResponse(heartbeat=15, timeout=CLOSE_S)
         await page.prepare(request)
         app = self._known(tab)
         if app is None:
