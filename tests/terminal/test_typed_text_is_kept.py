@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from pathlib import Path
 
+import pyte
 import pytest
+from aiohttp import ClientSession
 
 from kvchat.prompt.drafts import Unsent, unsent_in
 from kvchat.store import Store
@@ -99,3 +103,99 @@ async def test_in_the_app(own_folders: Path, door: str, end: str) -> None:
             wanted = await DOORS[door](terminal, server)
             await ends(terminal, end, lambda: any(wanted in text for text in texts(own_folders)))
     assert any(text.startswith(wanted) for text in texts(own_folders))
+
+
+def editor(folder: Path, then: str) -> str:
+    """A program that saves words in the file that it is given, says who it is, and goes on."""
+    script = folder / "editor"
+    script.write_text(f'#!/bin/sh\nprintf "{WORDS}" > "$1"\necho $$ > {folder}/pid\n{then}\n')
+    script.chmod(0o700)
+    return str(script)
+
+
+@pytest.mark.parametrize("mode", ["app", "plain"])
+@pytest.mark.parametrize("end", ["editor killed", "editor fails", "SIGTERM", "SIGHUP", "killed"])
+async def test_in_the_editor(own_folders: Path, tmp_path: Path, mode: str, end: str) -> None:
+    fails = end == "editor fails"
+    program = editor(tmp_path, "exit 3" if fails else "exec sleep 1000")
+    async with ToyServer() as server:
+        with at(server, *(["--plain"] if mode == "plain" else []), EDITOR=program) as terminal:
+            if mode == "plain":
+                await terminal.writes(b"You: ")
+                await terminal.send(b"/editor\r")
+            else:
+                await terminal.shows("this machine")
+                await terminal.press(CTRL_G)
+            await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+            if end == "editor killed":
+                os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+            if end.startswith("editor"):
+                await terminal.shows(WORDS)
+            if end.startswith("editor") or end == "killed":
+                await until(lambda: WORDS in texts(own_folders))
+                terminal.process.kill()
+                await terminal.ended()
+            else:
+                terminal.process.send_signal(signal.Signals[end])
+                assert await terminal.ended() == 0, terminal.last_words
+    assert WORDS in texts(own_folders)
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGHUP", "killed"])
+@pytest.mark.parametrize("door", ["message", "edit"])
+async def test_in_plain_mode(own_folders: Path, door: str, end: str) -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens("All well."))
+        with at(server, "--plain") as terminal:
+            await terminal.writes(b"You: ")
+            wanted = WORDS
+            if door == "edit":
+                await terminal.send(b"first\r")
+                await terminal.writes(b"You: ", times=2)
+                await terminal.send(b"/edit\r")
+                await terminal.writes(b"Edit: first")
+                wanted = f"first {WORDS}"
+            await terminal.shows(WORDS, f" {WORDS}" if door == "edit" else WORDS)
+            await ends(terminal, end, lambda: any(wanted in text for text in texts(own_folders)))
+    assert any(text.startswith(wanted) for text in texts(own_folders))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(120):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("end", ["page closed", "SIGTERM", "SIGHUP", "SIGKILL"])
+async def test_in_a_page(own_folders: Path, end: str) -> None:
+    async with ToyServer() as server:
+        command = [sys.executable, "-m", "kvchat.cli", "--base-url", server.url, "serve"]
+        serving = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        assert serving.stdout is not None
+        url = (await serving.stdout.readline()).decode().strip()
+        screen = pyte.Screen(120, 40)
+        shown = pyte.ByteStream(screen)
+        try:
+            async with ClientSession() as client:
+                address = f"{url.replace('http', 'ws', 1)}ws?width=120&height=40"
+                page = await client.ws_connect(address, origin=url.rsplit("/", 2)[0])
+
+                async def shows(words: str) -> None:
+                    async with asyncio.timeout(120):
+                        while not any(words in line for line in screen.display):
+                            shown.feed(await page.receive_bytes())
+
+                await shows("this machine")
+                await page.send_json(["stdin", WORDS])
+                await shows(WORDS)
+                if end == "page closed":
+                    await page.close()
+                    await until(lambda: WORDS in texts(own_folders))  # while it waits for its page
+                else:
+                    serving.send_signal(signal.Signals[end])
+                    await asyncio.wait_for(serving.wait(), 120)
+                    await until(lambda: WORDS in texts(own_folders))
+        finally:
+            if serving.returncode is None:
+                serving.terminate()
+            await serving.wait()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvchat.cache.price import Act
 from kvchat.chat.errors import ChatError, TooLongError
 from kvchat.chat.events import (
+    AnswerStarted,
     DeletedElsewhere,
     FallbackChosen,
     MemoriesNoted,
@@ -25,7 +26,7 @@ from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.context import NOTE, TIME, ContextBlock
-from kvchat.prompt.drafts import Draft, decoded, filled, given
+from kvchat.prompt.drafts import Draft, Unsent, filled, given
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat
@@ -38,6 +39,7 @@ from kvchat.text.servers import fallback_words, leaving_lines
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
+    from kvchat.ui.terminal.editor import OutsideText
 
 FORKED = "↳ "
 
@@ -67,9 +69,18 @@ class PlainChat:
         """What the next prompt begins with: a draft, or what could not be sent."""
         self._draft = Draft()
         """The draft that the prompt began with: what was pasted in the app is text here too."""
+        self._kept = Draft()
+        """A draft that is left to the app, for what is attached to it."""
+        self.line: Typed | None = None
+        """What is typed at the prompt just now, or is about to be sent."""
+        self.editing = ""
+        """The question that it is the edit of; empty: it is a message."""
+        self.outside: OutsideText | None = None
+        """What is written in the editor."""
         self._told_server = ""
         self._offered = ""
         """The conversation in which compacting was offered last."""
+        service.drafts.surface = self
         service.events.subscribe(self._heard)
 
     @property
@@ -86,8 +97,15 @@ class PlainChat:
 
     async def open(self, id: str, node: str | None = None) -> None:
         """Open a conversation, and say how it ends; with `node`: at this message. Raises ChatError."""
+        await self.service.drafts.keep()
         self._current = conversation = await self.service.conversations.open(id)
-        self.attached, self._persona, self.unsent, self._draft = [], NOBODY, "", Draft()
+        self.attached, self._persona, self.unsent, self._draft, self._kept = [], NOBODY, "", Draft(), Draft()
+        self.line = None
+        draft = self.service.drafts.of(conversation).draft
+        if draft.blocks:
+            self._kept = draft
+        else:
+            self.unsent, self._draft = draft.text, draft
         if node is not None and node in conversation.tree and node not in {one.id for one in conversation.path()}:
             await self.service.branches.select(id, node)
         if not conversation.record.turns:
@@ -97,12 +115,23 @@ class PlainChat:
             path = self.messages()
             at = next((at for at, one in enumerate(path) if one.id == node), len(path) - 2)
             self.read(range(max(0, at), len(path) if node is None else at + 1))
-        if conversation.draft:
-            draft = decoded(conversation.draft)
-            self._draft = Draft() if draft.blocks else draft
-            self.unsent = self._draft.text
-            if not self.unsent:
-                self.speaker.say("The draft of this conversation has attachments; it is kept for the app.")
+        if self._kept.text:
+            self.speaker.say("The draft of this conversation has attachments; it is kept for the app.")
+
+    def written(self) -> tuple[str, Unsent] | None:
+        """What is typed, or could not be sent, in front of a draft that is left to the app."""
+        if self._current is None:
+            return None
+        line, unsent = self.line, self.service.drafts.of(self._current)
+        if self.outside is not None and self.outside.saved is not None:
+            line = Typed(self.outside.saved)
+        if line is not None and self.editing:
+            asked = asked_as(self.conversation.tree[self.editing], is_edit=True)
+            unsent, line = unsent.edited(self.editing, _draft_of(line, asked)), None
+        if line is None or (self.unsent and line.text.startswith("/")):
+            line = Typed(self.unsent)
+        draft = _draft_of(line, self._draft)
+        return self.id, replace(unsent, draft=draft.before(self._kept) if draft.text.strip() else self._kept)
 
     async def begin(self, persona: Persona = NOBODY) -> None:
         """Open a new conversation. Raises ChatError."""
@@ -158,22 +187,26 @@ class PlainChat:
     async def send(self, typed: Typed) -> None:
         """Send a message, and print its answer."""
         text = filled(self._persona.first_message, typed.text)
-        spans = given(typed.text) if typed.is_pasted else self._draft.rewritten(typed.text).spans
-        self._draft = Draft(typed.text, spans)
+        self.line, self._draft, self.unsent = typed, _draft_of(typed, self._draft), ""
         whole = Draft(text[: text.find(typed.text)]).then(self._draft)
         question = Question(text, tuple(self.attached), Meant(whole.spans))
         if await self._sent(question):
             self.attached, self._persona, self._draft = [], NOBODY, Draft()
-            if self.conversation.draft:
-                await self.service.conversations.set_draft(self.id, "")
             self._offer_compaction()
         else:
             self.unsent = typed.text
+        self.line = None
+        await self.service.drafts.keep()
 
     async def edit(self, node: str, text: str) -> bool:
         """Ask a question differently, and print the answer; whether it was sent."""
-        draft = asked_as(self.conversation.tree[node], is_edit=True).rewritten(text)
-        return await self._sent(Question(text, meant=Meant(draft.spans)), node)
+        drafts, conversation = self.service.drafts, self.conversation
+        draft = asked_as(conversation.tree[node], is_edit=True).rewritten(text)
+        await drafts.put(self.id, drafts.of(conversation).edited(node, draft))
+        is_sent = await self._sent(Question(text, meant=Meant(draft.spans)), node)
+        if is_sent:
+            await drafts.put(self.id, drafts.of(conversation).edited(node, None))
+        return is_sent
 
     async def _sent(self, question: Question, edited: str | None = None) -> bool:
         """Whether it was sent; where not, why is said."""
@@ -280,6 +313,8 @@ class PlainChat:
             case MemoriesNoted(noted=noted, pending=pending):
                 parts = [f"{len(noted)} noted" if noted else "", f"{len(pending)} to confirm" if pending else ""]
                 self._tell(f"Memory: {', '.join(filter(None, parts))}. kvchat memory list shows them.")
+            case AnswerStarted(conversation) if conversation == here:
+                self.line = None  # it is stored as a question
             case QuestionRefused(conversation) if conversation == here and self._current is not None:
                 self.unsent = self._current.tree[event.question].text
             case ServerChanged():
@@ -301,3 +336,8 @@ class PlainChat:
             self.speaker.say(sentence)
         else:
             self.speaker.say_later(sentence)
+
+
+def _draft_of(line: Typed, before: Draft) -> Draft:
+    """`before`: what the line began with."""
+    return Draft(line.text, given(line.text)) if line.is_pasted else before.rewritten(line.text)

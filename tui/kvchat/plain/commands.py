@@ -136,8 +136,6 @@ class Commands:
         self._places: Sequence[Place] = ()
         self._deleted = ""
         """The conversation that was deleted last, for undo."""
-        self._unsent_edit: dict[str, str] = {}
-        """By question: what it was to be changed to, where that was not sent."""
         self.is_over = False
         self._by_id: Mapping[str, Callable[..., Awaitable[None]]] = {
             "new": self._new,
@@ -565,13 +563,17 @@ class Commands:
         if not await self._chat.agreed("edit", question.id):
             return
         self._say("Change your message, and press Enter:")
-        text = await self._chat.speaker.asked("Edit: ", self._unsent_edit.pop(question.id, question.text))
+        edits = self._chat.service.drafts.of(self._chat.conversation).edits
+        left = next((edit.draft.text for edit in edits if edit.question == question.id), question.text)
+        self._chat.editing = question.id
+        text = await self._chat.speaker.asked("Edit: ", left)
+        self._chat.editing, self._chat.line = "", None
         if text is None or not text.strip():
             self._say("Not done.")
         elif text == question.text:
             self._say("Message unchanged.")
-        elif not await self._chat.edit(question.id, text):
-            self._unsent_edit[question.id] = text
+        else:
+            await self._chat.edit(question.id, text)
 
     async def _regenerate(self) -> None:
         node = self._chat.target()

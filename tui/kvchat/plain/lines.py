@@ -70,6 +70,16 @@ class Lines:
             self._readline is not None and bool(self._drawn) and bool(self._readline.get_line_buffer())
         )
 
+    @property
+    def written(self) -> Typed:
+        """What is typed so far; for a signal's handler."""
+        now = self._readline.get_line_buffer() if self._readline is not None and self._drawn else ""
+        lines = [*(line[:-1] if _goes_on(line) else line for line in self._entered), *([now] if now else [])]
+        text = "\n".join(lines)
+        if text.lstrip().startswith(QUOTES):
+            return Typed(text.lstrip()[len(QUOTES) :], is_pasted=True)
+        return Typed(text, is_pasted=not all(map(_goes_on, self._entered)))
+
     def answer(self, prompt: str, text: str = "") -> str:
         """A line that answers a question; what was typed before it was asked does not. Raises as
         `message` does."""

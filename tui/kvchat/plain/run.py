@@ -26,7 +26,7 @@ from kvchat.plain.lines import Dropped, Lines
 from kvchat.plain.signals import ENDING, INTERRUPT, Signals
 from kvchat.plain.speaker import Output, Speaker
 from kvchat.store import StoreError
-from kvchat.text.problems import rescued_sentence
+from kvchat.text.problems import ChatProblem, rescued_sentence
 from kvchat.ui.slash import parse
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class PlainMode:
         self._snippets_folder = paths.snippets
         self.commands = Commands(self.chat, self._personas, self._snippets, layers, self._in_editor)
         self._housekeeping: asyncio.Task[None] | None = None
+        self._editing: asyncio.Future[None] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -109,16 +110,38 @@ class PlainMode:
         command, text = (None, typed.text) if typed.is_pasted else parse(typed.text)
         try:
             if command is not None:
+                self.chat.line = None
                 await self.commands.carry_out(command, text)
             elif text.strip():
                 await self.chat.send(Typed(text, typed.is_pasted))
+            else:
+                self.dropped()
         except (ChatError, StoreError) as error:
             self.speaker.say(str(error))
         self.speaker.say_what_waits()
 
+    def typing(self, line: Typed) -> None:
+        """This is typed so far."""
+        if line != self.chat.line:
+            self.chat.line = line
+            self._service.ground.in_background(self._keep())
+
+    async def _keep(self) -> None:
+        await self._service.drafts.keep()
+
+    def dropped(self) -> None:
+        """The person dropped what was typed."""
+        self.chat.line, self.chat.unsent = None, ""
+
     def stop(self) -> None:
         """Ctrl+C, while something is done."""
         self._answers.stop()
+
+    def leave(self) -> None:
+        """The system wants an end: what runs is stopped, an editor too."""
+        self.stop()
+        if self._editing is not None:
+            self._editing.cancel()
 
     async def taken_press(self) -> bool:
         """Whether a press of Ctrl+C has stopped nothing yet: it counts at the prompt. It is told once."""
@@ -127,17 +150,22 @@ class PlainMode:
     async def _in_editor(self, text: str, command: str) -> str:
         from kvchat.ui.terminal.editor import EditorError, OutsideText
 
-        async def keep() -> bool:
-            return True
-
-        outside = OutsideText(text)
+        chat = self.chat
         try:
-            await outside.edit(command, keep)
-            return text if outside.saved is None else outside.saved
-        except EditorError as error:
+            chat.outside = OutsideText(text)
+            self._editing = asyncio.ensure_future(chat.outside.edit(command, self._service.drafts.keep))
+            await asyncio.wait([self._editing])
+            if self._editing.cancelled():
+                raise ChatError(ChatProblem.NOT_SENT)
+            self._editing.result()
+        except (EditorError, OSError) as error:
             raise ChatError.of(error) from None
         finally:
+            if chat.outside is not None and chat.outside.saved is not None:
+                text = chat.unsent = chat.outside.saved
+            chat.outside = None
             self._answers.taken_press()  # it was the editor's
+        return text
 
     async def _keep_house(self) -> None:
         await asyncio.sleep(HOUSEKEEPING_S)
@@ -173,7 +201,7 @@ def run(
         desk = _Desk(loop, lines)
         mode = loop.wait(_opened(begin, Speaker(output, desk.ask), paths, layers))
         desk.mode = mode
-        with Signals(loop.loop, {INTERRUPT: desk.interrupted, **dict.fromkeys(ENDING, desk.ended)}):
+        with Signals(loop.loop, {INTERRUPT: desk.interrupted, **dict.fromkeys(ENDING, desk.ended)}, desk.look):
             try:
                 desk.carry_out(mode.begin(first, notices))
                 desk.converse()
@@ -244,6 +272,8 @@ class _Desk:
         """Whether a signal ends the reading; once, then it is over."""
         self._is_ended = False
         """Whether the system wants an end."""
+        self._is_kept = False
+        """Whether what is read is a message, or the edit of one."""
         self.is_leaving = False
 
     def converse(self) -> None:
@@ -261,6 +291,7 @@ class _Desk:
                 self.mode.speaker.say(LEAVES)
                 continue
             except Dropped:
+                self.mode.dropped()
                 self.mode.speaker.say("", "Dropped.")
                 interrupted = False
                 continue
@@ -272,8 +303,8 @@ class _Desk:
 
     def _next_message(self) -> Typed:
         assert self.mode is not None
-        text, self.mode.chat.unsent = self.mode.chat.unsent, ""
-        return self._lines.message(text)
+        self._is_kept = True
+        return self._lines.message(self.mode.chat.unsent)
 
     def carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         """Have it done on the loop, and read the lines that it asks for."""
@@ -283,6 +314,7 @@ class _Desk:
             prompt, text, answer = request
             line: str | None = None
             with suppress(KeyboardInterrupt, Dropped, EOFError, _Left, OSError):
+                self._is_kept = self.mode is not None and bool(self.mode.chat.editing)
                 line = self._read(lambda: self._lines.answer(prompt, text))  # noqa: B023
             self._loop.call_soon_threadsafe(answer.set_result, line)
         task.result()
@@ -304,9 +336,14 @@ class _Desk:
                 raise KeyboardInterrupt
             return read()
         finally:
-            self._is_reading = False
+            self._is_reading = self._is_kept = False
 
     # -- signals
+
+    def look(self) -> None:
+        """Have what is typed so far kept. On the main thread, between two keys."""
+        if self.mode is not None and self._is_kept and self._is_reading and self._lines.is_written_in:
+            self._loop.call_soon_threadsafe(self.mode.typing, self._lines.written)
 
     def interrupted(self) -> None:
         """Ctrl+C."""
@@ -318,10 +355,12 @@ class _Desk:
     def ended(self) -> None:
         """The system wants an end: stop what runs, keep what came."""
         self._is_ended = True
+        self.look()
         if self._is_reading:
             self._is_reading = False
             raise _Left
-        self._stop()
+        if self.mode is not None and not self.is_leaving:
+            self._loop.call_soon_threadsafe(self.mode.leave)
 
     def _stop(self) -> None:
         if self.mode is not None and not self.is_leaving:

@@ -23,12 +23,22 @@ WAKING = getattr(signal, "SIGURG", None)
 WAKES_S = 0.05
 """Seconds until the main thread is woken, and once more: it may have been about to wait again."""
 
+LOOKS_S = 1.5
+"""Between two looks at what is typed."""
+
 
 class Signals:
     """Signals with their handlers, as long as it is entered; outside of the main thread there are none."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handlers: Mapping[int, Callable[[], None]]) -> None:
-        """`loop`: of another thread. What a handler raises is raised wherever the main thread is."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handlers: Mapping[int, Callable[[], None]],
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`loop`: of another thread. What a handler raises is raised wherever the main thread is. `look` is called
+        there every `LOOKS_S`, whatever it waits for."""
+        self._look = look
         self._loop = loop
         self._handlers = handlers
         self._before: dict[int, Any] = {}
@@ -46,6 +56,7 @@ class Signals:
             for end in (self._told, self._tells):
                 end.setblocking(False)
             self._loop.call_soon_threadsafe(self._loop.add_reader, self._told, self._hear)
+            self._loop.call_soon_threadsafe(self._wake_to_look)
             signal.set_wakeup_fd(self._tells.fileno(), warn_on_full_buffer=False)
 
     def __exit__(self, *_: object) -> None:
@@ -60,6 +71,7 @@ class Signals:
         self._loop.remove_reader(self._told)
         self._told.close()
         self._is_awake = True
+        self._looks.cancel()
 
     def _hear(self) -> None:
         """Signals came; each is a byte."""
@@ -72,5 +84,10 @@ class Signals:
             signal.pthread_kill(threading.main_thread().ident or 0, WAKING or 0)
             self._loop.call_later(WAKES_S, self._wake)
 
+    def _wake_to_look(self) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, WAKING or 0)
+        self._looks = self._loop.call_later(LOOKS_S, self._wake_to_look)
+
     def _woken(self, number: int, frame: FrameType | None) -> None:
         self._is_awake = True
+        self._look()

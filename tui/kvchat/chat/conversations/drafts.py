@@ -23,7 +23,7 @@ LONGEST_S = 1.5
 class WritingSurface(Protocol):
     """Where the user writes."""
 
-    def unsent(self) -> tuple[str, Unsent] | None:
+    def written(self) -> tuple[str, Unsent] | None:
         """A conversation, and all that is written in it by now; None: none is open."""
 
 
@@ -60,7 +60,7 @@ class Drafts:
 
     async def keep(self) -> bool:
         """Store what is written now; whether the disk has it."""
-        if self.surface is not None and (written := self.surface.unsent()) is not None:
+        if self.surface is not None and (written := self.surface.written()) is not None:
             id, unsent = written
             if unsent.encoded() != self._conversations.load(id).draft:
                 self.put(id, unsent)

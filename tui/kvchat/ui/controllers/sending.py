@@ -450,7 +450,7 @@ class SendingController:
             is_sent = sending is not None and sending.editing == edit.question
             self.begin_edit(edit.question, Draft() if is_sent else edit.draft)
 
-    def unsent(self) -> tuple[str, Unsent] | None:
+    def written(self) -> tuple[str, Unsent] | None:
         """What is written in the conversation that the composer was loaded for; what is on its way stands in front."""
         editing = self.workspace.editing
         id = self._composer.key if editing is None else self.workspace.open_id
@@ -539,7 +539,7 @@ class SendingController:
         conversation = self.workspace.conversation
         if self.workspace.editing is None:
             self._behind = self._composer.contents
-        elif (written := self.unsent()) is not None:
+        elif (written := self.written()) is not None:
             self._drafts.put(*written)
         left = next((one.draft for one in self._drafts.of(conversation).edits if one.question == node), None)
         question = asked_as(conversation.tree[node], is_edit=True)
