@@ -219,3 +219,16 @@ async def _until(service, true) -> None:
         happened.clear()
         await asyncio.wait_for(happened.wait(), 60)
     forget()
+
+
+async def test_a_choice_leaves_the_branch_on_which_another_window_has_gone_on(make, four):
+    service, other = make(four.url), make(four.url)
+    four.on_chat(several(["a"], ["b"]), tokens("further"))
+    conversation = await asked(service, Wanted(2))
+    await other.conversations.open(conversation.id)
+    await other.turns.send(conversation.id, Question("and then?"))
+    await other.conversations.wait(conversation.id)
+    head = service.store.conversation(conversation.id).head
+    await service.turns.choose(conversation.id, service.turns.choices(conversation.id)[1].id)
+    assert service.store.conversation(conversation.id).head == head
+    assert conversation.path()[-1].text == "b" and conversation.elsewhere == head

@@ -269,11 +269,14 @@ class Turns:
         if not conversation.record.model and link.info is not None and link.info.known(chosen.model):
             await self._servers.keep(conversation, link, chosen.model)  # of several models, it goes on with this one's
         conversation.alternatives = ()
-        used = chosen.figures.context_used if chosen.figures else None
-        await self.conversations.change(
-            conversation,
-            lambda row: replace(row, head=chosen.id, context_used=row.context_used if used is None else used),
-        )
+        used, ids = chosen.figures.context_used if chosen.figures else None, {node.id for node in choices}
+
+        def taken(row: Conversation) -> Conversation:
+            if row.head not in ids:
+                return row  # another kvchat has gone on from one of them
+            return replace(row, head=chosen.id, context_used=row.context_used if used is None else used)
+
+        await self.conversations.change(conversation, taken)
         for node in choices:
             if node.id != chosen.id:
                 await self._make_room(conversation, node)
