@@ -130,3 +130,9 @@ async def test_a_time_zone_of_nonsense_is_no_failure(environment: dict[str, str]
     async with ToyServer() as server:
         status, _, err = await shell(environment, f"{PROGRAM} --base-url {server.url} ask hi", TZ=zone)
     assert status == 0 and "Traceback" not in err
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device without an end")
+async def test_a_system_prompt_without_an_end_is_not_read_to_it(environment: dict[str, str]) -> None:
+    status, _, err = await shell(environment, f"{PROGRAM} -s @/dev/zero ask hi")
+    assert status == 1 and err.startswith("kvchat: More than 1,024 KiB came from /dev/zero")

@@ -373,11 +373,18 @@ def _with_profile(settings: Settings, name: str, problems: Sequence[Problem]) ->
     return replace(settings, server=settings.profiles[name])
 
 
+PROMPT_LIMIT = 1 << 20
+"""Bytes of a file with a system prompt."""
+
+
 def _text_or_file(given: str) -> str:
     if not given.startswith("@"):
         return given
     path = Path(given[1:]).expanduser()
     try:
+        path = paths.read_once(path, PROMPT_LIMIT)
+        if path.stat().st_size > PROMPT_LIMIT:
+            raise CommandError(f"{path} has more than {PROMPT_LIMIT >> 20} MiB. Give a shorter system prompt.")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
