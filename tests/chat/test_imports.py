@@ -196,7 +196,8 @@ async def test_what_grew_goes_back_to_where_it_stood(service: ChatService, tmp_p
 async def test_what_is_done_when_it_is_stopped_is_kept_and_can_be_taken_back(
     service: ChatService, tmp_path: Path
 ) -> None:
-    report = await service.imports.run([SAMPLES["claude"](tmp_path, 100)], stopped=lambda: True)
+    stored = service.store.imports.all
+    report = await service.imports.run([SAMPLES["claude"](tmp_path, 100)], stopped=lambda: bool(stored()))
     assert report.stopped and 0 < report.made < 100
     assert len(service.conversations.all()) == report.made
     assert (await service.imports.undo()).trashed == report.made

@@ -93,7 +93,10 @@ async def test_many_files_and_folders_at_once(run: Any, own_folders: Path) -> No
     [
         (b"hello", "It holds no conversations in a format that kvchat knows."),
         (b"PK\x03\x04", "The archive is damaged."),
-        (json.dumps([chatgpt_conversation(0)]).encode()[:-50], "The file ends in the middle of a conversation."),
+        (
+            json.dumps([chatgpt_conversation(0)]).encode()[:-50],
+            "The file is not complete: it ends in the middle of a conversation",
+        ),
     ],
 )
 async def test_nothing_usable_is_one_sentence_and_status_1(

@@ -137,7 +137,7 @@ def test_an_answer_that_is_none_is_a_reason(
     readers: Readers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes
 ) -> None:
     (tmp_path / "lying.py").write_text(
-        "import sys\nfrom kvchat.documents.reading.pipe_protocol import put, take\n"
+        "import sys\nfrom kvchat.apart.frames import put, take\n"
         f"for _ in range(3): take(sys.stdin.buffer)\nput(sys.stdout.buffer, {answer!r})\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -192,10 +192,11 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
 def test_the_process_loads_no_screen_and_reaches_no_network() -> None:
     code = textwrap.dedent("""
         import sys
-        import kvchat.documents.reading.reader_child as child
+        import kvchat.documents.reading.reader_child
+        from kvchat.apart.child import refuse
         heavy = ("textual", "rich", "httpx", "sqlite3", "asyncio")
         print([name for name in sys.modules if name.split(".")[0] in heavy])
-        sys.addaudithook(child._refuse)
+        sys.addaudithook(refuse)
         import socket, subprocess
         for use in (socket.socket, lambda: socket.getaddrinfo("localhost", 1), lambda: subprocess.run(["true"])):
             try:

@@ -7,6 +7,7 @@ unless the person asked for that. What is done when it is stopped or fails is ke
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,8 @@ from kvchat.store.covering import mark
 from kvchat.store.images import Image
 from kvchat.store.imports import Arrival, Batch, Undone
 from kvchat.transfer.formats import Source
-from kvchat.transfer.importing.files import Files, Found, Missed, Progress
+from kvchat.transfer.importing.apart import FilesApart
+from kvchat.transfer.importing.files import Found, Missed, Progress
 from kvchat.transfer.importing.report import Report
 from kvchat.transfer.importing.thread import Loss, NotTaken, Picture, Reason
 from kvchat.transfer.importing.tree import conversation_id, grown
@@ -37,8 +39,13 @@ from kvchat.transfer.lossless import parents_first
 if TYPE_CHECKING:
     from kvchat.documents.reading.sandbox import Readers
 
+log = logging.getLogger(__name__)
+
 PART_CONVERSATIONS, PART_OCTETS = 25, 2**20
 """Stored at once, at most: the store is busy for some hundredths of a second."""
+
+EVERY_S = 0.1
+"""Seconds between two looks at how far it has come, and whether it is stopped."""
 
 PART_ITEMS = 100
 """So many conversations that were found, stored or not, after which it is told how far it has come."""
@@ -66,11 +73,19 @@ class Imports:
         report = Report(dry_run)
         batch = Batch(new_id()[:8], self._ground.timestamp())
         instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
-        files = Files(paths)
+        files = FilesApart(paths)
         arrivals = _Arrivals(self._ground.store, files, report, instructions, memory, batch.at)
         parts, number = arrivals.parts(), 0
+
+        def look() -> None:
+            if stopped():
+                report.stopped = True
+                arrivals.stop()
+            else:
+                told(files.progress, report)
+
         try:
-            while (part := await _next(parts)) is not None:
+            while (part := await _next(parts, arrivals, look)) is not None:
                 if part and not dry_run:
                     report.batch = batch.id
                     batch = replace(batch, conversations=batch.conversations + len(part))
@@ -79,9 +94,6 @@ class Imports:
                     )
                     number += 1
                 told(files.progress, report)
-                if stopped():
-                    report.stopped = True
-                    break
         except StoreError as error:
             raise ChatError.of(error) from None
         finally:
@@ -108,14 +120,18 @@ class Imports:
         self._conversations.shared.reload([loaded[id] for id in touched if id in loaded])
 
 
-async def _next(parts: Iterator[list[Arrival]]) -> list[Arrival] | None:
-    """The next part, made on a thread; None: there is none. Who is cancelled waits for the thread, which has files
-    open."""
+async def _next(parts: Iterator[list[Arrival]], arrivals: _Arrivals, look: Callable[[], None]) -> list[Arrival] | None:
+    """The next part, made on a thread; None: there is none. `look` is called now and then meanwhile. Who is cancelled
+    waits for the thread, which comes to its end then."""
     step = asyncio.ensure_future(asyncio.to_thread(next, parts, None))
     try:
-        return await asyncio.shield(step)
+        while not step.done():
+            await asyncio.wait([step], timeout=EVERY_S)
+            look()
+        return step.result()
     finally:
         if not step.done():
+            arrivals.stop()
             await asyncio.wait([step])
 
 
@@ -140,7 +156,9 @@ _Outcome: TypeAlias = _New | _Same | Missed
 class _Arrivals:
     """What of the files is to be stored. Gone through on a thread."""
 
-    def __init__(self, store: Store, files: Files, report: Report, instructions: str, memory: bool, now: float) -> None:
+    def __init__(
+        self, store: Store, files: FilesApart, report: Report, instructions: str, memory: bool, now: float
+    ) -> None:
         self._store = store
         self._files = files
         self._report = report
@@ -155,6 +173,11 @@ class _Arrivals:
         self._digests: dict[str, bytes] = {}
         """Of kvchat's own messages in these files: what is planned is not stored yet."""
 
+    def stop(self) -> None:
+        """Come to the end at once: what is not whole by then is left out. On any thread."""
+        self._files.stop()
+        self.close()
+
     def close(self) -> None:
         if self._readers is not None:
             self._readers.close()
@@ -164,6 +187,8 @@ class _Arrivals:
         part, octets = list[Arrival](), 0
         for number, item in enumerate(self._files, 1):
             outcome = self._outcome(item)
+            if self._files.is_stopped:
+                break  # an image of it may be missing
             if isinstance(outcome, _New) and outcome.arrival.conversation.id in self.planned:
                 yield part  # what comes twice is compared with what is stored
                 part, octets = [], 0
@@ -206,6 +231,11 @@ class _Arrivals:
             return self._planned_for(found)
         except NotTaken as error:
             return Missed(found.file, error.why)
+        except (StoreError, MemoryError):
+            raise
+        except Exception:
+            log.exception("a conversation could not be taken in")
+            return Missed(found.file, said(Reason.FAULTY))
 
     def _planned_for(self, found: Found) -> _New | _Same:
         """What is to be stored of a conversation. Raises NotTaken."""
@@ -222,7 +252,7 @@ class _Arrivals:
             losses[Loss.IMAGES] += len(_names(new) - images.keys() - self._kept(new))
             shared = [node.id for node in source.tree if node.parent is not None]
         else:
-            made = grown(item, known, self._instructions, found.at, partial(self._image, found, images))
+            made = grown(item, known, self._instructions, found.at, partial(self._image, images))
             source, new, shared = made.source, made.new, []
             losses = made.losses
         head = _followed(before, source)
@@ -256,16 +286,15 @@ class _Arrivals:
             parameters=replace(record.parameters, extra=numbers),
         )
 
-    def _image(self, found: Found, images: dict[str, Image], picture: Picture) -> ContextBlock | None:
+    def _image(self, images: dict[str, Image], picture: Picture) -> ContextBlock | None:
         """The block of an image in a file, which goes to `images`; None: it cannot be read."""
         from kvchat.documents.errors import UnreadableError
         from kvchat.documents.images import block_of, image_in
         from kvchat.documents.reading.sandbox import Readers
 
         self._readers = self._readers or Readers()
-        data = picture.data or found.asset(picture.asset)
         try:
-            image = image_in(data, self._readers)
+            image = image_in(picture.data, self._readers)
         except UnreadableError:
             return None
         images[image.sha256] = image

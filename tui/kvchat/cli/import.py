@@ -80,7 +80,9 @@ async def _import(session: Session, service: ChatService) -> int:
                 dry_run=args.dry_run,
                 memory=args.memory,
                 told=lambda progress, report: line.show(
-                    words.progress(progress.done, progress.total, report.taken + report.unchanged, progress.file)
+                    words.progress(
+                        progress.done, progress.total, report.taken + report.unchanged, Path(progress.path).name
+                    )
                 ),
                 stopped=stop.is_set,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Iterator
 
 from kvchat.prompt.message import Node, Role
@@ -38,16 +39,17 @@ class Tree:
     def put(self, node: Node) -> None:
         """Add `node`, or replace it by its settled form (same id, same parent)."""
         self._walked = None
-        if node.id not in self._nodes:
-            children = self._children.setdefault(node.parent, [])
-            children.append(node.id)
-            self._nodes[node.id] = node
-            self._sort(children)
+        is_new = node.id not in self._nodes
         self._nodes[node.id] = node
+        if is_new:
+            insort(self._children.setdefault(node.parent, []), node.id, key=self._place)
 
     def _sort(self, children: list[str]) -> None:
         if len(children) > 1:
-            children.sort(key=lambda id: (self._nodes[id].created, id))
+            children.sort(key=self._place)
+
+    def _place(self, id: str) -> tuple[float, str]:
+        return self._nodes[id].created, id
 
     def drop(self, id: str) -> None:
         """Remove a node without children. Raises ValueError if it has some."""
@@ -70,6 +72,10 @@ class Tree:
 
     def children(self, id: str | None) -> list[Node]:
         return [self._nodes[child] for child in self._children.get(id, ())]
+
+    def width(self, id: str) -> int:
+        """How many messages follow this one at once."""
+        return len(self._children.get(id, ()))
 
     def siblings(self, id: str) -> list[Node]:
         """The node and its siblings of the same role, oldest first."""

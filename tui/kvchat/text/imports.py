@@ -23,7 +23,7 @@ _WHY: dict[str, str] = {
     "missing": "There is no such file.",
     "unreadable": "It cannot be read: {why}.",
     "foreign": "It holds no conversations in a format that kvchat knows. kvchat imports from ChatGPT, Claude, Open "
-    "WebUI, llama.cpp, LM Studio, oterm, llm, aichat and kvchat itself (JSON).",
+    "WebUI, llama.cpp, LM Studio, oterm, llm, aichat and kvchat itself (JSON), and messages as OpenAI has them.",
     "no_files": "This folder holds no files.",
     "encrypted": "It is encrypted. Unpack it with its password, then import what was in it.",
     "broken_zip": "The archive is damaged. Download or export it again.",
@@ -31,12 +31,18 @@ _WHY: dict[str, str] = {
     "broken_database": "The database is damaged, or its program is of a version that kvchat does not know.",
     "own_database": "This is kvchat's own database. Export from it, then import that: kvchat --data-dir FOLDER export "
     "--all -f json -o FILE",
-    "cut_off": "The file ends in the middle of a conversation. Download or export it again.",
+    "cut_off": "The file is not complete: it ends in the middle of a conversation, which was left out. Download or "
+    "export it again.",
     "newer": "It was written by a newer kvchat (version {version} of the format, this one reads {known}). Update "
     "kvchat.",
+    "too_slow": "It was left: nothing came of it for {seconds:g} s. What came before is imported.",
+    "much_memory": "It was left: it needs too much memory to read. What came before is imported.",
     # conversations: "3 conversations skipped: {...}"
     "not_json": "damaged, no JSON",
     "too_large": "longer than {limit:,} characters in the file",
+    "many_messages": "more than {limit:,} messages",
+    "much_text": "more than {limit:,} characters, counting what stands above several branches in each",
+    "faulty": "they are not as their program writes them",
     "too_deep": "nested more than {limit:,} levels deep",
     "not_one": "not a conversation",
     "empty": "nothing was asked in them",

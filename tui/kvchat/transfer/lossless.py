@@ -71,7 +71,8 @@ def _conversation_fields(conversation: Conversation) -> dict[str, object]:
     return values
 
 
-def _source_fields(source: Source) -> dict[str, object]:
+def fields_of(source: Source) -> dict[str, object]:
+    """A conversation as `source_of` reads it. Raises TransferError where it cannot be written."""
     nodes = [_node_fields(node) for node in parents_first(source.tree)]
     if len(nodes) != len(source.tree):
         raise TransferError(
@@ -107,7 +108,7 @@ def pieces(sources: Sources, all_branches: bool = True) -> Iterator[str]:
 
 def _written(source: Source) -> str:
     try:
-        return dumps(_source_fields(source), indent=1)
+        return dumps(fields_of(source), indent=1)
     except (TypeError, ValueError, RecursionError) as error:
         raise TransferError(f"A conversation holds a value that JSON cannot carry ({error}).") from error
 

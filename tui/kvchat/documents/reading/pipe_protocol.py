@@ -1,44 +1,16 @@
-"""Framing: how a file and its content travel between a process and the one that reads for it.
-
-The rule: a frame is a length and that many bytes, and what is in it is data alone: it says what, never what to do.
-"""
+"""What is in the frames between a process and the one that reads documents and images for it."""
 
 from __future__ import annotations
 
 import json
-import struct
-from typing import Any, BinaryIO
+from typing import Any
 
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.content import Content, Section, Unit
 from kvchat.documents.reading.pixels import LONGEST, RGB, Pixels
 
-LARGEST = 256 << 20
-"""Bytes of a frame."""
-
 TOO_MUCH = "needs too much memory to read"
 """The reason after which a process ends: what is left of its memory may not be enough for the next file."""
-
-_LENGTH = struct.Struct(">Q")
-
-
-def put(stream: BinaryIO, frame: bytes) -> None:
-    """Write a frame. Raises OSError."""
-    stream.write(_LENGTH.pack(len(frame)))
-    stream.write(frame)
-    stream.flush()
-
-
-def take(stream: BinaryIO) -> bytes | None:
-    """The next frame; None where the stream ends, or does not hold one. Raises OSError."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack(head)
-    if length > LARGEST:
-        return None
-    frame = stream.read(length)
-    return frame if len(frame) == length else None
 
 
 def answer_of(content: Content) -> bytes:

@@ -4,5 +4,5 @@ The rule: a format is recognised by what is in a file, never by its name; a modu
 nothing else, and what it cannot take over it counts. Nothing is loaded whole but one conversation.
 """
 
-FORMATS = ("lossless", "chatgpt", "claude", "open_webui", "llama_ui", "lm_studio", "oterm", "llm", "aichat")
+FORMATS = ("lossless", "chatgpt", "claude", "open_webui", "llama_ui", "lm_studio", "openai", "oterm", "llm", "aichat")
 """The formats that are recognised, each with its module here."""

@@ -22,6 +22,7 @@ from kvchat.transfer.importing.thread import (
     placeholder,
     seconds_of,
     text_of,
+    unfolded,
 )
 
 _WRITERS = ("artifacts", "create_file", "str_replace")
@@ -31,7 +32,7 @@ _LANGUAGES = {
     "application/vnd.ant.mermaid": "mermaid",
     "application/vnd.ant.react": "jsx",
 }
-_TAGS = re.compile(r"\s*<antArtifact\b([^>]{0,2000})>\n?(.*?)</antArtifact>\s*", re.DOTALL)
+_TAGS = re.compile(r"\s{0,20}<antArtifact\b([^>]{0,2000})>\n?")
 _ATTRIBUTE = re.compile(r'([\w-]{1,40})="([^"]*)"')
 _ROLES = {"human": Role.USER, "user": Role.USER, "assistant": Role.ASSISTANT}
 
@@ -127,13 +128,13 @@ def _artifact(call: dict[str, object]) -> str:
 
 def _with_artifacts(text: str) -> str:
     """A text with the artifacts that stand in it as tags, as older exports have them."""
-    return _TAGS.sub(_untagged, text) if "<ant" in text else text
+    return unfolded(text, _TAGS, "</antArtifact>", _untagged)
 
 
-def _untagged(found: re.Match[str]) -> str:
+def _untagged(found: re.Match[str], held: str) -> str:
     about = {key: unescape(value) for key, value in _ATTRIBUTE.findall(found[1])}
     name = about.get("title") or about.get("identifier", "")
-    return f"\n\n{_document(name, about.get('type', ''), about.get('language', ''), found[2])}\n\n"
+    return f"\n\n{_document(name, about.get('type', ''), about.get('language', ''), held)}\n\n"
 
 
 def _document(name: str, kind: str, language: str, text: str) -> str:

@@ -7,6 +7,8 @@ archive is read where it lies, a database is opened for reading, and nothing is 
 from __future__ import annotations
 
 import glob
+import io
+import logging
 import sqlite3
 import zipfile
 import zlib
@@ -17,7 +19,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePath
-from typing import IO
+from typing import IO, ParamSpec, TypeVar, cast
 
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.paths import reason
@@ -26,6 +28,7 @@ from kvchat.transfer.importing import FORMATS
 from kvchat.transfer.importing.json_values import JsonValues
 from kvchat.transfer.importing.thread import (
     LONGEST,
+    MOST_MESSAGES,
     DatabaseFormat,
     ImportFormat,
     JsonFormat,
@@ -34,6 +37,11 @@ from kvchat.transfer.importing.thread import (
     TextFormat,
     Thread,
 )
+
+log = logging.getLogger(__name__)
+
+Item = TypeVar("Item", Thread, Thread | Source)
+P = ParamSpec("P")
 
 SNIFFED = 4096
 """Octets at the beginning of a file that tell what it is."""
@@ -79,7 +87,10 @@ class Missed:
 class Progress:
     """How far it has come."""
 
-    file: str = ""
+    path: str = ""
+    """The file that it is at."""
+    number: int = 0
+    """Of that file among all, from 1."""
     done: int = 0
     """Octets of all files that were gone through."""
     total: int = 0
@@ -93,29 +104,47 @@ def formats() -> tuple[ImportFormat, ...]:
 class Files:
     """The conversations of files, folders and archives. It can be gone through on any thread, once."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], passed: int = 0, told: Callable[[], None] = lambda: None) -> None:
+        """`passed`: so many files that are not opened again. `told` is called whenever it has come further."""
+        self._passed = passed
+        self._told = told
         self.progress = Progress()
         self.passed_over = 0
         """Files of folders and archives in which there is no conversation."""
         self._paths = [_expanded(path) for path in paths]
 
     def __iter__(self) -> Iterator[Found | Missed]:
-        listed = [(path, list(_files_of(path))) for path in self._paths]
+        listed = [(path, list(self._files_of(path))) for path in self._paths]
         self.progress.total = sum(_size(file) for _, files in listed for file in files)
         for path, files in listed:
-            if not files:
+            if not files and not self._passed:
                 yield Missed(str(path), said(Reason.NO_FILES), whole=True)
             for file in files:
                 before = self.progress.done
-                self.progress.file = file.name
-                yield from self._file(file, given=file == path)
+                self.progress.path = str(file)
+                self.progress.number += 1
+                if self.progress.number > self._passed:
+                    yield from self._file(file, given=file == path)
                 self.progress.done = before + _size(file)
+
+    def _files_of(self, path: Path) -> Iterator[Path]:
+        """The file, or the files of the folder."""
+        if not path.is_dir():
+            yield path
+            return
+        found = []
+        for file in path.rglob("*"):
+            self._told()
+            if file.is_file():
+                found.append(file)
+        yield from sorted(found)
 
     def _file(self, path: Path, *, given: bool) -> Iterator[Found | Missed]:
         """`given`: the person named it, so that it is told where nothing is in it."""
         found = False
         try:
-            with path.open("rb") as file:
+            with path.open("rb") as opened:
+                file = cast(IO[bytes], _Counted(opened, self._told))
                 head = file.read(SNIFFED)
                 file.seek(0)
                 at = path.stat().st_mtime
@@ -138,6 +167,11 @@ class Files:
             yield Missed(str(path), said(Reason.MISSING), whole=True)
         except OSError as error:
             yield Missed(str(path), said(Reason.UNREADABLE, why=reason(error)), whole=True)
+        except MemoryError:
+            raise
+        except Exception:  # of a format that has met what nobody foresaw
+            log.exception("a file could not be gone through")
+            yield Missed(str(path), said(Reason.FAULTY), whole=True)
 
     # -- archives -----------------------------------------------------------------------------------------------------
 
@@ -208,7 +242,8 @@ class Files:
             if isinstance(format, TextFormat) and format.fits(begins):
                 text = file.read(4 * LONGEST + 4).decode("utf-8", "replace")
                 try:
-                    yield Found(format.read(text, PurePath(where).stem), format.title, at, where)
+                    thread = _read(format.read, text, PurePath(where).stem)
+                    yield Found(thread, format.title, at, where)
                 except NotTaken as error:
                     yield Missed(where, error.why)
                 return
@@ -233,7 +268,7 @@ class Files:
                 missed.clear()
             if format is not None and isinstance(value, dict):
                 try:
-                    yield Found(format.read(value), format.title, at, where, asset)
+                    yield Found(_read(format.read, value), format.title, at, where, asset)
                 except NotTaken as error:
                     yield Missed(where, error.why)
         if not is_known:
@@ -263,9 +298,52 @@ class Files:
                 whole = db.execute(format.count).fetchone()[0] or 1
                 for number, thread in enumerate(format.read(db), 1):
                     self.progress.done = base + min(size, size * number // whole)
-                    yield Found(thread, format.title, at, str(path))
+                    try:
+                        yield Found(_bounded(thread), format.title, at, str(path))
+                    except NotTaken as error:
+                        yield Missed(str(path), error.why)
         except sqlite3.Error as error:
             raise NotTaken(Reason.BROKEN_DATABASE) from error
+
+
+def _read(read: Callable[P, Item], *given: P.args, **named: P.kwargs) -> Item:
+    """A conversation as a format reads it. Raises NotTaken, also where the format stumbles."""
+    try:
+        item = read(*given, **named)
+    except (NotTaken, MemoryError):
+        raise
+    except Exception as error:
+        log.exception("a conversation could not be read")
+        raise NotTaken(Reason.FAULTY) from error
+    return _bounded(item)
+
+
+def _bounded(item: Item) -> Item:
+    """A conversation that has not more messages than one may have. Raises NotTaken."""
+    if len(item.tree if isinstance(item, Source) else item.messages) > MOST_MESSAGES:
+        raise NotTaken(Reason.MANY_MESSAGES, limit=MOST_MESSAGES)
+    return item
+
+
+class _Counted(io.RawIOBase):
+    """A file, each read of which tells that it goes on."""
+
+    def __init__(self, file: IO[bytes], told: Callable[[], None]) -> None:
+        self._file = file
+        self._told = told
+
+    def read(self, size: int = -1) -> bytes:
+        self._told()
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
 
 
 def _format_of(value: object, header: dict[str, object]) -> JsonFormat | None:
@@ -344,14 +422,6 @@ def _expanded(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:  # there is no such user: nor such a file
         return path
-
-
-def _files_of(path: Path) -> Iterator[Path]:
-    """The file, or the files of the folder."""
-    if path.is_dir():
-        yield from (file for file in sorted(path.rglob("*")) if file.is_file())
-    else:
-        yield path
 
 
 def _size(path: Path) -> int:

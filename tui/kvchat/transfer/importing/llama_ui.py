@@ -64,7 +64,7 @@ def _read(value: dict[str, object]) -> Thread:
 
 def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
     files, pictures = list[tuple[str, str]](), list[Picture]()
-    texts = [_content(message.get("content"), thread, pictures)]
+    texts = [content_of(message.get("content"), thread, pictures)]
     if message.get("role") == "tool":
         thread.lost(Loss.TOOL_RESULTS)
         texts = []
@@ -97,7 +97,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
     )
 
 
-def _content(content: object, thread: Thread, pictures: list[Picture]) -> str:
+def content_of(content: object, thread: Thread, pictures: list[Picture]) -> str:
     """The text of a message's content; its images go to `pictures`."""
     if isinstance(content, str):
         return content

@@ -20,10 +20,11 @@ from kvchat.transfer.importing.thread import (
     placeholder,
     seconds_of,
     text_of,
+    unfolded,
 )
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
-_FOLDED = re.compile(r'<details type="(\w+)"([^>]*)>\s*(?:<summary>[^<]*</summary>)?(.*?)</details>\s*', re.DOTALL)
+_FOLDED = re.compile(r'<details type="(\w{1,40})"([^<>]*)>\s*(?:<summary>[^<]*</summary>)?')
 _NAME = re.compile(r'\bname="([^"]*)"')
 _QUOTE = re.compile("^(?:>|&gt;) ?")
 
@@ -72,9 +73,9 @@ def _read(value: dict[str, object]) -> Thread:
 def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
     thoughts, files, pictures = list[str](), list[tuple[str, str]](), list[Picture]()
 
-    def unfolded(found: re.Match[str]) -> str:
+    def shown(found: re.Match[str], held: str) -> str:
         if found[1] == "reasoning":
-            thoughts.append(_unquoted(found[3].strip()))
+            thoughts.append(_unquoted(held.strip()))
             return ""
         thread.lost(Loss.TOOL_CALLS if found[1] == "tool_calls" else Loss.OTHER)
         name = _NAME.search(found[2])
@@ -83,7 +84,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
     content = message.get("content")
     texts = [content] if isinstance(content, str) else [_part(part, thread, pictures) for part in list_of(content)]
     if role is Role.ASSISTANT:
-        texts = [_FOLDED.sub(unfolded, text).strip() for text in texts]
+        texts = [unfolded(text, _FOLDED, "</details>", shown).strip() for text in texts]
     for file in map(dict_of, list_of(message.get("files"))):
         name, inner = text_of(file.get("name")), dict_of(file.get("file"))
         text = text_of(dict_of(inner.get("data")).get("content"))

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 LONGEST = 32 * 2**20
 """Characters that one conversation has at most in its file."""
+MOST_MESSAGES = 50_000
+"""Messages that one has at most."""
+MOST_TEXT = 2 * LONGEST
+"""Characters that one becomes at most: what stands once in a file may stand above many branches."""
 DEEPEST = 200
 """Levels of nesting that one has at most."""
 
@@ -46,10 +50,15 @@ class Reason(StrEnum):
     OWN_DATABASE = auto()
     CUT_OFF = auto()
     NEWER = auto()  # version, known
+    TOO_SLOW = auto()  # seconds
+    MUCH_MEMORY = auto()
     # a conversation
     NOT_JSON = auto()
     TOO_LARGE = auto()  # limit: characters
     TOO_DEEP = auto()  # limit: levels
+    MANY_MESSAGES = auto()  # limit
+    MUCH_TEXT = auto()  # limit: characters
+    FAULTY = auto()
     NOT_ONE = auto()
     EMPTY = auto()
     INVALID = auto()  # why: a sentence
@@ -227,6 +236,7 @@ def seconds_of(value: object, scale: float = 1.0) -> float | None:
     return found if found is not None and EARLIEST < found < LATEST else None
 
 
+_BLANKS = re.compile(r"\s*")
 _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,([A-Za-z0-9+/=\s]+)")
 
 
@@ -243,6 +253,16 @@ def picture_of(url: object, name: str = "") -> Picture | None:
     found = _DATA_URL.fullmatch(text_of(url))
     data = octets_of(found[1]) if found else b""
     return Picture(name, data) if data else None
+
+
+def unfolded(text: str, begins: re.Pattern[str], ends: str, become: Callable[[re.Match[str], str], str]) -> str:
+    """A text in which each part that is marked, from a match of `begins` to the next `ends` and the blanks behind it,
+    becomes what is made of the match and of what it holds. One that does not end stays, and what follows it."""
+    parts, at = list[str](), 0
+    while (begin := begins.search(text, at)) and (end := text.find(ends, begin.end())) >= 0:
+        parts += text[at : begin.start()], become(begin, text[begin.end() : end])
+        at = _BLANKS.match(text, end + len(ends)).end()  # type: ignore[union-attr]
+    return "".join([*parts, text[at:]])
 
 
 def placeholder(what: str, name: str = "") -> str:

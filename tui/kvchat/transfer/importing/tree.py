@@ -23,6 +23,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.formats import Source
 from kvchat.transfer.importing.thread import (
+    MOST_TEXT,
     Loss,
     NotTaken,
     Picture,
@@ -98,6 +99,8 @@ class _Growth:
         self._losses = Counter(thread.losses)
         self._messages: dict[str, Said] = {}
         self._below: dict[str | None, list[Said]] = {}
+        self._length = self._work = 0
+        """Characters of what is made, and of what was put together for it."""
         self._made: dict[str, Node] = {}
         """By the id of the message as the program has it."""
         for one in thread.messages:
@@ -178,6 +181,9 @@ class _Growth:
                 created=above.created or one.created,
                 model=one.model or above.model,
             )
+            self._work += _length(one)
+            if self._work > 16 * MOST_TEXT:
+                raise NotTaken(Reason.MUCH_TEXT, limit=MOST_TEXT)
         elif above is not None:
             place = _Place(self._made[above.id], place.system)
         next_ones = self._followers(one.id)
@@ -209,6 +215,9 @@ class _Growth:
     # -- making nodes -------------------------------------------------------------------------------------------------
 
     def _make(self, one: Said, place: _Place) -> None:
+        self._length += _length(one)
+        if self._length > MOST_TEXT:
+            raise NotTaken(Reason.MUCH_TEXT, limit=MOST_TEXT)
         parent = place.base or self._root(place.system)
         if one.role is Role.ASSISTANT and parent.role is Role.SYSTEM:
             self._losses[Loss.NO_QUESTION] += 1
@@ -247,7 +256,7 @@ class _Growth:
                 self._losses[Loss.EDITED] += 1
             return stored
         if created is None:
-            created = parent.created + STEP_S * (1 + len(self._tree.children(parent.id)))
+            created = parent.created + STEP_S * (1 + self._tree.width(parent.id))
         if parent.id not in self._tree:  # a system message is made with the first question below it
             self._add(parent)
         made = node(parent, message, created, id=id, state=state, model=model)
@@ -280,6 +289,12 @@ class _Growth:
         """Put an empty reply to each question that has none."""
         for one in [one for one in self._new if one.role is Role.USER and not self._tree.children(one.id)]:
             self._put(one, f"{one.id}\nno reply", Message(Role.ASSISTANT, ""), None, state=State.EMPTY)
+
+
+def _length(one: Said) -> int:
+    """Characters and octets of what a message holds, and a few for each part."""
+    parts = sum(len(name) + len(text) + 100 for name, text in one.files)
+    return len(one.text) + len(one.reasoning) + parts + sum(len(picture.data) + 100 for picture in one.pictures)
 
 
 def _has_words(one: Said) -> bool:

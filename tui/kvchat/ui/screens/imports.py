@@ -31,7 +31,7 @@ Told = Callable[["Progress", "Report"], None]
 Run = Callable[[Path, Told, Callable[[], bool]], Awaitable["Report"]]
 """Imports what is at a path; it is told how far it has come, and asks whether it is stopped. Raises ChatError."""
 
-FROM = "ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, aichat, or JSON of another kvchat"
+FROM = "ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, aichat, OpenAI JSON, or another kvchat"
 
 
 class ImportScreen(Modal["Report"]):

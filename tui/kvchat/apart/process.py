@@ -1,0 +1,124 @@
+"""The other end of a process that reads apart: started, asked, and ended, whatever it is at."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from enum import StrEnum, auto
+from typing import BinaryIO
+
+from kvchat.apart import frames
+
+SECONDS = 30.0
+MEMORY = 1 << 30
+PATIENCE = 2.0
+"""Seconds that an idle process has to end by itself."""
+
+
+class End(StrEnum):
+    """Why a process that reads is there no more."""
+
+    LATE = auto()
+    """It took too long, and was ended."""
+    MEMORY = auto()
+    """It needed more memory than it may have."""
+    CRASHED = auto()
+
+
+class EndedError(Exception):
+    """The process has ended."""
+
+    def __init__(self, end: End) -> None:
+        super().__init__(end.value)
+        self.end = end
+
+
+class Process:
+    """A process that reads."""
+
+    def __init__(self, module: str, seconds: float = SECONDS, memory: int = MEMORY) -> None:
+        """`module` is run, with a `kvchat.apart.child.Parent`. `seconds` until the next frame comes, and `memory` in
+        bytes, where the system can limit it. Raises OSError."""
+        # The paths of this process, in its order: so kvchat and its extras are found where this process found them.
+        # -P keeps the working directory out.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._seconds = seconds
+        self._process = subprocess.Popen(
+            (sys.executable, "-P", "-m", module),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to: BinaryIO = self._process.stdin  # type: ignore[assignment]
+        self._from: BinaryIO = self._process.stdout  # type: ignore[assignment]
+        self._asking = False
+        self._greeting: bytes | None = json.dumps({"seconds": seconds, "memory": memory}).encode()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, *questions: bytes) -> bytes:
+        """Send frames; the next one that comes back. Raises EndedError."""
+        late = threading.Event()
+
+        def stop() -> None:
+            late.set()
+            self._process.kill()
+
+        clock = threading.Timer(self._seconds, stop)
+        clock.daemon = True
+        clock.start()
+        self._asking = True
+        try:
+            if self._greeting:
+                frames.put(self._to, self._greeting)
+                self._greeting = None
+            for question in questions:
+                frames.put(self._to, question)
+            answer = frames.take(self._from)
+        except (OSError, ValueError):  # ValueError: closed meanwhile
+            answer = None
+        finally:
+            clock.cancel()
+            self._asking = False
+        if answer is None or late.is_set():
+            raise EndedError(End.LATE if late.is_set() else self._end())
+        return answer
+
+    def end(self) -> None:
+        """Close its stdin, which ends it; kill it where that takes too long, or while it reads."""
+        if not self._asking:
+            try:
+                self._to.close()
+                self._process.wait(PATIENCE)
+            except (OSError, subprocess.TimeoutExpired):
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._to, self._from):
+            try:
+                stream.close()
+            except OSError:
+                pass
+
+    def _end(self) -> End:
+        try:
+            code = self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            return End.CRASHED
+        out_of_memory = sys.platform != "win32" and code in (-signal.SIGKILL, -signal.SIGABRT)
+        return End.MEMORY if out_of_memory else End.CRASHED

@@ -1,0 +1,95 @@
+"""Files to import, gone through in a process apart: one that is hostile costs itself at most.
+
+The rule: whatever a file does, what was found before it stays and the next one comes; and however this is ended, no
+process is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kvchat.apart.process import SECONDS, End, EndedError, Process
+from kvchat.cache.causes.cause import said
+from kvchat.transfer.importing.files import Found, Missed, Progress
+from kvchat.transfer.importing.passing import Arriving, Kind, missed_of, read
+from kvchat.transfer.importing.thread import NotTaken, Reason
+
+MODULE = "kvchat.transfer.importing.import_child"
+MEMORY = 768 << 20
+_ENDS = {End.LATE: Reason.TOO_SLOW, End.MEMORY: Reason.MUCH_MEMORY, End.CRASHED: Reason.FAULTY}
+
+
+class FilesApart:
+    """As `files.Files`. `stop` may be called on any thread."""
+
+    def __init__(self, paths: Sequence[Path], seconds: float = SECONDS) -> None:
+        """`seconds`: without any progress, after which a file is left."""
+        self.progress = Progress()
+        self.passed_over = 0
+        self.is_stopped = False
+        self._paths = [os.fsencode(path).hex() for path in paths]
+        self._seconds = seconds
+        self._process: Process | None = None
+
+    def stop(self) -> None:
+        """Come to the end at once."""
+        self.is_stopped = True
+        if self._process is not None:
+            self._process.kill()
+
+    def __iter__(self) -> Iterator[Found | Missed]:
+        passed, passed_over = 0, 0
+        while not self.is_stopped:
+            try:
+                yield from self._gone_through(passed, passed_over)
+                return
+            except EndedError as error:
+                if self.is_stopped:
+                    return
+                arguments = {"seconds": self._seconds} if error.end is End.LATE else {}
+                yield Missed(self.progress.path, said(_ENDS[error.end], **arguments), whole=True)
+                if not self.progress.number:  # it did not come to a file
+                    return
+                passed, passed_over = self.progress.number, self.passed_over
+
+    def _gone_through(self, passed: int, passed_over: int) -> Iterator[Found | Missed]:
+        """What is in the files behind so many. Raises EndedError."""
+        process = self._process = Process(MODULE, self._seconds, MEMORY)
+        question = [json.dumps({"paths": self._paths, "passed": passed}).encode()]
+        arriving: Arriving | None = None
+        try:
+            while not self.is_stopped:
+                answer, question = process.ask(*question), []
+                try:
+                    kind, value = read(answer)
+                    if kind is Kind.OVER:
+                        return
+                    if kind is Kind.NO_MEMORY:
+                        raise EndedError(End.MEMORY)
+                    if kind is Kind.PROGRESS:
+                        path, number, done, total, over = value
+                        self.progress = Progress(str(path), int(number), int(done), int(total))
+                        self.passed_over = passed_over + int(over)
+                    elif kind is Kind.MISSED:
+                        yield missed_of(value)
+                    elif kind is Kind.FOUND:
+                        arriving = Arriving(value)
+                    elif arriving is not None and kind is not Kind.END:
+                        arriving.take(kind, value)
+                    elif arriving is not None:
+                        yield _whole(arriving)
+                        arriving = None
+                except (ValueError, TypeError, KeyError, RecursionError, StopIteration) as error:
+                    raise EndedError(End.CRASHED) from error
+        finally:
+            process.kill()
+
+
+def _whole(arriving: Arriving) -> Found | Missed:
+    try:
+        return arriving.whole()
+    except NotTaken as error:
+        return Missed(arriving.file, error.why)

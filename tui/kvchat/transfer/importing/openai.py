@@ -1,0 +1,89 @@
+"""OpenAI: `{"messages": [{"role", "content"}, ...]}`, one object, an array of them, or one a line, as chat and
+fine-tuning tools write it and `kvchat export -f jsonl` does. One branch for each; there are no ids and no times."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from kvchat.prompt.message import Role, instructions_of
+from kvchat.transfer.importing.llama_ui import content_of
+from kvchat.transfer.importing.thread import (
+    JsonFormat,
+    Loss,
+    Picture,
+    Said,
+    Thread,
+    dict_of,
+    joined,
+    list_of,
+    placeholder,
+    seconds_of,
+    text_of,
+)
+
+_ROLES = {
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "tool": Role.SYSTEM,
+    "function": Role.SYSTEM,
+}
+_KNOWN_BY = 3
+"""Messages that a conversation is told by: of a longer one, and of another branch, they are the same."""
+
+
+def _fits(value: dict[str, object]) -> bool:
+    messages = map(dict_of, list_of(value.get("messages")))
+    return any(text_of(one.get("role")) in _ROLES and "content" in one for one in messages)
+
+
+def _read(value: dict[str, object]) -> Thread:
+    thread = Thread(
+        "openai",
+        "",
+        text_of(value.get("title")) or text_of(value.get("name")),
+        created=seconds_of(value.get("created")),
+        own_ids=False,
+    )
+    model, before = text_of(value.get("model")), None
+    for number, one in enumerate(list_of(value.get("messages"))):
+        message = dict_of(one)
+        role = _ROLES.get(text_of(message.get("role")))
+        if role is None:
+            thread.lost(Loss.BROKEN)
+            continue
+        thread.messages.append(_said(str(number), before, role, message, thread, model))
+        before = str(number)
+    thread.head = before
+    known = "\n".join(f"{one.role} {one.text}" for one in thread.messages[:_KNOWN_BY])
+    thread.id = sha256(known.encode("utf-8", "surrogatepass")).hexdigest()
+    return thread
+
+
+def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str) -> Said:
+    pictures = list[Picture]()
+    texts = [content_of(message.get("content"), thread, pictures)]
+    if role is Role.SYSTEM:
+        texts = [instructions_of(texts[0])]  # kvchat's own rule is put to it again
+    if message.get("role") in ("tool", "function"):
+        thread.lost(Loss.TOOL_RESULTS)
+        texts = []
+    for call in list_of(message.get("tool_calls")):
+        thread.lost(Loss.TOOL_CALLS)
+        texts.append(placeholder("tool call", text_of(dict_of(dict_of(call).get("function")).get("name"))))
+    assistant = role is Role.ASSISTANT
+    reasoning = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
+    return Said(
+        id,
+        parent,
+        role,
+        joined(*texts),
+        None,
+        model if assistant else "",
+        reasoning if assistant else "",
+        pictures=tuple(pictures) if role is Role.USER else (),
+    )
+
+
+FORMAT = JsonFormat("OpenAI", _fits, _read)

@@ -1,0 +1,165 @@
+"""How conversations come out of the process that reads them: in frames, none of them much longer than one message.
+
+The rule: what is in a frame is data alone, and whoever takes it makes values of it that are checked like any others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from kvchat.cache.causes.cause import statement
+from kvchat.prompt.message import Role
+from kvchat.transfer.formats import Source, TransferError
+from kvchat.transfer.importing.files import Found, Missed
+from kvchat.transfer.importing.thread import Loss, NotTaken, Picture, Reason, Said, Thread, dict_of, list_of, text_of
+from kvchat.transfer.lossless import fields_of, source_of
+
+BATCH = 2**18
+"""Characters of messages in one frame, where they are more than one."""
+MOST_OCTETS = 2**27
+"""Of the images of one conversation: the others are left out."""
+
+
+class Kind(StrEnum):
+    """What a frame begins with."""
+
+    PROGRESS = "p"
+    MISSED = "m"
+    FOUND = "f"
+    ROWS = "r"
+    IMAGE = "i"
+    END = "e"
+    """Of a conversation."""
+    OVER = "o"
+    """All files were gone through."""
+    NO_MEMORY = "x"
+
+
+def frame(kind: Kind, value: object = None) -> bytes:
+    """A value as a frame."""
+    octets = (
+        value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    )
+    return kind.encode() + octets
+
+
+def read(octets: bytes) -> tuple[Kind, Any]:
+    """What is in a frame; of an image its octets. Raises ValueError."""
+    kind, rest = Kind(octets[:1].decode("ascii")), octets[1:]
+    return kind, rest if kind is Kind.IMAGE else json.loads(rest.decode("utf-8", "surrogatepass"))
+
+
+def frames_of(item: Found | Missed) -> Iterator[bytes]:
+    """What was found as frames."""
+    if isinstance(item, Missed):
+        yield frame(Kind.MISSED, [item.file, item.why.kind, dict(item.why.arguments), item.whole])
+        return
+    about, rows, images = _of_source(item.item) if isinstance(item.item, Source) else _of_thread(item.item, item.asset)
+    yield frame(Kind.FOUND, {"program": item.program, "at": item.at, "file": item.file, **about})
+    batch, length = list[object](), 0
+    for row, size in rows:
+        batch.append(row)
+        length += size
+        if length >= BATCH:
+            yield frame(Kind.ROWS, batch)
+            batch, length = [], 0
+    yield frame(Kind.ROWS, batch)
+    left = MOST_OCTETS
+    for octets in images:
+        octets = octets if len(octets) <= left else b""
+        left -= len(octets)
+        yield frame(Kind.IMAGE, octets)
+    yield frame(Kind.END)
+
+
+_Parts: TypeAlias = tuple[dict[str, object], Iterable[tuple[object, int]], Iterable[bytes]]
+"""What is said of a conversation, its messages with their lengths, and its images."""
+
+
+def _of_thread(thread: Thread, asset: Callable[[str], bytes]) -> _Parts:
+    about = {
+        "source": thread.source,
+        "id": thread.id,
+        "title": thread.title,
+        "head": thread.head,
+        "created": thread.created,
+        "system": thread.system,
+        "own_ids": thread.own_ids,
+        "tags": sorted(thread.tags),
+        "losses": dict(thread.losses),
+    }
+    rows = (
+        (
+            [
+                *(one.id, one.parent, one.role, one.text, one.created, one.model, one.reasoning, one.files),
+                [picture.name for picture in one.pictures],
+            ],
+            len(one.text) + len(one.reasoning) + sum(len(text) for _, text in one.files) + 100,
+        )
+        for one in thread.messages
+    )
+    pictures = (picture for one in thread.messages for picture in one.pictures)
+    return {"thread": about}, rows, (one.data or asset(one.asset) for one in pictures)
+
+
+def _of_source(source: Source) -> _Parts:
+    fields = fields_of(source)
+    nodes, images = list_of(fields.pop("nodes")), source.images
+    rows = ((node, len(text_of(dict_of(node).get("wire"))) + 500) for node in nodes)
+    return {"own": {**fields, "images": list(images)}}, rows, images.values()
+
+
+class Arriving:
+    """A conversation whose frames come in."""
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self._about = about
+        self.file = str(about["file"])
+        self._rows: list[Any] = []
+        self._images: list[bytes] = []
+
+    def take(self, kind: Kind, value: Any) -> None:
+        """The next frame. Raises ValueError for one that is none of a conversation's."""
+        if kind is Kind.ROWS:
+            self._rows += value
+        elif kind is Kind.IMAGE:
+            self._images.append(value)
+        else:
+            raise ValueError(f"{kind} within a conversation")
+
+    def whole(self) -> Found:
+        """The conversation, when all of it is there. Raises NotTaken, and ValueError, TypeError or KeyError where it is
+        none."""
+        about = self._about
+        item = self._source(about["own"]) if "own" in about else self._thread(about["thread"])
+        return Found(item, str(about["program"]), float(about["at"]), self.file)
+
+    def _source(self, fields: dict[str, Any]) -> Source:
+        images = dict(zip(fields["images"], (url.decode() for url in self._images), strict=True))
+        try:
+            return source_of({**fields, "images": images, "nodes": self._rows})
+        except TransferError as error:
+            raise NotTaken(Reason.INVALID, why=error.sentence) from error
+
+    def _thread(self, fields: dict[str, Any]) -> Thread:
+        octets = iter(self._images)
+        messages = [
+            Said(
+                *(id, parent, Role(role), text, created, model, reasoning),
+                files=tuple((name, text) for name, text in files),
+                pictures=tuple(Picture(name, next(octets)) for name in names),
+            )
+            for id, parent, role, text, created, model, reasoning, files, names in self._rows
+        ]
+        losses = Counter({Loss(kind): int(number) for kind, number in fields["losses"].items()})
+        return Thread(**{**fields, "messages": messages, "tags": set(fields["tags"]), "losses": losses})
+
+
+def missed_of(value: Any) -> Missed:
+    """Raises ValueError and TypeError where it is none."""
+    file, kind, arguments, whole = value
+    return Missed(str(file), statement(Reason(kind), arguments), bool(whole))
