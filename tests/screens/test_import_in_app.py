@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,7 @@ async def test_escape_stops_and_keeps_what_came(drive: Drive, tmp_path: Path) ->
     async with drive() as app:
         await app.command(f"/import {path}")
         await app.opens("ImportScreen")
+        await app.until(lambda: re.search(r"\b[1-9]\d* conversation", app.prose))
         await app.press("escape")
         await app.until(
             lambda: (
