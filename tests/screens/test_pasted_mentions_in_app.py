@@ -364,8 +364,9 @@ async def test_a_draft_keeps_apart_what_was_typed_and_what_was_pasted(drive: Dri
         await app.open(home)
         assert app.chat.composer.spans[0] == spans[0] and len(spans) == 1
         (project / "notes.txt").rename(project / "gone.txt")
-        await sends(app)
-        assert attached(app) == [], "what names nothing is text"
+        await app.press("enter")
+        await app.until(lambda: app.noticed("There is no file notes.txt here."))
+        assert not app.said
 
 
 async def test_a_picked_file_that_is_gone_is_said(drive: Drive, project: Path) -> None:

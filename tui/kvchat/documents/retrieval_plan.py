@@ -130,6 +130,8 @@ class _MentionReader:
         name, read = self._followed[mention.names]
         if read is None and mention.is_picked:
             raise DocumentError(f"There is no {one_line(name, 200)} here any more. {ONLY_TEXT}")
+        if read is None and (meant := [one for one in mention.names if _FILE_NAME.fullmatch(one)]):
+            raise DocumentError(f"There is no file {one_line(meant[0], 200)} here. {ONLY_TEXT}")
         return name, read
 
     def _first_of(self, names: Sequence[str]) -> tuple[str, ContextBlock | str | None]:
@@ -149,8 +151,6 @@ class _MentionReader:
                 f"There is no collection {one_line(names[-1].partition('/')[0], 60)}; there is "
                 f"@{self._known[near].name}. {ONLY_TEXT}"
             )
-        elif meant := [name for name in names if _FILE_NAME.fullmatch(name)]:
-            raise DocumentError(f"There is no file {one_line(meant[0], 200)} here. {ONLY_TEXT}")
         return names[0], None
 
     def _of_disk(self, name: str) -> ContextBlock | None:
