@@ -18,6 +18,7 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.shared import Head, UnderWay
 from kvchat.chat.errors import ChatError
@@ -31,6 +32,7 @@ from kvchat.chat.server.lane import Lane
 from kvchat.config import Settings
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.drafts import Draft, Unsent, unsent_in
 from kvchat.prompt.message import Message, Role, State, new_id, node, system_message
 from kvchat.store import Store, StoreError
 from kvchat.store.jobs import Job
@@ -221,6 +223,19 @@ async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
     link.info = replace(server, embedded=True)
     demo = await builder.built(one, one.record.head or "", Question("Hi"))
     assert "time" not in [block.kind for block in demo.nodes[0].message.blocks], "the demo model says it back"
+
+
+async def test_a_wait_for_a_draft_that_is_given_up_ends_no_other(ground: Ground, conversations: Conversations) -> None:
+    one, drafts = await begun(conversations), Drafts(ground, conversations)
+    stored = drafts.put(one.id, Unsent(Draft("half a thought")))
+    waits = asyncio.create_task(drafts.keep())
+    await asyncio.sleep(0)
+    waits.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waits
+    await drafts.aclose()
+    await stored
+    assert unsent_in(ground.store.drafts()[one.id]).draft.text == "half a thought"
 
 
 class Handler:

@@ -5,6 +5,7 @@ The rule: nothing that was said is rewritten; every act gives a branch, and the 
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from kvchat.chat.cache.tracker import CacheTracker
@@ -61,7 +62,7 @@ class Branches:
         fork = await self.conversations.insert(record, path)
         self._tracker.did(fork, "fork")
         if draft:
-            await self.conversations.set_draft(fork.id, draft)
+            await asyncio.shield(self.conversations.set_draft(fork.id, draft))
         return fork
 
     @on_newest(Head.SETTLED)

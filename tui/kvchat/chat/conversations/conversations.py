@@ -253,12 +253,13 @@ class Conversations:
         for observer in self.observers:
             await observer.restored(id)
 
-    def set_draft(self, id: str, text: str) -> asyncio.Future[None]:
-        """Have this as what is written in a conversation (`prompt.drafts.Unsent`), at once; done when it is stored."""
+    def set_draft(self, id: str, text: str) -> asyncio.Task[None]:
+        """Have this as what is written in a conversation (`prompt.drafts.Unsent`), at once; done when it is stored. Who
+        may be cancelled waits for it behind a shield."""
         self.load(id).draft = text = whole_characters(text)
         for observer in self.observers:
             observer.typed(id)
-        return asyncio.shield(self._ground.in_background(self._store_draft(id, text)))
+        return self._ground.in_background(self._store_draft(id, text))
 
     async def _store_draft(self, id: str, text: str) -> None:
         await self._ground.keeper.write(lambda: self._store.set_draft(id, text))

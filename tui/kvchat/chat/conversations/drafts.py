@@ -35,7 +35,7 @@ class Drafts:
         self._conversations = conversations
         self.surface: WritingSurface | None = None
         self._due: asyncio.TimerHandle | None = None
-        self._last: asyncio.Future[None] | None = None
+        self._last: asyncio.Task[None] | None = None
         """The last write."""
 
     def of(self, conversation: OpenConversation) -> Unsent:
@@ -65,13 +65,13 @@ class Drafts:
             if unsent.encoded() != self._conversations.load(id).draft:
                 self.put(id, unsent)
         if self._last is not None:
-            await self._last
+            await asyncio.shield(self._last)  # each waits for itself: one that is cancelled ends no other's wait
         return not self._ground.keeper.unsaved
 
     def put(self, id: str, unsent: Unsent) -> Awaitable[None]:
         """Take this as all that is written in a conversation, at once, and store it."""
         self._last = self._conversations.set_draft(id, unsent.encoded())
-        return self._last
+        return asyncio.shield(self._last)
 
     async def aclose(self) -> None:
         """Store what is written for the last time."""
