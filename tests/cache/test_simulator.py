@@ -192,6 +192,42 @@ def test_a_stopped_answer_may_have_gone_on_a_little() -> None:
     assert len(simulator.observe([800])) == 1, "so much is not late, it is another client"
 
 
+def test_the_last_token_of_a_stopped_answer_may_be_held_too() -> None:
+    simulator, prompt, answer = Simulator(DENSE), ids(A, 100), ids(5000, 20)
+    simulator.begin(prompt, "", 0.0)
+    simulator.end(0, answer, stopped=True)
+    assert simulator.observe([120]) == []
+    assert simulator.predict(prompt + answer + ids(9000, 10)).cached == 120
+
+
+def test_a_slot_that_is_found_empty_was_erased_and_what_it_held_is_not_parked() -> None:
+    simulator = Simulator(replace(DENSE, slots=2))
+    turn(simulator, ids(A, 100), "a", slot=0)
+    (found,) = simulator.observe([0, 0])
+    assert found.held is not None and found.count == 0
+    assert simulator.parked == ()
+
+
+@pytest.mark.parametrize("rewind", [Rewind.NOWHERE, Rewind.WINDOW])
+def test_checkpoints_beyond_what_the_server_reused_are_gone(rewind: Rewind) -> None:
+    shape = Shape(rewind=rewind, window=32, batch=64, micro_batch=64)
+    simulator, prompt = Simulator(shape), ids(A, 600)
+    turn(simulator, prompt)
+    other = prompt.first(560) + ids(7000, 20)
+    said = simulator.begin(other, "", 0.0)
+    assert said.cached > 500
+    simulator.missed(said.slot, 0)
+    simulator.end(said.slot, NO_TOKENS)
+    held = simulator.slots[said.slot]
+    assert held is not None and held.tokens == other
+    assert min(c.request for c in held.checkpoints) == said_request(simulator), "all were made by this request"
+
+
+def said_request(simulator: Simulator) -> int:
+    """The number of the last request."""
+    return simulator._clock - 1
+
+
 def test_a_task_that_is_seen_late_may_be_the_stopped_one() -> None:
     """It was cancelled before its slot showed its number."""
     for count in (100, 112):

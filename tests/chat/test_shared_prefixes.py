@@ -80,6 +80,17 @@ def test_much_waste_says_that_nothing_else_is_held():
     assert shared.warmth(first, 2.0).heat is Heat.COLD
 
 
+def test_an_answer_that_reads_back_as_other_tokens_tells_nothing_of_other_conversations():
+    shared = server()
+    other, path = turn(shared, [ROOT], 1), turn(shared, [ROOT], 2)
+    before = sum(len(node.wire) // 4 + 1 for node in path[:-1])
+    question = said(path[-1], "and then?")
+    shared.sent([*path, question], 2.0)
+    figures = TurnFigures(prompt_tokens=before + 300, cached_tokens=before, new_tokens=10)
+    shared.answered(replace(said(question, "yes"), figures=figures), 2.0)
+    assert shared.warmth(other, 2.0).heat is Heat.WARM
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30), st.integers(100, 2000))
 def test_the_room_is_kept_and_what_is_held_was_sent_from_its_beginning(steps, room):
     """Branches at random: within the room, and never a message without those above it."""

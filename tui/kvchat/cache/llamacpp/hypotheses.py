@@ -152,6 +152,8 @@ class Hypotheses:
                 wrong = not guess.said.allows(cached, TOLERANCE)
                 guess.wrong = guess.wrong * MEMORY + wrong
                 guess.mistakes += wrong
+                if guess.said.cached > cached:
+                    guess.simulator.missed(guess.said.slot, cached)
         self._drop()
 
     def _drop(self) -> None:

@@ -17,7 +17,7 @@ from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, overwritten, r
 from kvchat.cache.llamacpp.host_cache import better, park, ratio, trimmed
 from kvchat.cache.llamacpp.prediction import Mismatch, Place, Prediction
 from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.tokens import Tokens
+from kvchat.cache.tokens import NO_TOKENS, Tokens
 
 __all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Simulator"]
 
@@ -41,6 +41,8 @@ class _Request:
     tip: str
     copies: Sequence[int] = ()
     """Slots in which further answers to the same prompt are generated."""
+    sampled: Tokens = NO_TOKENS
+    """What was sampled when it was stopped, the last token included, which may be decoded by then."""
 
 
 @dataclass(slots=True)
@@ -205,6 +207,16 @@ class Simulator:
             copies,
         )
 
+    def missed(self, slot: int, cached: int) -> None:
+        """The request in `slot` reused no more than `cached` tokens: what was believed to be held beyond is gone."""
+        slot %= self.shape.slots
+        if (request := self._busy.get(slot)) is None:
+            return
+        left = tuple(c for c in request.before.checkpoints if c.tokens - 1 <= cached)
+        request = replace(request, start=cached, before=Memory(min(request.before.first, cached), left))
+        self._busy |= dict.fromkeys((slot, *request.copies), request)
+        self._keep(slot, request, len(request.prompt))
+
     def end(
         self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "", order: Sequence[int] = ()
     ) -> None:
@@ -221,7 +233,7 @@ class Simulator:
         self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first), tip=tip or held.tip)
         self._share_window(slot)
         if stopped:
-            self._stopped[slot] = request
+            self._stopped[slot] = replace(request, sampled=sampled)
 
     def cut(self, slot: int, processed: int) -> None:
         """The request in `slot` was cancelled when `processed` tokens of its prompt, cached ones included, were in."""
@@ -272,7 +284,7 @@ class Simulator:
                 self._stopped.pop(slot)
                 continue
             found.append(Mismatch(slot, held, count))
-            if held is not None:
+            if held is not None and (count or self.shape.unified):  # what is emptied by itself was erased
                 self._parked = park(self._parked, held, self.shape)
             self.cleared(slot)
             if count:
@@ -291,7 +303,8 @@ class Simulator:
             held = self._having(request, len(request.prompt))
         if count > len(held.tokens) + STOPPED_LATE:
             return False
-        self._slots[slot] = replace(held, tokens=held.tokens.first(count) + Tokens.unknown(count - len(held.tokens)))
+        read = held.tokens if not request.sampled else request.prompt + request.sampled
+        self._slots[slot] = replace(held, tokens=read.first(count) + Tokens.unknown(count - len(read)))
         return True
 
     def _best(self, prompt: Tokens) -> tuple[int, Place | None]:

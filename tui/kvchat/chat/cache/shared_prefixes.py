@@ -14,7 +14,7 @@ from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, Role
 
 BYTES_PER_TOKEN = 4
 ROOM = 500_000
@@ -49,9 +49,12 @@ class SharedPrefixes:
         self._hold(path, at)
 
     def answered(self, answer: Node, at: float) -> None:
-        """It was answered. A report of much less reuse than was expected says that nothing else is held any more."""
-        figures = answer.figures
-        if figures is not None and (figures.wasted_tokens or 0) > (figures.prompt_tokens or 0) // 4:
+        """It was answered. Where much less was reused than was held before the last answer, which may read back as
+        other tokens, nothing else is held any more either."""
+        figures, replied = answer.figures, self._sent[-2:-1] and self._sent[-2].role is Role.ASSISTANT
+        held, _ = self._of(self._sent[: -2 if replied else -1])
+        wasted = (figures.wasted_tokens or 0) > (figures.prompt_tokens or 0) // 4 if figures is not None else False
+        if wasted and figures is not None and (figures.cached_tokens or 0) < held // 2:
             self._forget()
         self._hold([*self._sent, answer], at)
         self._last = at
@@ -60,14 +63,19 @@ class SharedPrefixes:
         """What the server holds of a branch, as far as can be told."""
         if now - self._last > HELD_S or len(path) < 2:
             return UNKNOWN
+        held, since = self._of(path)
+        whole = sum(map(_tokens, path))
+        heat = Heat.WARM if held >= whole - NOISE else Heat.PARKED if held >= PARTLY * whole else Heat.COLD
+        return Warmth(heat, held, whole - held, since)
+
+    def _of(self, path: Sequence[Node]) -> tuple[int, float | None]:
+        """How many tokens of `path` are held, and when the last of these were used."""
         held, since = 0, None
         for node in path:
             if (found := self._held.get(node.digest)) is None:
                 break
             held, since = held + found[0], found[1]
-        whole = sum(map(_tokens, path))
-        heat = Heat.WARM if held >= whole - NOISE else Heat.PARKED if held >= PARTLY * whole else Heat.COLD
-        return Warmth(heat, held, whole - held, since)
+        return held, since
 
     def _forget(self) -> None:
         self._held.clear()

@@ -194,7 +194,7 @@ class SlotObserver:
         if came is not None and came[0] < len(counts):
             came[1](counts[came[0]].tokens)
         for found in () if first or emptied or slot is None else surprises:
-            if found.count and found.slot != slot and found.count != left:
+            if (found.count or found.held) and found.slot != slot and found.count != left:
                 self._used_by_another(found, counts[found.slot])
         self._left_running = None
         if surprises:

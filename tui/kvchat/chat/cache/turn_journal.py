@@ -501,6 +501,8 @@ def _evicted(asked: Asked, figures: TurnFigures, uses: Sequence[Use]) -> int | N
     prediction, cached = asked.prediction, figures.cached_tokens
     if prediction is None or cached is None:
         return None
+    if asked.before is not None and not all(held.tokens.known for held in asked.before.parked):
+        return None  # another request may have taken it
     pushed = [asked.shared(said.pushed_out) for use in uses if (said := asked.said(use)) is not None]
     gone = max(pushed, default=0) - max(prediction.best, cached)
     if prediction.source == "parked" and prediction.cached > cached:
