@@ -255,7 +255,7 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
         "version 1 of 2",
         "Which was the longest?",
         "Night 47.",
-        "12 tokens · 60.0 tok/s · TTFT 0.14 s · 2,236 cached · 63 new",
+        "12 tokens · 60.0 tok/s · TTFT 0.14 s · 2,236 cached · 64 new",
     ]
     place = 0
     for part in order:

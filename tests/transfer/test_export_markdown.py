@@ -58,7 +58,7 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
     places = [body.index(part) for part in order]
     assert places == sorted(places)
     assert "> I count the rows." in body and "12 tokens · 60.0 tok/s · TTFT 0.14 s" in body
-    assert "2,236 cached · 63 new" in body and "version 1 of 2" in body
+    assert "2,236 cached · 64 new" in body and "version 1 of 2" in body
 
 
 def test_the_system_prompt_is_the_one_that_is_sent() -> None:

@@ -16,7 +16,7 @@ from transfer_samples import branched_conversation, chat, hostile_conversation
 from kvchat.transfer import FORMATS
 from kvchat.transfer.exact_json import dumps
 from kvchat.transfer.formats import FileExists, Source, TransferError, pieces, render
-from kvchat.transfer.lossless import _source_fields
+from kvchat.transfer.lossless import fields_of
 from kvchat.transfer.write import export
 
 SAMPLES = [chat("Hello", "Hi"), branched_conversation(), hostile_conversation(), chat(), chat("![x](http://x)\n", "\n")]
@@ -60,7 +60,7 @@ def test_one_conversation_is_in_memory_at_a_time(tmp_path: Path, format: str) ->
 def test_lossless_json_is_the_document_as_a_whole(sources: list[Source], every: bool) -> None:
     text = render("json", sources, all_branches=every)
     found = json.loads(text)
-    assert text == dumps({**found, "conversations": [_source_fields(source) for source in sources]}, indent=1) + "\n"
+    assert text == dumps({**found, "conversations": [fields_of(source) for source in sources]}, indent=1) + "\n"
 
 
 @pytest.mark.parametrize("format", list(FORMATS))

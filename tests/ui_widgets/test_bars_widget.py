@@ -81,7 +81,7 @@ def test_incognito_is_marked() -> None:
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        ("connecting", "connecting…"),
+        ("connecting", "llama.cpp on port"),  # the sentence says so
         ("starting", "starting engine…"),
         ("lost", "connection lost"),
         ("none", "no server"),
