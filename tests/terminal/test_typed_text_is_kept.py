@@ -134,6 +134,8 @@ async def test_in_the_editor(own_folders: Path, tmp_path: Path, mode: str, end: 
             if end.startswith("editor") or end == "killed":
                 await until(lambda: WORDS in texts(own_folders))
                 terminal.process.kill()
+                if end == "killed":
+                    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it has the terminal still
                 await terminal.ended()
             else:
                 terminal.process.send_signal(signal.Signals[end])
