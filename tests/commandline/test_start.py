@@ -79,7 +79,6 @@ async def test_a_reader_that_is_gone_is_no_matter(environment: dict[str, str], o
         "completion bash",
         "list",
         "export --all -f html -o -",
-        "search light",
         "stats",
         "backends",
         "trunk list",

@@ -20,9 +20,9 @@ class ReadBefore:
 NOTHING_READ = ReadBefore()
 
 
-def read_before(tree: Iterable[Node], path: Sequence[Node]) -> ReadBefore:
+def read_before(tree: Iterable[Node], path: Sequence[Node], model: str = "") -> ReadBefore:
     """What was read before of the branch `path`, by the answers in `tree`: messages with the same digest begin the same
-    prompts."""
+    prompts. `model`: who is asked now; a question that another one answered is new to it."""
     found: dict[bytes, int | None] = {}
     nodes = list(tree)
     questions = {node.id: node.digest for node in nodes if node.role is Role.USER}
@@ -33,6 +33,7 @@ def read_before(tree: Iterable[Node], path: Sequence[Node]) -> ReadBefore:
         counted = figures is not None and figures.predicted_tokens is not None
         found[node.digest] = figures.context_used if figures is not None and counted else found.get(node.digest)
         began = bool(node.text or node.message.reasoning or (figures and figures.predicted_tokens))
+        began = began and (not model or node.model in ("", model))
         if began and figures is not None and figures.asked_tokens is not None and node.parent in questions:
             found[questions[node.parent]] = figures.asked_tokens
     for messages in range(len(path), 0, -1):

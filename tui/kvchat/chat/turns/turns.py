@@ -426,7 +426,7 @@ class Turns:
             begun.reasoning_field,
             before=before,
             begun=cut.id if cut is not None else None,
-            read=read_before(asking.conversation.tree, asking.path),
+            read=read_before(asking.conversation.tree, asking.path, answer.model),
         )
 
         async def checkpoint(text: str, reasoning: str) -> None:
