@@ -224,10 +224,12 @@ async def figures_are_the_servers(url: str, chats: list[Recorded], turns: list[T
         for one in (turn.node.figures for turn in turns)
         if one is not None and not one.alternative
     ]
-    counted = []
+    counted, sent = [], list[object]()
     for at, request in enumerate(chats):
         reported = request.figures
-        new = 0 if is_open(request) else await new_tokens(url, request.body["messages"])
+        is_known = is_open(request) or request.body["messages"] in sent  # another answer to a question adds nothing
+        sent.append(request.body["messages"])
+        new = 0 if is_known else await new_tokens(url, request.body["messages"])
         first = reported["prompt_n"] + reported["cache_n"]
         counted.append((reported["prompt_n"], new if at else first))
     assert told == counted

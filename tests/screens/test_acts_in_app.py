@@ -94,11 +94,13 @@ async def test_editing_leaves_the_draft_alone(drive: Drive) -> None:
         assert app.draft == ""
         assert app.chat.workspace.editing is None
         await app.open(second)
+        await app.until(lambda: app.draft == "two and more")
+        await app.press("escape")
         assert app.draft == "half a thought"
         await app.select(0)
         await app.press("e")
         await app.until(lambda: app.draft == "two")
-        await app.press("ctrl+q")
+        await app.press("escape", "ctrl+q")
     async with drive(conversation=second) as app:
         assert app.draft == "half a thought"
 
