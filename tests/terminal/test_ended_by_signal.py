@@ -26,6 +26,7 @@ async def begin(terminal: Terminal, server: ToyServer) -> None:
     server.on_chat(tokens("All well."))
     await terminal.shows("this machine")
     await terminal.shows("All well.", "first", "\r")
+    await terminal.shows("tokens cached")  # while it is settled a question would be queued
 
 
 async def refuse(terminal: Terminal, server: ToyServer, data: Path) -> None:
