@@ -174,18 +174,19 @@ class ContextController:
 
         from kvchat.ui.terminal import clipboard
 
-        data, problem = b"", "There is no image in the clipboard; text comes with the terminal's own key to paste."
+        problem = "There is no image in the clipboard; text comes with the terminal's own key to paste."
         id = self.workspace.conversation.id
         with self.workspace.app.key_queue.hold():
             if self.workspace.editing is None:
                 try:
                     if data := await asyncio.to_thread(clipboard.image):
                         self._put_attached(id, await self._retrieval.attach_image(data))
+                        return
                 except (clipboard.ClipboardError, ChatError) as error:
                     problem = str(error)
-            if text and not data:
+            if text:
                 self._composer.paste(text)
-            elif not data:
+            else:
                 self.workspace.say(problem, "warning")
 
     async def attach(self, path: str = "") -> None:
