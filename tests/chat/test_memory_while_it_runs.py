@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from dataclasses import replace
 
 from remembering_kit import is_extraction, passed_over, pending, remembering, said, until
 
@@ -216,3 +218,19 @@ async def test_with_no_rest_it_begins_when_nobody_types_all_the_same(tmp_path):
         service.jobs.stir()
         await until(service, lambda: not service.jobs.all())
         assert any(map(is_extraction, server.visits))
+
+
+async def test_without_a_rest_what_only_rests_waits_out_the_idle_time_after_the_last_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(SideRequests, "extends", lambda *_, **__: True)  # the server still holds it
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, idle_seconds=60) as service:
+        server.on_chat(tokens("Yes."))
+        id = (await service.new_conversations.create("Be brief.")).id
+        await service.conversations.open(id)
+        await said(service, id, "I keep bees in Bergen.")
+        await until(service, service.jobs.all)
+        (job,) = service.jobs.all()
+        assert job.why == JobReason.RESTS
+        late = replace(job, due=time.time() - 1)  # it was due while the next answer ran
+        for why in (JobReason.RESTS, ""):  # "": put into the queue while it was worked on
+            place = await service.extraction.place_of(replace(late, why=why))
+            assert place is not None and place.ready >= service.servers.link(id).lane.quiet_since + 60

@@ -305,7 +305,10 @@ class Extraction(ConversationObserver):
         extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=True)
         if job.why == JobReason.LEFT and extends:
             return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
-        rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
+        if extends and job.why == JobReason.ENOUGH:
+            rest = settings.rest_seconds
+        else:  # what its `due` says is of the last answer but one when the next has just ended
+            rest = settings.idle_seconds * (1 if extends else self.patience(link))
         return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
 
     def patience(self, link: Link) -> int:
