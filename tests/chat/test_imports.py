@@ -7,7 +7,9 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,6 +177,26 @@ async def test_an_import_is_taken_back_as_one_and_comes_again(
     assert [one.why.kind for one in again.skipped] == [Reason.IN_TRASH], "what the person deleted stays deleted"
     assert len(service.conversations.all()) == 59
     assert (await service.imports.undo(again.batch)).trashed == 58
+
+
+async def test_imports_stand_by_their_own_time_and_behind_what_is_said_here_later(
+    service: ChatService, server: ToyServer, clock: Any, tmp_path: Path
+) -> None:
+    server.on_chat(tokens("Fine."))
+    mine = (await service.new_conversations.create("Be brief.")).id
+    await say(service, mine, "Mine?")
+    first = await service.imports.run([SAMPLES["claude"](tmp_path, 5)])
+    came = [one.updated for one in service.conversations.all() if one.id != mine]
+    assert service.conversations.latest() == service.conversations.record(mine)
+    assert came == sorted(came, reverse=True) and len(set(came)) > 1
+    oldest = service.conversations.all()[-1].id
+    clock.now -= timedelta(days=4_000)
+    await say(service, oldest, "And here?")
+    assert [one.id for one in service.conversations.all()][:2] == [oldest, mine]
+    second = await service.imports.run([claude(tmp_path / "more", 2, c=77)])
+    assert service.conversations.all()[0].id == oldest
+    assert (await service.imports.undo()).batch.id == second.batch, "the last one, though the clock was set back"
+    assert (await service.imports.undo()).batch.id == first.batch
 
 
 async def test_what_grew_goes_back_to_where_it_stood(service: ChatService, tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ OLD_QUEUED = json.dumps(
 
 def test_what_was_pasted_attached_and_typed_is_what_it_was() -> None:
     db = sqlite3.connect(":memory:")
-    for step in schema.MIGRATIONS[:-1]:
+    for step in schema.MIGRATIONS[:13]:
         step(db)
     db.execute("INSERT INTO draft VALUES ('one', ?), ('two', 'plain @a'), ('three', 'odd\x1e7')", (OLD_DRAFT,))
     text = "@a [pasted 1: 2 lines] @b"
     db.execute("INSERT INTO queued VALUES (1, 'id', 'one', ?, ?, 1.0, 0.0)", (text, OLD_QUEUED))
-    schema.MIGRATIONS[-1](db)
+    schema.MIGRATIONS[13](db)
     drafts = dict(db.execute("SELECT conversation, text FROM draft"))
     one = decoded(drafts["one"])
     assert [block.text for block in one.blocks] == ["x\ny", "z"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from dataclasses import fields, replace
 
 import pytest
@@ -15,6 +17,7 @@ from kvchat.prompt.message import Message, Node, Role, State, new_id, node, syst
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreUnavailable, UnknownConversation
+from kvchat.store.file import schema
 from kvchat.store.messages import _SPEEDS_OF_LATE
 from kvchat.store.rows import FIGURE_FIELDS
 from whole_rows import add_nodes, put_row
@@ -111,6 +114,34 @@ def test_conversations_are_listed_newest_first(store, new_talk):
     assert [c.title for c in store.conversations()] == ["old", "new"]
     new.say("hello")
     assert [c.title for c in store.conversations()] == ["new", "old"]
+
+
+@pytest.mark.parametrize("back", [7_200.0, 86_400.0 * 400, 1.7e9])
+def test_the_clock_set_back_makes_nothing_that_is_used_later_an_older_one(store, new_talk, monkeypatch, back):
+    ahead, later = new_talk(store, "ahead"), new_talk(store, "later")
+    monkeypatch.setattr(type(ahead), "now", lambda self: 1.8e9)
+    ahead.say("hello")
+    monkeypatch.setattr(type(ahead), "now", lambda self: 1.8e9 - back)
+    later.say("hello")
+    assert [c.title for c in store.conversations()] == ["later", "ahead"]
+    new_talk(store, "new")
+    ahead.ask("?")
+    assert [c.title for c in store.conversations()] == ["ahead", "new", "later"]
+
+
+def test_conversations_of_before_stand_in_the_order_of_their_times_and_none_in_the_future():
+    db = sqlite3.connect(":memory:")
+    for step in schema.MIGRATIONS[:14]:
+        step(db)
+    for updated in (5.0, 1e300, 7.5, 1e12):
+        db.execute(
+            "INSERT INTO conversation(id, created, updated, title, turns, model, unread) VALUES (?, 1, ?, '', 1, '', 0)",
+            (str(updated), updated),
+        )
+    schema.MIGRATIONS[14](db)
+    found = [id for (id,) in db.execute("SELECT id FROM conversation ORDER BY place DESC, seq DESC")]
+    assert found == ["1000000000000.0", "1e+300", "7.5", "5.0"]
+    assert db.execute("SELECT max(place) FROM conversation").fetchone()[0] <= time.time() * 1000
 
 
 def test_a_conversation_is_found_by_the_beginning_of_its_id(store):

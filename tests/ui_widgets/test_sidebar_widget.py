@@ -68,6 +68,11 @@ def test_a_clock_that_went_back_leaves_the_newest_in_today() -> None:
     assert grouped(NOW, -DAY) == ["Today"]
 
 
+def test_where_the_clock_was_wrong_no_group_is_named_twice() -> None:
+    assert grouped(NOW, 0, 20_000 * DAY, DAY, 20_000 * DAY) == ["Today", "Yesterday", "Older"]
+    assert grouped(NOW, DAY, -400 * DAY, DAY, 2 * DAY) == ["Yesterday", "Last week"]
+
+
 def test_midnight_is_at_the_next_local_day() -> None:
     then = datetime.fromtimestamp(NOW + until_midnight(NOW))
     assert (then.hour, then.minute, then.day) == (0, 0, 20)

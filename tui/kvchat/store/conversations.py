@@ -52,6 +52,8 @@ _PUT = (
     f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)}) VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})"
     " ON CONFLICT(id) DO NOTHING"
 )
+_MOVE = """UPDATE conversation SET place = max(CAST(1000 * :time AS INTEGER),
+    CASE WHEN :first THEN (SELECT max(place) FROM conversation) + 1 ELSE place END) WHERE id = :id"""
 _ADD_NODE = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
     f" VALUES ({', '.join('?' * (len(NODE_FIELDS) + 2))}) ON CONFLICT(id) DO NOTHING"
@@ -98,7 +100,7 @@ class Conversations:
         """Newest first."""
         where = "trashed IS NOT NULL" if trashed else "trashed IS NULL"
         with self._db.reading(), many_values():
-            rows = self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC")
+            rows = self._db.rows(f"{_LIST} WHERE {where} ORDER BY place DESC, seq DESC")
             return conversations_of(rows, tags_of(self._db.rows(_TAGS)))
 
     def servers(self) -> list[tuple[str, int]]:
@@ -107,7 +109,7 @@ class Conversations:
             (str(name), int(number))
             for name, number in self._db.rows(
                 "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
-                " GROUP BY server ORDER BY max(updated) DESC"
+                " GROUP BY server ORDER BY max(place) DESC"
             )
         ]
 
@@ -174,7 +176,7 @@ class Conversations:
             root = self.shared_root(connection, system)
             if conversation.head is None or conversation.head == system.id:
                 conversation = replace(conversation, head=root.id)
-            put(connection, conversation)
+            put(connection, conversation, first=True)
             if conversation.turns == 0:
                 self._take(connection, conversation.id)
         self._remember(root)
@@ -226,7 +228,7 @@ class Conversations:
         if known.turns:
             raise ConversationDeleted(StoreProblem.DELETED)
         self.keep_root(connection, known.head)
-        put(connection, known)
+        put(connection, known, first=False)
         return known
 
     def write(
@@ -311,10 +313,17 @@ class Conversations:
             forget(connection, images)
 
 
-def put(connection: sqlite3.Connection, conversation: Conversation) -> None:
-    """Store a conversation that is not there."""
+def put(connection: sqlite3.Connection, conversation: Conversation, *, first: bool) -> None:
+    """Store a conversation that is not there. `first`: before all others in the list."""
     if connection.execute(_PUT, conversation_row(conversation)).rowcount:
+        move(connection, conversation, first=first)
         _tag(connection, conversation.id, conversation.tags)
+
+
+def move(connection: sqlite3.Connection, row: Conversation, *, first: bool) -> None:
+    """Give a conversation its place in the list: that of its time, in milliseconds. `first`: before all others, however
+    the clock was set meanwhile; the user has used it."""
+    connection.execute(_MOVE, {"time": row.updated, "first": first, "id": row.id})
 
 
 def _tag(connection: sqlite3.Connection, id: str, tags: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
-from kvchat.store.conversations import Conversations, put
+from kvchat.store.conversations import Conversations, move, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
 from kvchat.store.fulltext import index
@@ -72,6 +72,8 @@ class Batch:
     """That it made or that grew."""
     undone: float | None = None
     """When it was taken back."""
+    last: int = 0
+    """The number of the last message that was stored then: imports are in the order of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Imports:
                 nodes, moved = self._store(connection, one)
                 if row is None:
                     head = one.conversation.head
-                    put(connection, replace(one.conversation, head=moved.get(head, head)))
+                    put(connection, replace(one.conversation, head=moved.get(head, head)), first=False)
                     made.append(id)
                     if one.draft:
                         connection.execute(
@@ -124,6 +126,7 @@ class Imports:
                         )
                 else:
                     changed = self._grown(connection, row, one, nodes)
+                    move(connection, changed, first=False)
                     if row.trashed is None:
                         grown[id] = [row.head, changed.head]
                     else:
@@ -133,7 +136,7 @@ class Imports:
                 connection.executemany(_COVER, [(node, batch.id, id, mark) for node, mark in one.marks.items()])
             (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM node").fetchone()
             self._note(connection, f"{batch.id} {part:06}", {"made": made, "grown": grown, "last": last})
-            self._note(connection, batch.id, {"at": batch.at, "conversations": batch.conversations})
+            self._note_batch(connection, replace(batch, last=last))
 
     def _store(self, connection: sqlite3.Connection, one: Arrival) -> tuple[list[Node], dict[str | None, str]]:
         """Store the messages; those that were not there, and the ids that others of the same bytes have."""
@@ -176,7 +179,7 @@ class Imports:
         """Newest first."""
         rows = self._db.rows("SELECT key, value FROM setting WHERE key GLOB ?", (KEY + "[0-9a-f]" * _DIGITS,))
         found = [_batch(key.removeprefix(KEY), value) for key, value in rows]
-        return sorted(found, key=lambda batch: batch.at, reverse=True)
+        return sorted(found, key=lambda batch: (batch.last, batch.at), reverse=True)
 
     def undo(self, id: str, now: float) -> Undone:
         """Take an import back; an empty `id`: the last one that is not taken back. Raises UnknownImport."""
@@ -199,8 +202,9 @@ class Imports:
                     back, kept = back + went, kept + (not went)
                 touched += [*part.get("made", ()), *part.get("grown", {})]
                 connection.execute("DELETE FROM setting WHERE key = ?", (key,))
-            self._note(connection, batch.id, {"at": batch.at, "conversations": batch.conversations, "undone": now})
-        return Undone(replace(batch, undone=now), trashed, kept, back, tuple(touched))
+            batch = replace(batch, undone=now)
+            self._note_batch(connection, batch)
+        return Undone(batch, trashed, kept, back, tuple(touched))
 
     @staticmethod
     def _trash(connection: sqlite3.Connection, id: str, last: int, now: float) -> bool:
@@ -227,6 +231,13 @@ class Imports:
             tips.moved(connection, id, after, before, after)
         return went
 
+    def _note_batch(self, connection: sqlite3.Connection, batch: Batch) -> None:
+        self._note(
+            connection,
+            batch.id,
+            {"at": batch.at, "conversations": batch.conversations, "undone": batch.undone, "last": batch.last},
+        )
+
     @staticmethod
     def _note(connection: sqlite3.Connection, key: str, value: object) -> None:
         connection.execute(
@@ -237,4 +248,5 @@ class Imports:
 
 def _batch(id: str, value: str) -> Batch:
     found = from_json(value, dict)
-    return Batch(id, float(found.get("at", 0.0)), int(found.get("conversations", 0)), found.get("undone"))
+    numbers = int(found.get("conversations", 0)), found.get("undone"), int(found.get("last", 0))
+    return Batch(id, float(found.get("at", 0.0)), *numbers)

@@ -16,7 +16,7 @@ from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Message, Node, NoteKind, State, chained, has_end_only, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
-from kvchat.store.conversations import Change, Conversations
+from kvchat.store.conversations import Change, Conversations, move
 from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
 from kvchat.store.fulltext import index
@@ -75,7 +75,9 @@ class Messages:
             if queued:
                 take(connection, queued)
             self._conversations.begin(connection, row.id)
-            return self._conversations.write(connection, row, change, shown)
+            row = self._conversations.write(connection, row, change, shown)
+            move(connection, row, first=True)
+            return row
 
     def _check(self, connection: sqlite3.Connection, row: Conversation, nodes: Sequence[Node], end: str | None) -> None:
         """Raise what stands against adding the nodes. `end`: where their branch must still end."""
@@ -114,6 +116,7 @@ class Messages:
             self._settle(connection, node, row.id if row else None, owner=None)
             if row is not None and change is not None:
                 row = self._conversations.write(connection, row, change)
+                move(connection, row, first=True)
         self._sequence.pop(node.id, None)
         return row
 

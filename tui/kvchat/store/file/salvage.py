@@ -182,7 +182,8 @@ _NODE = (
     "ids",
 )
 _ID = re.compile("[0-9a-f]{32}")
-_LATER = ("", 0, 1, "", "off")
+_CONVERSATION = (*CONVERSATION_FIELDS, "place")
+_LATER = ("", 0, 1, "", "off", None)
 """What rows of an older shape lack."""
 _REAL = ("created", "updated", "trashed")
 _SHAPES = {
@@ -258,7 +259,7 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
         match len(values), row.rowid:
             case 17 | 18, int() if isinstance(values[9], bytes):  # wire bytes; before and with token ids
                 _save_node(connection, row.rowid, (*values[1:], None)[:17])
-            case 14 | 16 | 17 | 19, int():  # before and with the server of a conversation, with memory, documents
+            case 14 | 16 | 17 | 19 | 20, int():  # without and with its server, with memory, documents, its place
                 _save_conversation(connection, row.rowid, values[1:])
             case 6, None if _texts(values):
                 connection.execute("INSERT INTO request VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
@@ -356,20 +357,17 @@ def _is_message(wire: bytes, role: str) -> bool:
 
 
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
-    found = _real(
-        CONVERSATION_FIELDS,
-        [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS) :]]
-        if len(values) < len(CONVERSATION_FIELDS)
-        else values,
-    )
-    conversation = conversations_of([list(found.values())], {})[0]
+    found = _real(_CONVERSATION, [*values, *_LATER[len(_LATER) - len(_CONVERSATION) + len(values) :]])
+    conversation = conversations_of([list(found.values())[:-1]], {})[0]
     whole = _texts(
         [found[name] for name in ("id", "title", "model", "server", "collections", "retrieval")]
     ) and isinstance(conversation.updated, float)
     if not whole or not _ID.fullmatch(conversation.id):
         raise ValueError("not a conversation")
+    if not isinstance(found["place"], int):
+        found["place"] = int(1000 * conversation.updated)
     connection.execute(
-        f"INSERT INTO conversation(seq, {columns(CONVERSATION_FIELDS)})"
+        f"INSERT INTO conversation(seq, {columns(_CONVERSATION)})"
         f" VALUES ({', '.join('?' * (len(found) + 1))})"
         " ON CONFLICT(id) DO UPDATE SET "
         + ", ".join(f"{name} = excluded.{name}" for name in found if name != "id")
@@ -445,7 +443,7 @@ def _restore_conversations(connection: sqlite3.Connection) -> int:
     ).fetchall()
     for (id,) in headless:
         newest = connection.execute(
-            "SELECT id FROM node WHERE conversation = ? ORDER BY created DESC, seq DESC LIMIT 1", (id,)
+            "SELECT id FROM node WHERE conversation = ? ORDER BY seq DESC LIMIT 1", (id,)
         ).fetchone()
         connection.execute("UPDATE conversation SET head = ? WHERE id = ?", (newest[0] if newest else None, id))
     return len(lost) + len(headless)

@@ -335,6 +335,16 @@ def _spans_by_number(text: str, blocks: Sequence[ContextBlock], typed: Iterable[
     return spans
 
 
+def _places(db: sqlite3.Connection) -> None:
+    """The place of a conversation in the list: `store.conversations.move`. Every row is written anew, as before."""
+    db.execute("ALTER TABLE conversation ADD COLUMN place INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "UPDATE conversation SET place = CAST(1000 * min(updated, CAST(strftime('%s', 'now') AS REAL)) AS INTEGER)"
+    )
+    db.execute("CREATE INDEX conversation_place ON conversation(place)")
+    db.execute("DROP INDEX conversation_updated")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     _first,
     _warmup,
@@ -350,6 +360,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
     _episodes,
     _token_ids,
     _spans,
+    _places,
 ]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
@@ -366,6 +377,7 @@ _NEW_TABLES = (
     {"image"},
     {"kept"},
     {"in_episode"},
+    set[str](),
     set[str](),
     set[str](),
 )

@@ -40,7 +40,7 @@ _HEIR = """WITH RECURSIVE below(id, conversation) AS (
         SELECT id, conversation FROM node WHERE id = ?
         UNION SELECT node.id, node.conversation FROM below JOIN node ON node.parent = below.id)
     SELECT c.id, c.title FROM below JOIN conversation c ON (c.id = below.conversation OR c.head = below.id)
-    WHERE c.trashed IS NULL ORDER BY c.updated DESC LIMIT 1"""
+    WHERE c.trashed IS NULL ORDER BY c.place DESC LIMIT 1"""
 
 
 @dataclass(frozen=True, slots=True)

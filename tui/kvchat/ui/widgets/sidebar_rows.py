@@ -102,11 +102,15 @@ def until_midnight(now: float) -> float:
 def lines_of(rows: Sequence[SidebarRow], now: float) -> list[Line]:
     """The lines of the list: the rows in their order, favourites first, with a group's name where the group changes.
     `now`: seconds since the epoch."""
-    group_of = grouping(now)
+    group_of, tomorrow = grouping(now), now + until_midnight(now)
     lines: list[Line] = []
+    known, groups = 0.0, list[str]()
+    for row in reversed(rows):  # where the clock was wrong, a row is no older than those behind it
+        known = max(known, row.updated if row.updated < tomorrow else 0.0)
+        groups.append(FAVOURITES if row.favourite else group_of(known or now))
     current = ""
-    for index, row in enumerate(rows):
-        if (group := FAVOURITES if row.favourite else group_of(row.updated)) != current:
+    for index, group in enumerate(reversed(groups)):
+        if group != current:
             current = group
             lines.append(group)
         lines.append(index)
