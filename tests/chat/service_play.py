@@ -43,7 +43,7 @@ def shape_of(kind: str, *, slots: int = 1, unified: bool = False, ram: int = 819
 
 
 @asynccontextmanager
-async def serving(model: Path, shape: Shape, context: int = 8192) -> AsyncIterator[str]:
+async def serving(model: Path, shape: Shape, context: int = 8192, **options: object) -> AsyncIterator[str]:
     """A tiny server whose cache has this shape; `context` tokens in all."""
     server = tiny_server(
         model,
@@ -53,6 +53,7 @@ async def serving(model: Path, shape: Shape, context: int = 8192) -> AsyncIterat
         n_batch=shape.batch,
         n_ubatch=shape.micro_batch,
         cache_ram_mib=(shape.ram_bytes or 0) >> 20,
+        **options,
     )
     url = await asyncio.to_thread(server.__enter__)
     try:
@@ -165,9 +166,18 @@ class Play:
 
 
 @asynccontextmanager
-async def playing(url: str, folder: Path, shape: Shape | None = None, *, ahead: bool = False) -> AsyncIterator[Play]:
-    """A service on the server at `url`; where its `shape` is given, it is known as the embedded engine's is."""
-    service = ChatService(Store.open(folder), changed(Settings(), "server.base_url", url))
+async def playing(
+    url: str, folder: Path, shape: Shape | None = None, *, ahead: bool = False, files: Path | None = None
+) -> AsyncIterator[Play]:
+    """A service on the server at `url`; where its `shape` is given, it is known as the embedded engine's is. `files`:
+    the folder that the server saves slots to."""
+    settings = changed(Settings(), "server.base_url", url)
+    if files is not None:
+        settings = changed(settings, "server.snapshot_folder", str(files))
+    kept = folder if files is not None else None
+    service = ChatService(
+        Store.open(folder), settings, snapshots=kept and kept / "snapshots", trunks=kept and kept / "trunks"
+    )
     if shape is not None:
         service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
     service.warm_up.enabled = ahead

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,16 @@ import pytest
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
 
-from acts_walk import acts
-from service_play import playing, serving, shape_of
+from acts_walk import ACTS, BESIDE, MORE, walked
+from service_play import shape_of
 
 from engine_fixture import small_model
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine
-ACTS = 30
+FULL = bool(os.environ.get("KVCHAT_FULL"))
+COUNT = 30
+EVERY = {**ACTS, **MORE, **BESIDE}
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +36,26 @@ async def test_what_is_predicted_is_what_is_reused(
     models: dict[str, Path], tmp_path: Path, kind: str, slots: int
 ) -> None:
     shape = shape_of(kind, slots=slots, batch=256)
-    async with serving(models[kind], shape) as url, playing(url, tmp_path / "data", shape) as play:
-        exact, wrong = await acts(play, ACTS, seed=slots)
-        assert exact == ACTS, wrong
-        if kind != "dense":
-            memory = [held.checkpoints for held in play.cache.simulator.best.slots if held is not None]
-            assert any(memory), "this model saves checkpoints"
+    async with walked(models[kind], tmp_path, shape, ACTS, COUNT, seed=slots, known=True, context=8192) as walk:
+        assert walk.tally.right == COUNT, walk.tally.lines
+        memory = [held.checkpoints for held in walk.play.cache.simulator.best.slots if held is not None]
+        assert any(memory) or kind == "dense", "this model saves checkpoints"
+
+
+async def test_every_act_is_predicted(models: dict[str, Path], tmp_path: Path) -> None:
+    shape = shape_of("dense", slots=2, batch=512)
+    async with walked(models["dense"], tmp_path, shape, EVERY, COUNT, seed=2, known=False, context=8192) as walk:
+        assert not walk.tally.wrong and walk.tally.right >= COUNT - 3, walk.tally.lines
+
+
+@pytest.mark.skipif(not FULL, reason="half an hour: run with KVCHAT_FULL=1")
+@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize(("kind", "least"), [("dense", 0.99), ("hybrid", 0.97), ("sliding", 0.95)])
+async def test_long_walks_with_every_act(
+    models: dict[str, Path], tmp_path: Path, kind: str, least: float, slots: int
+) -> None:
+    shape = shape_of(kind, slots=slots, unified=slots == 4, batch=512)
+    context = 4096 * slots
+    async with walked(models[kind], tmp_path, shape, EVERY, 200, seed=slots, known=False, context=context) as walk:
+        tally = walk.tally
+    assert tally.right >= least * (tally.right + tally.wrong.total()), (str(tally), tally.lines)

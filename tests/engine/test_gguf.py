@@ -123,6 +123,19 @@ def test_an_absurd_context_length_is_unknown(tmp_path: Path) -> None:
     assert read_header(write(tmp_path / "m.gguf", chat_model(llama__context_length="many"))).context_length is None
 
 
+def test_the_bytes_of_a_token_are_told_where_all_layers_are_alike(tmp_path: Path) -> None:
+    def told(**values: object) -> int:
+        facts = {"block_count": 2, "embedding_length": 64, "attention.head_count": 4, **values}
+        named = {f"llama__{key.replace('.', '__')}": value for key, value in facts.items()}
+        return read_header(write(tmp_path / "m.gguf", chat_model(**named))).token_bytes
+
+    assert told() == 2 * 2 * 4 * (16 + 16)
+    assert told(**{"attention.head_count_kv": 2}) == 2 * 2 * 2 * (16 + 16)
+    assert told(**{"attention.key_length": 32}) == 2 * 2 * 4 * (32 + 16)
+    assert told(**{"attention.head_count_kv": ["2", "0"]}) == 0
+    assert told(block_count=2**31 - 1) == told(embedding_length="wide") == 0
+
+
 def test_a_name_that_never_ends_is_cut(tmp_path: Path) -> None:
     assert len(read_header(write(tmp_path / "m.gguf", chat_model(general__name="n" * 9000))).name) == 200
     assert read_header(write(tmp_path / "m.gguf", chat_model(general__name="n" * 2 * WINDOW))).complete is False

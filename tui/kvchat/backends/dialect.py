@@ -564,6 +564,8 @@ class ServerState:
     """Something random that stays the same while the server's process lives."""
     asleep: bool = False
     """Whether the model was unloaded for want of use; what was cached is gone."""
+    file: str = ""
+    """The path of its model file, where the server runs."""
 
 
 @dataclass(frozen=True, slots=True)

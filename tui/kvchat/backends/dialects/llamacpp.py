@@ -490,6 +490,7 @@ class LlamaCppBackend(HttpBackend):
                 text_at(props, "build_info") or "",
                 text_at(props, "media_marker") or "",
                 props.get("is_sleeping") is True,
+                text_at(props, "model_path") or "",
             )
 
         return self._checked(read)

@@ -113,6 +113,8 @@ class GgufHeader:
     """Tokens that most layers look back at; 0: all of them look back at everything."""
     recurrent: bool = False
     """Whether some layers keep a running state, which cannot go back."""
+    token_bytes: int = 0
+    """Bytes that one token takes in the cache where all layers are alike and keep it in 16 bits; 0: not known."""
     part: int = 0
     parts: int = 1
     complete: bool = True
@@ -264,6 +266,13 @@ def _header(path: Path, version: int, tensors: int, values: Mapping[str, object]
     architecture = text("general.architecture")
     file_type = number("general.file_type")
     context = number(f"{architecture}.context_length")
+    blocks, width, heads = (
+        number(f"{architecture}.{key}") or 0 for key in ("block_count", "embedding_length", "attention.head_count")
+    )
+    shared, usual = f"{architecture}.attention.head_count_kv", width // heads if heads else 0
+    key_values = number(shared) or 0 if shared in values else heads
+    lengths = [number(f"{architecture}.attention.{part}_length") or usual for part in ("key", "value")]
+    token_bytes = 2 * blocks * key_values * sum(lengths)
     return GgufHeader(
         version=version,
         tensors=tensors,
@@ -277,6 +286,7 @@ def _header(path: Path, version: int, tensors: int, values: Mapping[str, object]
         if architecture.startswith(_WINDOWED)
         else 0,
         recurrent=any(key.startswith(tuple(f"{architecture}.{part}." for part in _STATES)) for key in values),
+        token_bytes=token_bytes if 0 < token_bytes < 2**31 else 0,
         part=number("split.no") or 0,
         parts=number("split.count") or 1,
         complete=complete,

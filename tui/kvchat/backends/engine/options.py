@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvchat.backends.engine.gguf import GgufHeader
@@ -66,16 +66,21 @@ class EngineOptions:
     def shape(self, header: GgufHeader) -> Shape:
         """The cache of an engine with these options, as `child.parameters` sets it up."""
         cache_ram = default_cache_ram() if self.cache_ram is None else self.cache_ram
-        rewind = Rewind.NOWHERE if header.recurrent else Rewind.WINDOW if header.sliding_window else Rewind.ANYWHERE
-        return Shape(
+        return replace(
+            model_shape(header),
             slots=max(1, self.slots),
             ram_bytes=None if cache_ram == -1 else Shape().ram_bytes if cache_ram < 0 else cache_ram << 20,
             context=context_for(self.context_size, header.context_length) * max(1, self.slots),
-            rewind=rewind,
-            window=header.sliding_window,
             batch=max(1, self.batch_size),
             micro_batch=min(Shape().micro_batch, max(1, self.batch_size)),
         )
+
+
+def model_shape(header: GgufHeader) -> Shape:
+    """The cache of a server as far as its model decides it."""
+    rewind = Rewind.NOWHERE if header.recurrent else Rewind.WINDOW if header.sliding_window else Rewind.ANYWHERE
+    size = header.token_bytes if rewind is Rewind.ANYWHERE else 0
+    return Shape(rewind=rewind, window=header.sliding_window, token_bytes=float(size))
 
 
 def context_for(wanted: int, trained: int | None) -> int:

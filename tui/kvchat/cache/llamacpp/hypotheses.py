@@ -287,18 +287,27 @@ def _is_dense(guess: _Guess) -> bool:
     return guess.simulator.shape.rewind is Rewind.ANYWHERE
 
 
-def guesses(slots: int | None, learnt: Shape | None = None, context: int | None = None) -> list[Shape]:
+def guesses(
+    slots: int | None, learnt: Shape | None = None, context: int | None = None, model: Shape | None = None
+) -> list[Shape]:
     """What a llama.cpp server's cache may be like, the likeliest first. llama-server's default is four slots with one
-    KV cache for all. `context`: the tokens that a slot may hold, as the server reports them."""
+    KV cache for all. `context`: the tokens that a slot may hold, as the server reports them. `model`: what its model's
+    file tells of it; a server may still be told to keep all of a sliding window."""
     slots, context = slots or 1, context or 0
     likely = slots == 4
 
     def whole(unified: bool) -> int:
         return context if unified else context * slots
 
+    if model is None:
+        windows = (Shape(rewind=Rewind.WINDOW, window=size) for size in WINDOWS)
+        models = [Shape(), Shape(rewind=Rewind.NOWHERE), *windows]
+    else:
+        models = [model, Shape()] if model.rewind is Rewind.WINDOW else [model]
+        learnt = learnt if learnt is not None and learnt.kind in {one.kind for one in models} else None
     found = [
-        Shape(slots=slots, unified=unified, ram_bytes=ram, rewind=rewind, window=window, context=whole(unified))
-        for rewind, window in ((Rewind.ANYWHERE, 0), (Rewind.NOWHERE, 0), *((Rewind.WINDOW, size) for size in WINDOWS))
+        replace(one, slots=slots, unified=unified, ram_bytes=ram, context=whole(unified))
+        for one in models
         for ram in (8192 << 20, 0)
         for unified in ((likely, not likely) if slots > 1 else (False,))
     ]

@@ -34,6 +34,7 @@ from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
+from kvchat.chat.cache.model_file import model_in_file
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.server_notes import Notebook, Recollection
 from kvchat.chat.cache.slot_observer import LOOK_S
@@ -124,7 +125,12 @@ class CacheTracker:
         shapes = (
             [known]
             if known is not None
-            else guesses(backend.info.slots, self.learnt(backend.info), backend.info.context_size)
+            else guesses(
+                backend.info.slots,
+                self.learnt(backend.info),
+                backend.info.context_size,
+                await model_in_file(backend.info, state.file if state is not None else ""),
+            )
         )
         cache = ServerCache(
             backend,
