@@ -33,6 +33,7 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
             context_size=backend.info.context_size,
             slots=backend.info.slots,
             build=backend.info.build,
+            template=backend.info.template,
             takes_local_extras=True,
             reasoning_option=None,
             sees=False,
@@ -42,6 +43,15 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
         assert backend.info.context_size == props["default_generation_settings"]["n_ctx"]
         assert backend.info.slots == props["total_slots"]
         assert await backend.alive()
+
+
+async def test_a_llama_cpp_server_is_known_by_two_questions_and_asked_each_once() -> None:
+    async with ToyServer() as server:
+        listing = reply(200, {"data": [{"id": "smol"}]}, server="llama.cpp")
+        server.on("/v1/models", listing)
+        backend = await connect(server.url)
+        assert (backend.info.kind, backend.info.model) == ("llama.cpp", "smol")
+        assert [visit.path for visit in server.visits] == ["/v1/models", "/props"]
 
 
 async def test_a_template_that_keeps_reasoning_is_noticed() -> None:

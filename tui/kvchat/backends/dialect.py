@@ -610,6 +610,14 @@ class PrefillAccess(Protocol):
 
 
 @runtime_checkable
+class Replicated(Protocol):
+    """A backend whose address several servers may share."""
+
+    async def look_for_replicas(self) -> None:
+        """Find out whether they do, by a handful of small requests: `info.replicas`."""
+
+
+@runtime_checkable
 class CacheAccess(Protocol):
     """A backend that lets its cache be followed: it gives token ids and tells of its slots. Each call raises
     BackendError when the server does not do it after all; each is quick, and none changes what is cached but

@@ -49,8 +49,12 @@ async def connect(
     started = clock.now()
     for delay in loading_delays():
         try:
-            dialect = kinds.dialect(options.kind) if options.kind in kinds.DIALECTS else await _recognised(endpoint)
+            found: dict[str, Response] = {}
+            dialect = (
+                kinds.dialect(options.kind) if options.kind in kinds.DIALECTS else await _recognised(endpoint, found)
+            )
             backend = dialect(endpoint, embedded=embedded, clock=clock, options=options, images=images)
+            backend.heard = found
             await backend.identify()
             return backend
         except errors.StillLoadingError:
@@ -61,17 +65,16 @@ async def connect(
     raise AssertionError("unreachable")
 
 
-async def _recognised(endpoint: Endpoint) -> type[HttpBackend]:
-    """The dialect of the server: each is asked for in turn, so that a common one costs few questions. Raises
-    BackendError when nothing answers or it is still loading."""
+async def _recognised(endpoint: Endpoint, found: dict[str, Response]) -> type[HttpBackend]:
+    """The dialect of the server: each is asked for in turn, so that a common one costs few questions. What it answered
+    is put into `found`. Raises BackendError when nothing answers or it is still loading."""
     probe = HttpBackend(endpoint)
-    found: dict[str, Response] = {}
     is_cloud = endpoint.place.host_class is HostClass.CLOUD
     for dialect in kinds.in_order():
         if is_cloud and not dialect.found_in_cloud:
             continue
         for path in dialect.probes:
-            if path not in found:
+            if path not in found and not dialect.rules_out(found):
                 found[path] = await _asked(probe, path)
         if dialect.recognises(found):
             return dialect

@@ -33,12 +33,19 @@ ENTRY = 32
 class PieceTokens:
     """Tokenises through `ask(text, is_start)`, which gives the ids of a text; `is_start`: it begins a prompt."""
 
-    def __init__(self, ask: Callable[[str, bool], Awaitable[Sequence[int]]], specials: Sequence[str]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[str, bool], Awaitable[Sequence[int]]],
+        ask_pieces: Callable[[str, bool], Awaitable[Sequence[tuple[int, str]]]],
+        specials: Sequence[str],
+    ) -> None:
+        """`ask_pieces`: as `ask`, with the text of each id."""
         self._ask = ask
+        self._ask_pieces = ask_pieces
         marks = sorted({mark for mark in specials if mark}, key=len, reverse=True)
         self._cut = re.compile("(?=" + "|".join(map(re.escape, marks)) + ")") if marks else None
         self._ids: dict[str, int] = {}
-        """The id of each special token, once it was seen alone."""
+        """The id of each special token, once a text had it; -1: it is not one token."""
         self._marks = marks
         self._known: OrderedDict[bytes, Tokens] = OrderedDict()
         self._held = 0
@@ -70,23 +77,28 @@ class PieceTokens:
 
     async def _read(self, pieces: Sequence[str], is_start: bool) -> list[Tokens]:
         """The ids of each of some neighbouring pieces; of all in one where they cannot be told apart."""
-        ids = list(await self._ask("".join(pieces), is_start))
+        text = "".join(pieces)
+        marks = {self._mark(piece) for piece in pieces[1:]}
+        if marks <= self._ids.keys():
+            ids = list(await self._ask(text, is_start))
+        else:  # costs more than the ids alone, once
+            found = await self._ask_pieces(text, is_start)
+            ids = [id for id, _ in found]
+            for mark in marks:
+                alone = {id for id, piece in found if piece == mark}
+                self._ids[mark] = alone.pop() if len(alone) == 1 else -1
         if len(pieces) == 1:
             return [Tokens(ids)]
-        firsts = {await self._special(piece) for piece in pieces[1:]}
+        firsts = {self._ids[mark] for mark in marks}
         starts = [at for at, id in enumerate(ids) if at and id in firsts]
         if len(starts) != len(pieces) - 1:
             return [Tokens(ids)]
         bounds = [0, *starts, len(ids)]
         return [Tokens(ids[a:b]) for a, b in pairwise(bounds)]
 
-    async def _special(self, piece: str) -> int:
-        """The id of the special token that `piece` begins with; -1 if it is not one token."""
-        mark = next(mark for mark in self._marks if piece.startswith(mark))
-        if mark not in self._ids:
-            ids = await self._ask(mark, False)
-            self._ids[mark] = ids[0] if len(ids) == 1 else -1
-        return self._ids[mark]
+    def _mark(self, piece: str) -> str:
+        """The special token that `piece` begins with."""
+        return next(mark for mark in self._marks if piece.startswith(mark))
 
     def _keep(self, key: bytes, tokens: Tokens) -> None:
         if key in self._known:

@@ -356,6 +356,7 @@ async def ask(
     if asked is not None:
         asked = replace(asked, text=filled(persona.first_message, asked.text))
     service.events.subscribe(_tell_fallback)
+    service.servers.is_brief = True
     conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema or args.alternatives)

@@ -46,6 +46,7 @@ from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
+    Response,
     Responses,
     as_object,
     count_at,
@@ -64,6 +65,7 @@ from kvchat.backends.http.payload import (
 from kvchat.backends.http.stream import MIB, Decoder, StreamDone
 from kvchat.backends.http.transport import Exchange, Head
 from kvchat.backends.kinds import Continuing, Figures, ServerKind
+from kvchat.backends.template import facts_of_text
 from kvchat.backends.tokens import PieceTokens
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
@@ -146,8 +148,9 @@ def _ids(values: Sequence[object]) -> list[int]:
 
 
 def _pieces(values: Sequence[object]) -> list[tuple[int, str]]:
-    """Tokens with their texts; the text of one that is only a part of a character is left empty."""
-    found = [as_object(value, "a token") for value in values]
+    """Tokens with their texts; the text of one that is only a part of a character is left empty, and so are all where
+    an old server gives none."""
+    found = [{"id": value} if isinstance(value, int) else as_object(value, "a token") for value in values]
     texts = (token.get("piece") for token in found)
     return list(
         zip(
@@ -168,6 +171,8 @@ ROUTER = "router"
 MOST_SLOTS = 256
 PROCESS = "media_marker"
 """The property that is drawn by lot when a server starts."""
+STATE_S = 1.0
+"""How long who has just answered is taken for who answers."""
 PROCESS_LOOKS = 10
 """Of two servers behind a router both are met with a chance of 511 in 512."""
 LOOK_S = 2.0
@@ -212,6 +217,11 @@ class LlamaCppBackend(HttpBackend):
     """Around thoughts, by model and template options."""
     _specials: Sequence[str] = ()
     """The texts of the model's special tokens that are known."""
+    _template: str | None = None
+    """The text of the model's chat template; None: it was not asked for yet."""
+    _state: ServerState | None = None
+    """Who answered when it was asked what it is: whoever asks for it next, and at once, is told that."""
+    _state_until = 0.0
     _routed: Model | None = None
     """The model in use on a router; None on a server with one model."""
 
@@ -219,7 +229,7 @@ class LlamaCppBackend(HttpBackend):
     def recognises(cls, responses: Responses) -> bool:
         """By its `Server` header; behind a proxy that replaces it, by its properties and the owner of its models."""
         props = said(responses, PROPS_PATH)
-        if props.headers.get("server", "").strip().lower().startswith("llama.cpp"):
+        if names_itself(props):
             return True
         return "default_generation_settings" in props.fields and OWNER in owners(responses)
 
@@ -233,23 +243,38 @@ class LlamaCppBackend(HttpBackend):
         models = models_in(listing)
         if props.get("role") == ROUTER:
             return await self._of_router(props, models)
-        self._specials = specials_of(props)
+        self._learn(props)
         return described_by(self._info, props, models)
+
+    def _learn(self, props: Mapping[str, object]) -> None:
+        """Keep what the properties of the model's server say beside what it is."""
+        self._specials = specials_of(props)
+        template = props.get("chat_template")
+        self._template = template if isinstance(template, str) else ""
+        try:
+            self._state, self._state_until = state_in(props), self._clock.now() + STATE_S
+        except PayloadError:
+            self._state = None
+
+    async def template_text(self) -> str:
+        """As of `TemplateText`."""
+        if self._template is None:
+            _, found = await self.get_json(PROPS_PATH)
+            self._learn(self._checked(lambda: as_object(found, "properties")))
+        return self._template or ""
 
     async def identify(self) -> ServerInfo:
         self._info = replace(self._info, replicas=False, unknown=())
-        info = await super().identify()
-        if await self._has_replicas():
-            info = self._info = replace(info, replicas=True, slots=None, unknown=(*info.unknown, "slots"))
-        return info
+        return await super().identify()
 
-    async def _has_replicas(self) -> bool:
-        """Whether several servers answer at this address: a router would not send as many sessions as are asked for
-        here all to the same one."""
+    async def look_for_replicas(self) -> None:
+        """As of `Replicated`. A router would not send as many sessions as are asked for here all to the same one."""
         if self._info.embedded or self._endpoint.is_cloud or self._routed is not None:
-            return False
+            return
         looks = await asyncio.gather(*(self._process_of(uuid4().hex) for _ in range(PROCESS_LOOKS)))
-        return len({process for process in looks if process}) > 1
+        if len({process for process in looks if process}) > 1:
+            unknown = (*self._info.unknown, "slots")
+            self._info = replace(self._info, replicas=True, slots=None, unknown=unknown)
 
     async def _process_of(self, session: str) -> str | None:
         """What tells the process that answers to this session from all others; None where it does not say."""
@@ -267,7 +292,7 @@ class LlamaCppBackend(HttpBackend):
         if chosen is not None and chosen.loaded:
             _, found = await self.get_json(self._of_model(PROPS_PATH))
             own = as_object(found, "properties")
-            self._specials = specials_of(own)
+            self._learn(own)
         info = described_by(replace(self._info, model=""), own, Models((chosen,) if chosen else ()))
         most = count_at(props, "max_instances")
         unknown = (("context size", info.context_size), ("slots", info.slots))
@@ -448,7 +473,7 @@ class LlamaCppBackend(HttpBackend):
 
     async def tokens_of(self, text: str, known: KnownIds | None = None) -> Tokens:
         if self._pieces is None:
-            self._pieces = PieceTokens(self._tokenize, self._specials)
+            self._pieces = PieceTokens(self._tokenize, self._with_pieces, self._specials)
         if known is None or not known.messages:
             return await self._pieces.tokens(text)
         return known.tokens + await self._pieces.tokens(text, is_start=False)
@@ -457,6 +482,12 @@ class LlamaCppBackend(HttpBackend):
         values = await self._tokenized({"content": text, "add_special": is_start, "parse_special": True})
         return await self._read_from(values, _ids)
 
+    async def _with_pieces(self, text: str, is_start: bool) -> list[tuple[int, str]]:
+        values = await self._tokenized(
+            {"content": text, "add_special": is_start, "parse_special": True, "with_pieces": True}
+        )
+        return await self._read_from(values, _pieces)
+
     async def ids_of(self, text: str, *, specials: bool) -> list[int]:
         """As of `SpecialTokens`."""
         values = await self._tokenized({"content": text, "add_special": False, "parse_special": specials})
@@ -464,10 +495,7 @@ class LlamaCppBackend(HttpBackend):
 
     async def pieces_of(self, text: str) -> list[tuple[int, str]]:
         """As of `SpecialTokens`."""
-        values = await self._tokenized(
-            {"content": text, "add_special": False, "parse_special": True, "with_pieces": True}
-        )
-        return await self._read_from(values, _pieces)
+        return await self._with_pieces(text, False)
 
     async def _tokenized(self, fields: Mapping[str, object]) -> Sequence[object]:
         found = await self.post_json("/tokenize", canonical(fields))
@@ -481,22 +509,15 @@ class LlamaCppBackend(HttpBackend):
             raise errors.protocol(self.url, error) from None
 
     async def server_state(self) -> ServerState:
-        _, found = await self.get_json("/props")
-
-        def read() -> ServerState:
-            props = as_object(found, "properties")
-            return ServerState(
-                text_at(props, "model_alias") or text_at(props, "model_path") or "",
-                text_at(props, "build_info") or "",
-                text_at(props, "media_marker") or "",
-                props.get("is_sleeping") is True,
-                text_at(props, "model_path") or "",
-            )
-
-        return self._checked(read)
+        state, until = self._state, self._state_until
+        self._state = None
+        if state is not None and self._clock.now() < until:
+            return state
+        _, found = await self.get_json(PROPS_PATH)
+        return self._checked(lambda: state_in(as_object(found, "properties")))
 
     async def slot_counts(self) -> list[SlotCount]:
-        _, found = await self.get_json("/slots")
+        _, found = await self.get_json(SLOTS_PATH)
         if not isinstance(found, list):
             raise errors.protocol(self.url, Unread.NO_LIST.format(what="slots"))
         counts = [
@@ -593,6 +614,22 @@ class LlamaCppBackend(HttpBackend):
             raise errors.protocol(self.url, error) from None
 
 
+def names_itself(response: Response) -> bool:
+    """Whether the head of an answer says that a llama-server gives it."""
+    return response.headers.get("server", "").strip().lower().startswith("llama.cpp")
+
+
+def state_in(props: Mapping[str, object]) -> ServerState:
+    """What the properties say of who answers. Raises PayloadError."""
+    return ServerState(
+        text_at(props, "model_alias") or text_at(props, "model_path") or "",
+        text_at(props, "build_info") or "",
+        text_at(props, PROCESS) or "",
+        props.get("is_sleeping") is True,
+        text_at(props, "model_path") or "",
+    )
+
+
 def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) -> ServerInfo:
     """`info` with what a llama-server says of itself and of its model. Raises PayloadError."""
     chosen = models.chosen
@@ -609,6 +646,7 @@ def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) 
         reasoning_option=PRESERVED
         if object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True
         else None,
+        template=facts_of_text(template) if isinstance(template := props.get("chat_template"), str) else None,
         figures=Figures.BEFORE,
         sees=flag_at(figures_at(props, "modalities"), "vision"),
     )

@@ -28,7 +28,14 @@ from kvchat.backends.dialect import (
     Waiting,
     failure,
 )
-from kvchat.backends.dialects.llamacpp import PROPS_PATH, LlamaCppBackend, described_by, live_fields, look_again
+from kvchat.backends.dialects.llamacpp import (
+    PROPS_PATH,
+    LlamaCppBackend,
+    described_by,
+    live_fields,
+    look_again,
+    names_itself,
+)
 from kvchat.backends.http.payload import (
     Model,
     Models,
@@ -85,7 +92,7 @@ class LlamaSwapBackend(HttpBackend):
         is_tracked=True,
     )
     health_path = "/health"
-    probes = (RUNNING_PATH, MODELS_PATH)
+    probes = (MODELS_PATH, RUNNING_PATH)
 
     _upstream: LlamaCppBackend | None = None
     """The server of the model in use, to follow its cache; made when it is first asked."""
@@ -98,6 +105,11 @@ class LlamaSwapBackend(HttpBackend):
     def recognises(cls, responses: Responses) -> bool:
         listed = said(responses, RUNNING_PATH).fields.get("running")
         return isinstance(listed, list) or OWNER in owners(responses)
+
+    @classmethod
+    def rules_out(cls, responses: Responses) -> bool:
+        """It lists the models itself; where a llama-server does, there is none."""
+        return names_itself(said(responses, MODELS_PATH))
 
     async def described(self) -> ServerInfo:
         running = await self._running()

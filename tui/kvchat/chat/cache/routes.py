@@ -44,7 +44,7 @@ class Routes:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
         turn, path = tracked.turn, tracked.extended
         before = turn.extended
-        await self._saver.ready(backend)
+        await self._saver.ready(backend, known_only=cache.is_brief)
         await self._saver.spare(backend, cache, turn.session_id)
         prefix = cache.prompts.known_prefix(before)
         if prefix is None and (self._snapshot(cache, path) is not None or self._secured(cache)):

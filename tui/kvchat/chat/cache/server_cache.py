@@ -99,6 +99,8 @@ class ServerCache(SlotObserver):
         self._current: TrackedTurn | None = None
         """The chat request that is being played, or was played last."""
         self._side_prompt = NO_TOKENS
+        self.is_new = False
+        """Whether it was made for the request that comes now, with a look at the slots."""
         self._users = UserStarts(access)
 
     def follows(self, model: str) -> bool:
@@ -128,7 +130,9 @@ class ServerCache(SlotObserver):
             emit(Waiting("cancelled", 0.0))
             await self.cancelled.free()
             emit(Waiting("prefill", 0.0))
-        if not self.state.asleep:  # a look would wake it, and there is nothing to see
+        if self.is_new:
+            self.is_new = False  # it was looked at just now
+        elif not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
         return TrackedTurn(
             turn,

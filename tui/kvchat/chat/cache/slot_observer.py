@@ -73,6 +73,8 @@ class SlotObserver:
         self._tasks_at_begin: tuple[int | None, ...] = ()
         self._began = False
         """Whether a request of ours was sent since the last look."""
+        self.is_brief = False
+        """Whether kvchat ends with this request: then nothing is asked that only a later one needs."""
         self._came: tuple[int, Callable[[int], None]] | None = None
         """The slot of the last request, which was cancelled, and what is told how far it came there."""
         self._unheard = False

@@ -19,6 +19,7 @@ from kvchat.backends.dialect import (
     Emit,
     HostClass,
     Progressed,
+    Replicated,
     ServerInfo,
     ServerState,
     StreamEvent,
@@ -36,7 +37,7 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.model_file import model_in_file
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.server_notes import Notebook, Recollection
+from kvchat.chat.cache.server_notes import Notebook, Recollection, note_in
 from kvchat.chat.cache.slot_observer import LOOK_S
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.conversations.conversations import Conversations
@@ -96,7 +97,10 @@ class CacheTracker:
         Sends no text."""
         link = self._servers.links.of(backend)
         async with link.meeting:
+            before = link.cache
             cache = await self._cache_of(link, backend)
+            if cache is not None:
+                cache.is_new = cache is not before
         if cache is not None and (note := self._ground.setting(_cancelled_key(cache.server))):
             cache.cancelled.take_over(note)
         return cache if cache is not None and cache.follows(model) else None
@@ -108,6 +112,8 @@ class CacheTracker:
         if cache is not None and known_one and cache.prompts.works:
             cache.noticed(state or cache.state)
             return cache
+        if cache is None and state is not None and self._may_be_several(backend.info, state):
+            await self._told_apart(backend)
         if (
             known_one
             or not isinstance(backend, CacheAccess)
@@ -150,6 +156,7 @@ class CacheTracker:
                 partial(self._known_prefix_of, cache),
             )
             cache.keep(notebook, partial(self._prefix_of, cache))
+        cache.is_brief = self._servers.is_brief
         cache.noticed(state or ServerState())
         if not cache.state.asleep:
             await cache.look()
@@ -157,8 +164,6 @@ class CacheTracker:
             cache.simulator.restored(slot, held)
             cache.simulator.probed(slot)
         link.cache = cache
-        if not cache.state.asleep and self._servers.consent.agreed_to(backend.info):
-            self._ground.in_background(self._read_template(link, backend))
         if cache.recollection is not None and self._servers.consent.agreed_to(backend.info):
             self._ground.in_background(self._identified(cache.recollection))
         self._ground.events.tell(WarmthChanged())
@@ -174,12 +179,25 @@ class CacheTracker:
                 known = link.cache
                 if known is not None and known.server is backend.info and _who(state) != _who(known.state):
                     await backend.identify()
+                    await self._told_apart(backend)
                     if backend.info == known.server:
                         known.server = backend.info  # the same server, started anew
                     self._ground.events.tell(ServerChanged())
                 return state
         except (BackendError, TimeoutError):
             return None
+
+    def _may_be_several(self, info: ServerInfo, state: ServerState) -> bool:
+        """Whether it is to be found out if several servers share an address: in a run that ends with its answer only
+        where another one answered the last time."""
+        note = note_in(self._ground.setting(_states_key(info)))
+        return not self._servers.is_brief or (note is not None and note.state.process not in ("", state.process))
+
+    async def _told_apart(self, backend: Backend) -> None:
+        if isinstance(backend, Replicated):
+            await backend.look_for_replicas()
+            if backend.info.replicas:
+                self._ground.events.tell(ServerChanged())
 
     async def _read_template(self, link: Link, backend: Backend) -> None:
         """Find out what the chat template does, by prompts of invented texts."""
@@ -188,6 +206,13 @@ class CacheTracker:
         facts = await template_facts(backend)
         if link.info is backend.info:
             link.template = facts
+
+    async def _ask_template(self, link: Link) -> None:
+        """Read the template when an answer has come: nobody waits for it."""
+        try:
+            await self._read_template(link, await link.connector.ready())
+        except BackendError:
+            pass
 
     async def template_facts(self, id: str) -> TemplateFacts | None:
         """What the chat template of a conversation's model does, found out now where it was not before; None where it
@@ -358,6 +383,9 @@ class CacheTracker:
             path = conversation.tree.path(answer.id)
             cache.left(tracked, answers, self.turn_after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
+            if not link.template_asked and not self._servers.is_brief:
+                link.template_asked = True
+                self._ground.in_background(self._ask_template(link))
         elif tracked is not None:
             tracked.closed.set()
             self._journal.answered(tracked, answer)

@@ -140,20 +140,21 @@ class Connector:
         """Of the server in use; of one that is not the built-in engine they are of use after `with_snapshots`."""
         return self._engine_snapshots if self._engine is not None else self._server_snapshots
 
-    async def with_snapshots(self, backend: Backend) -> Snapshots:
-        """The same, with what is to be asked of the server and read from the disk."""
+    async def with_snapshots(self, backend: Backend, *, known_only: bool = False) -> Snapshots:
+        """The same, with what is to be asked of the server and read from the disk. `known_only`: not of one that was
+        not found to save slots before."""
         info, folder = backend.info, self._server_folder
         if self._engine is None and self._saves_for is not info:
-            self._saves_for = info
             if folder is None or not self.server.snapshots or not saves_states(info):
-                self._server_snapshots = Snapshots(None)
+                self._saves_for, self._server_snapshots = info, Snapshots(None)
             else:
                 from kvchat.backends.engine.server_snapshots import shelf_of
 
-                self._server_snapshots = made = Snapshots(
-                    None, shelf=shelf_of(folder, info.place, self.server.snapshot_folder if self.base_url else "")
-                )
-                await made.use_server(backend)
+                shelf = shelf_of(folder, info.place, self.server.snapshot_folder if self.base_url else "")
+                if known_only and not shelf.folder.exists():
+                    return self.snapshots
+                self._saves_for, self._server_snapshots = info, Snapshots(None, shelf=shelf)
+                await self._server_snapshots.use_server(backend)
         return self.snapshots
 
     def has(self, backend: Backend) -> bool:

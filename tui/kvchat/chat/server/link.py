@@ -46,6 +46,8 @@ class Link:
     """The prefixes sent to a server that cannot be tracked."""
     template: TemplateFacts | None = None
     """What the chat template of its model does; None until it was found out."""
+    template_asked: bool = False
+    """Whether it is found out, or was."""
     meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -81,6 +83,7 @@ class Link:
         """The server was identified, lost or changed: what was known of another one is forgotten."""
         if self.cache is not None and self.cache.server is not self.info:
             self.cache = self.template = None
+            self.template_asked = False
         if self.connector.connection.phase == "lost" or (
             self.shared is not None and self.shared.server is not self.info
         ):

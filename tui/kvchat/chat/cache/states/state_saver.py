@@ -79,10 +79,11 @@ class StateSaver(ConversationObserver):
     def _notice(self, problem: Statement | str) -> None:
         self._ground.events.tell(Noticed(snapshot_sentence(problem), "warning"))
 
-    async def ready(self, backend: Backend) -> None:
-        """Have the snapshots of a server at hand: once, it is asked whether it saves slots."""
+    async def ready(self, backend: Backend, *, known_only: bool = False) -> None:
+        """Have the snapshots of a server at hand: once, it is asked whether it saves slots. `known_only`: one that was
+        not found to do so before is not asked."""
         link = self._links.of(backend)
-        snapshots = await link.connector.with_snapshots(backend)
+        snapshots = await link.connector.with_snapshots(backend, known_only=known_only)
         snapshots.notice, snapshots.touched = self._notice, partial(self._touched, link)
         snapshots.claim(self._claims)
         await self._claims.ready()
