@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -24,7 +25,7 @@ FIELDS = {"add_generation_prompt", "continue_final_message"}
 @pytest.mark.parametrize(
     ("dialect", "fields"),
     [
-        (LlamaCppBackend, {}),
+        (LlamaCppBackend, {"add_generation_prompt": False, "continue_final_message": True}),
         (VllmBackend, {"add_generation_prompt": False, "continue_final_message": True}),
         (SglangBackend, {"continue_final_message": True}),
         (OllamaBackend, {}),
@@ -38,6 +39,16 @@ def test_a_request_ends_with_the_reply_and_says_so_where_the_server_needs_it(dia
     assert {name: body[name] for name in FIELDS & body.keys()} == fields
     plain = json.loads(backend.body(ChatTurn((QUESTION,), "s", "m")))
     assert not FIELDS & plain.keys()
+
+
+@pytest.mark.parametrize(
+    ("build", "is_asked"), [("b8929-0a", False), ("b9713-1f", True), ("b0-unknown", True), ("", True)]
+)
+def test_a_build_that_does_not_know_the_fields_is_not_sent_them(build: str, is_asked: bool) -> None:
+    backend = LlamaCppBackend(Endpoint(BaseUrl("http", "127.0.0.1", 9), Place(HostClass.LOOPBACK, ("127.0.0.1",))))
+    backend._info = replace(backend.info, build=build)
+    body = json.loads(backend.body(ChatTurn((QUESTION, REPLY.wire()), "s", "m", continues=True)))
+    assert (body.keys() >= FIELDS) is is_asked
 
 
 def test_which_kinds_go_on_with_what():

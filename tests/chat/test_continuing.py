@@ -57,7 +57,7 @@ async def test_it_begins_with_the_old_text_and_the_cut_one_stays(service, server
     sent = wires(server.chats[-1])
     assert sent[-1] == old.wire
     assert sent[:-1] == wires(server.chats[0])
-    assert "continue_final_message" not in server.chats[-1].json, "llama.cpp needs no field"
+    assert "continue_final_message" not in server.chats[-1].json, "a build as old as the toy needs no field"
     figures = new.figures
     assert (figures.new_tokens, figures.evaluated_tokens, figures.wasted_tokens) == (0, 1, 1)
     assert (figures.begun_tokens, figures.predicted_tokens) == (2, 1)
@@ -87,6 +87,19 @@ async def test_reasoning_goes_back_and_is_gone_on_with(service, server):
     new = await go_on(service, conversation, old, server, tokens("42", reasoning=["ink."]))
     assert (new.text, new.message.reasoning) == ("42", "I think.")
     assert server.chats[-1].json["messages"][-1] == {"role": "assistant", "content": "", "reasoning_content": "I th"}
+
+
+async def test_a_server_that_says_the_beginning_again_is_not_repeated(service, server):
+    conversation, old = await cut(service, server, "Once ", "upon", reasoning=["A fairy tale."])
+    said_again = tokens("Once upon a", " time.", reasoning=["A fairy tale."])
+    new = await go_on(service, conversation, old, server, said_again)
+    assert (new.text, new.message.reasoning) == ("Once upon a time.", "A fairy tale.")
+
+
+async def test_a_word_that_the_model_says_again_is_no_repetition(service, server):
+    conversation, old = await cut(service, server, "Ha")
+    new = await go_on(service, conversation, old, server, tokens("Ha", "Ha!"))
+    assert new.text == "HaHaHa!"
 
 
 async def test_esc_keeps_what_came_and_it_can_go_on_again(service, server, tmp_path):

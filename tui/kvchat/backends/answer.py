@@ -152,6 +152,8 @@ _FILTERS = frozenset(
 )
 """Values by which it says that a filter stopped the answer."""
 _REFUSAL = "refusal"
+ECHO = 8
+"""Characters from which on an answer that begins with the cut one is taken to repeat it."""
 REFUSAL_LIMIT = 600
 """Characters that are told of a refusal."""
 
@@ -186,12 +188,19 @@ class _Field:
         self._in_deltas = False
         self._grows = False
         """Whether each message holds those before it."""
+        self.echo = ""
+        """What the first piece may repeat: the cut answer that it goes on with."""
 
     def begin(self, text: str) -> None:
         self._came = [text]
+        self.echo = text
 
     def new(self, text: str, *, whole: bool, last: bool) -> str:
         """What of `text` did not come before. `whole`: it is of a message, no delta; `last`: the answer's last."""
+        if text and self.echo and not whole:
+            if len(self.echo) >= ECHO:  # what is shorter may be what the model says next
+                text = text.removeprefix(self.echo)
+            self.echo = ""
         if not self._came:
             pass
         elif whole:
@@ -255,10 +264,11 @@ class ChatAnswer:
     def _has_words(self) -> bool:
         return any(text.strip() for text in self._texts)
 
-    def resume(self, content: str) -> None:
-        """Read on from a cut answer, which came before."""
+    def resume(self, content: str, thought: str = "") -> None:
+        """Read on from a cut answer, which came before, with its thought. A server may begin with that once more."""
         emit, self._emit = self._emit, _ignored
         self._fields["content"].begin(content)
+        self._fields["reasoning"].echo = thought
         self._take_content(content)
         self._texts.append(self._held)
         self._held = ""
@@ -480,7 +490,7 @@ class Alternatives:
     def finished(self) -> bool:
         return all(answer.finished for answer in self._answers)
 
-    def resume(self, content: str) -> None:
+    def resume(self, content: str, thought: str = "") -> None:
         raise NotImplementedError  # one answer is gone on with
 
     def take(self, payload: Payload) -> None:

@@ -149,8 +149,8 @@ class Answer(Protocol):
     def take(self, payload: Payload) -> None:
         """One value of the stream. Raises BackendError for a reported error."""
 
-    def resume(self, content: str) -> None:
-        """Read on from a cut answer, which came before."""
+    def resume(self, content: str, thought: str = "") -> None:
+        """Read on from a cut answer, which came before, with its thought. A server may begin with that once more."""
 
     def ended(self, error: BackendError | None = None) -> Ended:
         """How it ended, given the `error` that cut it off, if one did."""
@@ -268,10 +268,14 @@ class HttpBackend:
         if turn.template_options and self.takes_template_options:
             fields["chat_template_kwargs"] = dict(turn.template_options)
         if turn.continues:
-            fields |= self.continue_fields
+            fields |= self.continuing()
         if turn.answers > 1:
             fields["n"] = turn.answers
         return fields
+
+    def continuing(self) -> Mapping[str, object]:
+        """The fields that go on with a reply."""
+        return self.continue_fields
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
         """Fields for live figures that only a server recognised as local is sent."""
@@ -389,8 +393,11 @@ class HttpBackend:
                 if not head.is_good:
                     raise self._refusal(head, await exchange.start_of_body(), body)
                 answer = self.answer(turn, emit)
-                if turn.continues and isinstance(begun := json.loads(turn.wires[-1]).get("content"), str):
-                    answer.resume(begun)
+                if turn.continues:
+                    begun = json.loads(turn.wires[-1])
+                    thought = begun.get("reasoning_content")
+                    if isinstance(content := begun.get("content"), str):
+                        answer.resume(content, thought if isinstance(thought, str) else "")
                 return await self._read(exchange, Decoder(head.content_type), watchdog, answer)
         finally:
             await unskippable(_ended(watch))

@@ -16,7 +16,9 @@ from kvchat.prompt.request import Parameters
 from kvchat.prompt.thoughts import NO_TAGS, Thoughts
 
 COMPLETION_PATH = "/completion"
-_CHAT_ONLY = frozenset({"stream_options", "chat_template_kwargs", "n"})
+_CHAT_ONLY = frozenset(
+    {"stream_options", "chat_template_kwargs", "n", "add_generation_prompt", "continue_final_message"}
+)
 """Fields of a chat request that mean nothing where the prompt is made already."""
 
 
@@ -89,8 +91,8 @@ class CompletionAnswer:
     def begun(self) -> bool:
         return self._chat.begun
 
-    def resume(self, content: str) -> None:
-        self._chat.resume(content)
+    def resume(self, content: str, thought: str = "") -> None:
+        self._chat.resume(content, thought)
 
     def take(self, payload: Payload) -> None:
         if not is_object(payload.value) or payload.is_error or "content" not in payload.value:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -171,6 +172,8 @@ ROUTER = "router"
 MOST_SLOTS = 256
 PROCESS = "media_marker"
 """The property that is drawn by lot when a server starts."""
+ECHOING_SINCE = 9713
+"""The build from which on an answer that is gone on with repeats the cut text unless it is asked not to."""
 STATE_S = 1.0
 """How long who has just answered is taken for who answers."""
 PROCESS_LOOKS = 10
@@ -382,6 +385,14 @@ class LlamaCppBackend(HttpBackend):
         except PayloadError:
             return None
 
+    continue_fields: ClassVar[Mapping[str, object]] = {"add_generation_prompt": False, "continue_final_message": True}
+
+    def continuing(self) -> Mapping[str, object]:
+        """None for a build that does not know them: it continues by itself, and repeats nothing. Without a number it is
+        taken for a new one."""
+        number = re.match(r"b?(\d+)", self._info.build)
+        return {} if number is not None and 0 < int(number[1]) < ECHOING_SINCE else self.continue_fields
+
     def extras(self, turn: ChatTurn) -> dict[str, object]:
         return live_fields(turn)
 
@@ -468,6 +479,8 @@ class LlamaCppBackend(HttpBackend):
         head: dict[str, object] = {"model": turn.model} if turn.model else {}
         if turn.template_options:
             head["chat_template_kwargs"] = dict(turn.template_options)
+        if turn.continues and turn.wires[-1].startswith(b'{"role":"assistant"'):
+            head |= self.continuing()
         found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
         return self._checked(lambda: text_at(found, "prompt") or "")
 
