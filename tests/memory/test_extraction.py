@@ -30,7 +30,7 @@ from corpus import corpus
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.learning.extraction import MOST, Findings, Passage, checked, instruction, own_prompt, passage, schema
 from kvchat.prompt.context import POLICY
-from kvchat.prompt.message import Role
+from kvchat.prompt.message import Message, Role, node
 from kvchat.text.memory import refusal
 
 POSTGRES_14 = Entry("m1aaaaaaa", Kind.FACT, "Uses Postgres 14 for kvchat", "topics/kvchat.md", 1.0, by="a-model")
@@ -126,6 +126,21 @@ def test_the_stand_alone_form_shortens_long_messages():
 )
 def test_a_model_is_asked_only_where_the_person_said_something(said, promising):
     assert about(said).promising is promising
+
+
+def test_nothing_is_learned_from_what_was_pasted():
+    typed, pasted = "I live in Oslo. ", "My name is Bob and I work for Acme."
+    path = talk(typed + pasted, "And that?")
+    only = Message(Role.USER, pasted, pasted=((0, len(pasted)),))
+    both = replace(path[1].message, pasted=((len(typed), len(typed + pasted)),))
+    assert both.wire() == path[1].wire, "the span is not sent"
+    alone = [path[0], node(path[0], only, 2.0)]
+    assert not passage(alone, alone[1:]).promising
+    path[1] = replace(path[1], message=both)
+    about = passage(path, path[1:])
+    found = checked(answer(fact("Works for Acme"), fact("Lives in Oslo")), about)
+    assert texts(found) == ["Lives in Oslo"]
+    assert "Acme" not in own_prompt(about)[1].wire().decode()
 
 
 # -- what is believed: the form

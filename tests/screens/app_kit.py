@@ -162,12 +162,17 @@ class Driven:
         await self.type(text)
 
     async def write(self, text: str) -> None:
-        """Put text into the composer: as a person who types it where it mentions something, else in one piece."""
-        if "@" not in text:
+        """Put text into the composer: as a person who types it where it mentions something, else in one piece, typed
+        unless it is a command or long."""
+        if "@" not in text and (text.startswith("/") or len(text) > 1000):
             await self.paste(text)
             return
         self.chat.composer.focus()
         await self.rest()
+        if "@" not in text:
+            self.chat.composer.type(text)
+            await self.rest()
+            return
         for character in text:
             self.app.post_message(events.Key(_character_to_key(character), character))
         await self.rest()

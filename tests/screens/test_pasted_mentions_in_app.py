@@ -378,3 +378,27 @@ async def test_a_picked_file_that_is_gone_is_said(drive: Drive, project: Path) -
         await app.press("enter")
         await app.until(lambda: app.noticed("There is no notes.txt here any more."))
         assert app.draft.strip() == "@notes.txt" and not app.said
+
+
+async def test_what_was_pasted_stays_known_when_it_is_sent_edited_and_sent_again(drive: Drive) -> None:
+    """What memory does not learn from: also a short paste, after an edit, and from the history of the composer."""
+
+    def pasted(at: int = -1) -> list[str]:
+        message = [node for node in app.path if node.role is Role.USER][at].message
+        return [message.text[start:end] for start, end in message.pasted]
+
+    async with drive() as app:
+        await app.write("is this right: ")
+        await app.paste("I live in Oslo")
+        await app.write(" or not")
+        await sends(app)
+        assert app.said[0] == "is this right: I live in Oslo or not" and pasted() == ["I live in Oslo"]
+        await app.press("up")
+        await sends(app)
+        assert pasted() == ["I live in Oslo"]
+        await app.select(2)
+        await app.press("e")
+        await app.until(lambda: app.draft != "")
+        await app.write(", tell me")
+        await sends(app)
+        assert app.said[-2].endswith(", tell me") and pasted() == ["I live in Oslo"]

@@ -44,6 +44,7 @@ messages = st.builds(
     blocks,
     any_text,
     st.sampled_from(["reasoning_content", "reasoning"]),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=2).map(tuple),
 )
 final = st.sampled_from([state for state in State if state is not State.STREAMING])
 

@@ -67,7 +67,8 @@ def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
     role = draw(st.sampled_from(Role)) if parent else Role.SYSTEM
     message = Message(role, draw(TEXTS))
     if role is Role.USER:
-        message = replace(message, blocks=draw(BLOCKS))
+        ends = draw(st.lists(st.integers(0, len(message.text)), max_size=4).map(sorted))
+        message = replace(message, blocks=draw(BLOCKS), pasted=tuple(zip(ends[::2], ends[1::2], strict=False)))
     if role is Role.ASSISTANT:
         field = draw(st.sampled_from(["reasoning", "thinking", "", "<think>\n{}\n</think>\n\n", "{}[/THINK]"]))
         message = replace(message, reasoning=draw(TEXTS), reasoning_field=field)

@@ -26,7 +26,7 @@ from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
 from kvchat.prompt.context import NOTE, TIME, ContextBlock
-from kvchat.prompt.drafts import Draft, Unsent, filled, given
+from kvchat.prompt.drafts import PASTE, Draft, Unsent, filled, given
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
 from kvchat.text.cache import HEAT_NAMES, shown_heat
@@ -340,4 +340,4 @@ class PlainChat:
 
 def _draft_of(line: Typed, before: Draft) -> Draft:
     """`before`: what the line began with."""
-    return Draft(line.text, given(line.text)) if line.is_pasted else before.rewritten(line.text)
+    return Draft(line.text, given(line.text, kind=PASTE)) if line.is_pasted else before.rewritten(line.text)

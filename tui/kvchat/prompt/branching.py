@@ -29,6 +29,7 @@ def asked(
     blocks: Sequence[ContextBlock],
     now: datetime,
     stamp_every: timedelta | None = EVERY,
+    pasted: Sequence[tuple[int, int]] = (),
 ) -> Branch:
     """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp. The
     stamp stands behind the memories that `blocks` begin with: those are the same in every conversation."""
@@ -40,7 +41,7 @@ def asked(
         replace(b, text=whole_characters(b.text), source=whole_characters(b.source)) for b in blocks if b.kind != TIME
     )
     ahead = tuple(takewhile(lambda block: block.kind == MEMORY, own))
-    message = Message(Role.USER, whole_characters(text), (*ahead, *stamp, *own[len(ahead) :]))
+    message = Message(Role.USER, whole_characters(text), (*ahead, *stamp, *own[len(ahead) :]), pasted=tuple(pasted))
     question = node(path[-1], message, now.timestamp())
     answer = awaited(question, now)
     return Branch((question, answer), answer.id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from kvchat.prompt.citations import guess_in, name_of
 from kvchat.prompt.context import FILE, IMAGE, STDIN, ContextBlock
 from kvchat.sanitize import one_line
 
-PASTE, MENTION = "paste", "mention"
+PASTE, MENTION, GIVEN = "paste", "mention", "given"
 LABEL = re.compile(r"\[(?:[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)|image [^\[\]\n]{1,80} \d{1,5}x\d{1,5})\]")
 FIELD = re.compile(r"\{\{ *([^{}\n]{1,60}?) *\}\}")
 """`{{name}}`: what is to be filled in before a text is sent."""
@@ -76,14 +76,14 @@ def labels_of(block: ContextBlock) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a text: pasted, or a chip. Those of a text are in order and do not overlap."""
+    """A part of a text: pasted, put there, or a chip. Those of a text are in order and do not overlap."""
 
     start: int
     end: int
     kind: str
-    """`PASTE`, `FILE`, `IMAGE` or `MENTION`."""
+    """`PASTE`, `FILE`, `IMAGE`, `MENTION`, or `GIVEN`: what kvchat put there, of which nothing is known."""
     block: ContextBlock | None = None
-    """What its label stands for; None: a short paste, which stands there itself, or a mention."""
+    """What its label stands for; None: a short paste, which stands there itself, a mention, or what was given."""
 
     @property
     def is_chip(self) -> bool:
@@ -120,17 +120,17 @@ def cut_out(spans: Spans, start: int, end: int) -> Spans:
     return tuple(part.moved(-start) for part in parts if not part.is_chip or part in spans)
 
 
-def given(text: str, chips: Iterable[Span] = ()) -> Spans:
-    """The spans of a text that nobody typed here: but for these chips all of it is pasted."""
-    spans: Spans = (Span(0, len(text), PASTE),) if text else ()
-    for chip in chips:
-        spans = edited(spans, chip.start, chip.end, chip.end - chip.start, (chip.moved(-chip.start),))
+def given(text: str, parts: Iterable[Span] = (), kind: str = GIVEN) -> Spans:
+    """The spans of a text that nobody typed here: but for these parts all of it is of one kind."""
+    spans: Spans = (Span(0, len(text), kind),) if text else ()
+    for part in parts:
+        spans = edited(spans, part.start, part.end, part.end - part.start, (part.moved(-part.start),))
     return spans
 
 
-def pasted_of(spans: Spans) -> tuple[tuple[int, int], ...]:
-    """Where short pastes stand."""
-    return tuple((span.start, span.end) for span in spans if not span.is_chip)
+def pasted_of(spans: Spans, kinds: Collection[str] = (PASTE, GIVEN)) -> tuple[tuple[int, int], ...]:
+    """Where short pastes stand, and what was given."""
+    return tuple((span.start, span.end) for span in spans if span.kind in kinds and not span.is_chip)
 
 
 def blocks_in(spans: Spans) -> tuple[ContextBlock, ...]:
@@ -167,14 +167,14 @@ def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBloc
 
 
 def draft_of(text: str, blocks: Sequence[ContextBlock], spans: Iterable[Span] = ()) -> Draft:
-    """A message as a draft: its text with its chips, and with the mentions among `spans`; nothing else in it counts as
-    typed. Blocks lose the numbers that they had. What was piped in, and has no label, gets one in front."""
+    """A message as a draft: its text with its chips, and with these pastes and mentions; the rest is given. Blocks lose
+    the numbers that they had. What was piped in, and has no label, gets one in front."""
     for block in [block for block in blocks if block.kind == STDIN]:
         pasted = ContextBlock(PASTE, f"{block.source} ({measure(block.text)})", block.text)
         front = f"{label_of(pasted)}\n\n"
         text, blocks, spans = front + text, [*blocks, pasted], [span.moved(len(front)) for span in spans]
     chips = {label: replace(block, source=name_of(block)) for label, block in chips_of(text, blocks).items()}
-    return Draft(text, given(text, (*labelled(text, chips.get), *(one for one in spans if one.kind == MENTION))))
+    return Draft(text, given(text, (*spans, *labelled(text, chips.get))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Draft:
                 spans += (span.moved(at[1]) for span in cut_out(self.spans, at[0], at[0] + lengths[0]))
             else:  # a pasted mention that was moved is text all the same
                 moved = re.compile(r"@\S*").finditer(text[: at[1] + lengths[1]], at[1])
-                spans += (Span(found.start(), found.end(), PASTE) for found in moved if found[0] in pasted)
+                spans += (Span(found.start(), found.end(), GIVEN) for found in moved if found[0] in pasted)
             at = [at[0] + lengths[0], at[1] + lengths[1]]
         return Draft(text, tuple(spans))
 

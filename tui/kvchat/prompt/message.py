@@ -111,6 +111,16 @@ class Message:
     reasoning_field: str = "reasoning_content"
     """The field in which the server sent the reasoning; it goes back in the same one. Where it stood in the text: what
     stood around it there (`Thoughts.frame`). Empty: it is not sent back."""
+    pasted: tuple[tuple[int, int], ...] = ()
+    """Where in the text of a question something was pasted: starts and ends, in order. Never sent."""
+
+    @property
+    def typed(self) -> str:
+        """The text without what was pasted; a line end stands in its place."""
+        text = self.text
+        for start, end in reversed(self.pasted):
+            text = f"{text[:start]}\n{text[end:]}"
+        return text
 
     @property
     def framed(self) -> str:

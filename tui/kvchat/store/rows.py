@@ -45,6 +45,7 @@ NODE_FIELDS = (
     "figures",
     "note",
     "ids",
+    "pasted",
 )
 CONVERSATION_FIELDS = (
     "id",
@@ -170,6 +171,7 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
                 "blocks": blocks,
                 "reasoning": column.pop("reasoning"),
                 "reasoning_field": column.pop("reasoning_field"),
+                "pasted": [_places_in(text) if text else () for text in column.pop("pasted")],
             },
             count,
         )
@@ -222,6 +224,7 @@ def row_of(node: Node) -> tuple[object, ...]:
         figures_to_json(node.figures),
         to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note),
         _stored_ids(node.ids) if node.ids is not None else None,
+        to_json(message.pasted) if message.pasted else None,
     )
 
 
@@ -237,6 +240,11 @@ def from_json(text: str | None, kind: type[T]) -> T:
 def blocks_of(text: str) -> tuple[ContextBlock, ...]:
     found = [block for block in from_json(text, list) if isinstance(block, list) and len(block) in (3, 4)]
     return tuple(ContextBlock(*map(str, block)) for block in found)
+
+
+def _places_in(text: str) -> tuple[tuple[int, int], ...]:
+    found = [pair for pair in from_json(text, list) if isinstance(pair, list) and len(pair) == 2]
+    return tuple((start, end) for start, end in found if isinstance(start, int) and isinstance(end, int))
 
 
 def figures_of(texts: Iterable[str | None]) -> list[TurnFigures | None]:

@@ -51,6 +51,7 @@ def _node_fields(node: Node) -> dict[str, object]:
         "reasoning": message.reasoning,
         "reasoning_field": message.reasoning_field,
         "blocks": [asdict(block) for block in message.blocks],
+        "pasted": message.pasted,
         # A byte that is not UTF-8 becomes a lone surrogate, which JSON can carry and the reader turns back.
         "wire": node.wire.decode("utf-8", "surrogateescape"),
         "digest": node.digest.hex(),
@@ -134,6 +135,9 @@ class Fields:
         if not isinstance(value, str):
             raise self.wrong(name, "text")
         return value
+
+    def has(self, name: str) -> bool:
+        return name in self._values
 
     def is_text(self, name: str) -> bool:
         return isinstance(self._values.get(name), str)
@@ -364,7 +368,18 @@ def _message(item: Fields) -> Message:
         ),
         item.text("reasoning"),
         item.text("reasoning_field"),
+        _pasted(item),
     )
+
+
+def _pasted(item: Fields) -> tuple[tuple[int, int], ...]:
+    """None where an earlier version wrote the file."""
+    pairs = item.items("pasted") if item.has("pasted") else []
+    found = [at for pair in pairs if isinstance(pair, list) and len(pair) == 2 for at in pair if isinstance(at, int)]
+    bounds = [0, *found, len(item.text("text"))]
+    if len(found) != 2 * len(pairs) or bounds != sorted(bounds):
+        raise item.wrong("pasted", "places in the text")
+    return tuple(zip(found[::2], found[1::2], strict=True))
 
 
 def _node(item: Fields, tree: Tree) -> Node:

@@ -368,9 +368,9 @@ class Extraction(ConversationObserver):
         from kvchat.memory.learning.extraction import passage
 
         wanted = list(pending[: self._ground.settings.memory.most_messages])
-        while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
+        while by_itself and len(wanted) > 1 and sum(len(node.message.typed.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
-        said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
+        said = " ".join(node.message.typed for node in wanted if node.role is Role.USER)[:SEARCHED]
         known = await self._memory.with_memories(
             lambda m: [entry for entry, _ in m.search(said, KNOWN) if not (entry.is_skill or entry.is_episode)]
         )

@@ -19,6 +19,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.prompt.drafts import PASTE, pasted_of
 from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due
@@ -70,7 +71,8 @@ class QuestionBuilder:
         now, stamped, every = self._ground.clock(), conversation.stamped, self._every(conversation.id)
         if blocks and every is not None and stamped is not None and now - stamped < every:
             now = stamped  # these very bytes were read ahead
-        return asked(conversation.tree, head, question.text, blocks, now, every)
+        pasted = pasted_of(question.meant.spans, (PASTE,))
+        return asked(conversation.tree, head, question.text, blocks, now, every, pasted)
 
     async def begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks, without the line ends after

@@ -21,7 +21,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.prompt.context import FILE, IMAGE, PASSAGE, STDIN, ContextBlock
 from kvchat.prompt.drafts import MENTION, PASTE, Draft, Span, Spans, draft_of, pasted_of, plain_paste
 from kvchat.prompt.images import sha256_of
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Message, Node
 from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
 
@@ -127,7 +127,13 @@ def _is_within(path: Path, folder: Path) -> bool:
 def asked_as(question: Node, *, is_edit: bool = False) -> Draft:
     """A question that was sent, as a draft. `is_edit`: what was piped in stays with it by itself."""
     text, blocks = plain_paste(question.text), question.message.blocks
-    return draft_of(text, [one for one in blocks if not is_edit or one.kind != STDIN], mentioned_in(text, blocks))
+    return draft_of(text, [one for one in blocks if not is_edit or one.kind != STDIN], spans_in(question.message))
+
+
+def spans_in(sent: Message) -> list[Span]:
+    """What in the text of a question that was sent was pasted, and what it mentioned."""
+    pasted = [Span(start, end, PASTE) for start, end in sent.pasted]
+    return [*pasted, *mentioned_in(plain_paste(sent.text), sent.blocks)]
 
 
 def mentioned_in(text: str, blocks: Sequence[ContextBlock]) -> list[Span]:

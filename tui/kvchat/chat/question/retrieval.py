@@ -339,6 +339,8 @@ class Retrieval:
         text, blocks = await self._with_bases(conversation, question.text, question.blocks)
         if files is not None:
             files = tuple((await self._with_bases(conversation, "", files))[1])
+        if text != question.text:
+            question = replace(question, meant=replace(question.meant, spans=question.draft.rewritten(text).spans))
         return replace(
             question, text=text, blocks=tuple(blocks), passages=passages, files=found.files if files is None else files
         )

@@ -63,7 +63,9 @@ class Passage:
     @property
     def promising(self) -> bool:
         """Whether the person said anything that could be worth noting. Where not, there is no need to ask a model."""
-        return any(len(set(meanings(own_words(node.text)))) > 1 for nodes in self.questions.values() for node in nodes)
+        return any(
+            len(set(meanings(own_words(node.message.typed)))) > 1 for nodes in self.questions.values() for node in nodes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def own_prompt(passage: Passage) -> list[Message]:
 
 
 def _shortened(message: Node) -> str:
-    text, most = message.text.strip(), SHOWN if message.role is Role.USER else SHOWN // 10
+    text, most = message.message.typed.strip(), SHOWN if message.role is Role.USER else SHOWN // 10
     return text if len(text) <= most else f"{text[: most * 3 // 4]} […] {text[-most // 4 :]}"
 
 
@@ -193,7 +195,7 @@ def checked(answer: str, passage: Passage) -> Findings:
     found = _listed(answer)
     if found is None:
         return Findings([], [], Reason(Why.NO_JSON if answer.strip() else Why.NO_TEXT))
-    heard = [(number, node, said(node.text)) for number, nodes in passage.questions.items() for node in nodes]
+    heard = [(number, node, said(node.message.typed)) for number, nodes in passage.questions.items() for node in nodes]
     facts: dict[str, Fact] = {}
     refused: list[tuple[str, Reason]] = []
     for number, one in enumerate(found[: MOST * 4]):
@@ -239,7 +241,7 @@ def _fact(one: Any, text: str, heard: Sequence[tuple[int, Node, Said]], passage:
     kind = kind_of(text, _kind(fields.get("kind")))
     own = share(fields.get("confidence"))
     confidence = round(min(own, proofs[0][1].share), 2)
-    said_there = " ".join(node.text for node, _ in proofs)
+    said_there = " ".join(node.message.typed for node, _ in proofs)
     fact = Fact(
         kind,
         text,

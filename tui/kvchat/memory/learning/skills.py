@@ -129,7 +129,7 @@ def _fact(one: dict[str, Any], found: Practice) -> Fact | None:
         return None
     if any(char != "\n" and not char.isprintable() for char in text):
         return None
-    said = content_words(" ".join(node.text for node in nodes))
+    said = content_words(" ".join(node.message.typed for node in nodes))
     words = content_words(" ".join((when, *steps)))
     if not words or len(words & said) < GROUNDED * len(words):
         return None

@@ -180,6 +180,7 @@ _NODE = (
     "note",
     "owner",
     "ids",
+    "pasted",
 )
 _ID = re.compile("[0-9a-f]{32}")
 _CONVERSATION = (*CONVERSATION_FIELDS, "place")
@@ -257,8 +258,8 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
     values = row.values
     try:
         match len(values), row.rowid:
-            case 17 | 18, int() if isinstance(values[9], bytes):  # wire bytes; before and with token ids
-                _save_node(connection, row.rowid, (*values[1:], None)[:17])
+            case 17 | 18 | 19, int() if isinstance(values[9], bytes):  # wire bytes; without and with ids, pastes
+                _save_node(connection, row.rowid, (*values[1:], None, None)[:18])
             case 14 | 16 | 17 | 19 | 20, int():  # without and with its server, with memory, documents, its place
                 _save_conversation(connection, row.rowid, values[1:])
             case 6, None if _texts(values):

@@ -336,13 +336,15 @@ def _spans_by_number(text: str, blocks: Sequence[ContextBlock], typed: Iterable[
 
 
 def _places(db: sqlite3.Connection) -> None:
-    """The place of a conversation in the list: `store.conversations.move`. Every row is written anew, as before."""
+    """The place of a conversation in the list (`store.conversations.move`), every row written anew, as before; and
+    where in a question something was pasted."""
     db.execute("ALTER TABLE conversation ADD COLUMN place INTEGER NOT NULL DEFAULT 0")
     db.execute(
         "UPDATE conversation SET place = CAST(1000 * min(updated, CAST(strftime('%s', 'now') AS REAL)) AS INTEGER)"
     )
     db.execute("CREATE INDEX conversation_place ON conversation(place)")
     db.execute("DROP INDEX conversation_updated")
+    db.execute("ALTER TABLE node ADD COLUMN pasted TEXT")
 
 
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [

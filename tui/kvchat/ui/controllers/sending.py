@@ -15,7 +15,7 @@ from textual.content import Content
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import Meant, OutsideError, asked_as
+from kvchat.chat.question.mentions import Meant, OutsideError, asked_as, spans_in
 from kvchat.prompt.drafts import Draft, Unsent, given, plain_paste
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
@@ -398,7 +398,7 @@ class SendingController:
             sending.comes_back = True
         elif edited is not None:
             if is_here and edited.id != question.id:
-                self.begin_edit(edited.id, Draft(question.text, given(question.text)))
+                self.begin_edit(edited.id, Draft(question.text, given(question.text, spans_in(question.message))))
         else:
             draft = asked_as(question)
             self._return_soon(conversation.id, Question(draft.text, draft.blocks, Meant(draft.spans)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.warmth import Heat
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
-from kvchat.chat.question.mentions import mentioned_in
+from kvchat.chat.question.mentions import spans_in
 from kvchat.prompt.images import images_in, sha256_of
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
@@ -140,9 +140,7 @@ class ConversationView:
         path = conversation.path()
         self._transcript.set_items(self._compaction.items())
         asked = [node for node in reversed(path) if node.role is Role.USER]
-        self._composer.set_history(
-            [node.text for node in asked], lambda at: mentioned_in(asked[at].text, asked[at].message.blocks)
-        )
+        self._composer.set_history([node.text for node in asked], lambda at: spans_in(asked[at].message))
         self._status.set_live(None)
         self._transcript.set_live(None)
         self._show_pictures(path)

@@ -26,6 +26,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import (
     FIELD,
     MENTION,
+    PASTE,
     Draft,
     Span,
     Spans,
@@ -133,7 +134,7 @@ class ComposerText(TextArea):
         """Spans, and where the chips among them stand, by line."""
         self.sent: Sequence[str] = ()
         """The messages sent before, newest first."""
-        self.mentions: Callable[[int], Iterable[Span]] = lambda at: ()
+        self.spans_of_sent: Callable[[int], Iterable[Span]] = lambda at: ()
         """What was mentioned in one of these."""
         self.fields: frozenset[str] = frozenset()
         """The fields of the snippet that was put in last, as they stand in the text."""
@@ -233,7 +234,7 @@ class ComposerText(TextArea):
         return SpanEdit(text, start, end, keeps_cursor, self, spans)
 
     def _of_paste(self, text: str) -> Spans:
-        return given(text, labelled(text, self.chips.get))
+        return given(text, labelled(text, self.chips.get), PASTE)
 
     def _replace_via_keyboard(self, insert: str, start: Location, end: Location) -> EditResult | None:
         return self.edit(self._edit_of(insert, start, end))
@@ -347,7 +348,7 @@ class ComposerText(TextArea):
         draft = Draft()
         if self._recalled is not None:
             text = plain_paste(self.sent[self._recalled])
-            draft = Draft(text, given(text, (*labelled(text, self.chips.get), *self.mentions(self._recalled))))
+            draft = Draft(text, given(text, (*self.spans_of_sent(self._recalled), *labelled(text, self.chips.get))))
         self.put(draft, at_top=step > 0)
         return True
 

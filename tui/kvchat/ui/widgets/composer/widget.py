@@ -242,9 +242,9 @@ class Composer(Completing):
         self.restore(Draft(words, given(words)))
         self.focus()
 
-    def set_history(self, sent: Sequence[str], mentions: Callable[[int], Iterable[Span]] = lambda at: ()) -> None:
+    def set_history(self, sent: Sequence[str], spans: Callable[[int], Iterable[Span]] = lambda at: ()) -> None:
         """The messages sent before in this conversation, newest first. `mentions`: those in one of them."""
-        self._area.sent, self._area.mentions = tuple(sent), mentions
+        self._area.sent, self._area.spans_of_sent = tuple(sent), spans
 
     def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """The slash commands on offer, as (name without the slash, description)."""
