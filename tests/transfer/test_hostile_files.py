@@ -15,9 +15,9 @@ import pytest
 
 from import_samples import SAMPLES, chatgpt_conversation, claude_conversation, open_webui_conversation
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, instructions_of
-from kvchat.transfer.importing import apart
-from kvchat.transfer.importing.apart import FilesApart
+from kvchat.transfer.importing import import_process
 from kvchat.transfer.importing.files import Files, Found, Missed
+from kvchat.transfer.importing.import_process import FilesApart
 from kvchat.transfer.importing.thread import MOST_MESSAGES, NotTaken, Reason, Thread
 from kvchat.transfer.importing.tree import grown
 
@@ -155,7 +155,7 @@ def test_a_reader_that_dies_or_lies_costs_the_import_one_sentence(
             f"take(sys.stdin.buffer), take(sys.stdin.buffer)\nput(sys.stdout.buffer, {frames!r})\n"
         )
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr(apart, "MODULE", f"lying{number}")
+        monkeypatch.setattr(import_process, "MODULE", f"lying{number}")
         items = list(FilesApart([tmp_path / "x"]))
         assert [item.why.kind for item in items if isinstance(item, Missed)] == [Reason.FAULTY]
 

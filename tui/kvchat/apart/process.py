@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from enum import StrEnum, auto
 from typing import BinaryIO
 
@@ -57,7 +59,10 @@ class Process:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to: BinaryIO = self._process.stdin  # type: ignore[assignment]
         self._from: BinaryIO = self._process.stdout  # type: ignore[assignment]
-        self._asking = False
+        self._deadline = math.inf
+        """Until when what is asked is waited for; infinity: nothing is."""
+        self._late, self._over = False, threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
         self._greeting: bytes | None = json.dumps({"seconds": seconds, "memory": memory}).encode()
 
     @property
@@ -70,16 +75,7 @@ class Process:
 
     def ask(self, *questions: bytes) -> bytes:
         """Send frames; the next one that comes back. Raises EndedError."""
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            self._process.kill()
-
-        clock = threading.Timer(self._seconds, stop)
-        clock.daemon = True
-        clock.start()
-        self._asking = True
+        self._deadline = time.monotonic() + self._seconds
         try:
             if self._greeting:
                 frames.put(self._to, self._greeting)
@@ -90,15 +86,23 @@ class Process:
         except (OSError, ValueError):  # ValueError: closed meanwhile
             answer = None
         finally:
-            clock.cancel()
-            self._asking = False
-        if answer is None or late.is_set():
-            raise EndedError(End.LATE if late.is_set() else self._end())
+            self._deadline = math.inf
+        if answer is None or self._late:
+            raise EndedError(End.LATE if self._late else self._end())
         return answer
+
+    def _watch(self) -> None:
+        """Kill the process at the deadline. One thread for all that is asked: a timer for each costs more than most
+        answers. It looks often enough for a deadline that was set while it slept."""
+        while not self._over.wait(min(self._seconds, self._deadline - time.monotonic())):
+            if time.monotonic() >= self._deadline:
+                self._late = True
+                self._process.kill()
+                return
 
     def end(self) -> None:
         """Close its stdin, which ends it; kill it where that takes too long, or while it reads."""
-        if not self._asking:
+        if self._deadline == math.inf:
             try:
                 self._to.close()
                 self._process.wait(PATIENCE)
@@ -107,6 +111,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
+        self._over.set()
         self._process.kill()
         self._process.wait()
         for stream in (self._to, self._from):

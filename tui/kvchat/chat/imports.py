@@ -29,8 +29,8 @@ from kvchat.store.covering import mark
 from kvchat.store.images import Image
 from kvchat.store.imports import Arrival, Batch, Undone
 from kvchat.transfer.formats import Source
-from kvchat.transfer.importing.apart import FilesApart
 from kvchat.transfer.importing.files import Found, Missed, Progress
+from kvchat.transfer.importing.import_process import FilesApart
 from kvchat.transfer.importing.report import Report
 from kvchat.transfer.importing.thread import Loss, NotTaken, Picture, Reason
 from kvchat.transfer.importing.tree import conversation_id, grown

@@ -1,4 +1,4 @@
-"""The process that goes through the files of one import, for `apart.FilesApart`."""
+"""The process that goes through the files of one import, for `import_process.FilesApart`."""
 
 from __future__ import annotations
 
@@ -25,31 +25,29 @@ def main() -> None:
     if job is None:
         return
     threading.Thread(target=_with_stdin, daemon=True).start()
-    given, last = json.loads(job), 0.0
+    given = json.loads(job)
     gc.set_threshold(1_000_000)  # millions of values are no rubbish: to look through them again and again takes long
+    last, number = 0.0, -1
 
-    def told() -> None:
-        nonlocal last
-        if time.monotonic() - last >= EVERY:
-            last = time.monotonic()
-            _tell(parent, files)
+    def told(*, now: bool = False) -> None:
+        """Send how far it has come: each file before anything of it, which may be the end of this process."""
+        nonlocal last, number
+        if now or files.progress.number != number or time.monotonic() - last >= EVERY:
+            last, number = time.monotonic(), files.progress.number
+            at = files.progress
+            parent.put(frame(Kind.PROGRESS, [at.path, at.number, at.done, at.total, files.passed_over]))
 
     files = Files([Path(os.fsdecode(bytes.fromhex(path))) for path in given["paths"]], given["passed"], told)
     try:
         for item in files:
-            _tell(parent, files)
+            told()
             for one in frames_of(item):
                 parent.put(one)
     except MemoryError:
         parent.put(frame(Kind.NO_MEMORY))
         return
-    _tell(parent, files)
+    told(now=True)
     parent.put(frame(Kind.OVER))
-
-
-def _tell(parent: Parent, files: Files) -> None:
-    now = files.progress
-    parent.put(frame(Kind.PROGRESS, [now.path, now.number, now.done, now.total, files.passed_over]))
 
 
 def _with_stdin() -> None:

@@ -1,4 +1,5 @@
-"""How conversations come out of the process that reads them: in frames, none of them much longer than one message.
+"""How conversations come out of the process that reads them: in frames, none of them much longer than one message, and
+a short conversation in one: each frame costs both processes more than a page of text.
 
 The rule: what is in a frame is data alone, and whoever takes it makes values of it that are checked like any others.
 """
@@ -31,9 +32,8 @@ class Kind(StrEnum):
     MISSED = "m"
     FOUND = "f"
     ROWS = "r"
+    """More messages of the conversation that was found last."""
     IMAGE = "i"
-    END = "e"
-    """Of a conversation."""
     OVER = "o"
     """All files were gone through."""
     NO_MEMORY = "x"
@@ -59,21 +59,20 @@ def frames_of(item: Found | Missed) -> Iterator[bytes]:
         yield frame(Kind.MISSED, [item.file, item.why.kind, dict(item.why.arguments), item.whole])
         return
     about, rows, images = _of_source(item.item) if isinstance(item.item, Source) else _of_thread(item.item, item.asset)
-    yield frame(Kind.FOUND, {"program": item.program, "at": item.at, "file": item.file, **about})
-    batch, length = list[object](), 0
+    about |= {"program": item.program, "at": item.at, "file": item.file}
+    batch, length, begun = list[object](), 0, False
     for row, size in rows:
+        if length >= BATCH:
+            yield frame(Kind.ROWS, batch) if begun else frame(Kind.FOUND, [about, batch])
+            batch, length, begun = [], 0, True
         batch.append(row)
         length += size
-        if length >= BATCH:
-            yield frame(Kind.ROWS, batch)
-            batch, length = [], 0
-    yield frame(Kind.ROWS, batch)
+    yield frame(Kind.ROWS, batch) if begun else frame(Kind.FOUND, [about, batch])
     left = MOST_OCTETS
     for octets in images:
         octets = octets if len(octets) <= left else b""
         left -= len(octets)
         yield frame(Kind.IMAGE, octets)
-    yield frame(Kind.END)
 
 
 _Parts: TypeAlias = tuple[dict[str, object], Iterable[tuple[object, int]], Iterable[bytes]]
@@ -103,24 +102,26 @@ def _of_thread(thread: Thread, asset: Callable[[str], bytes]) -> _Parts:
         for one in thread.messages
     )
     pictures = (picture for one in thread.messages for picture in one.pictures)
-    return {"thread": about}, rows, (one.data or asset(one.asset) for one in pictures)
+    more = {"rows": len(thread.messages), "images": sum(len(one.pictures) for one in thread.messages)}
+    return {"thread": about, **more}, rows, (one.data or asset(one.asset) for one in pictures)
 
 
 def _of_source(source: Source) -> _Parts:
     fields = fields_of(source)
     nodes, images = list_of(fields.pop("nodes")), source.images
     rows = ((node, len(text_of(dict_of(node).get("wire"))) + 500) for node in nodes)
-    return {"own": {**fields, "images": list(images)}}, rows, images.values()
+    own = {**fields, "images": list(images)}
+    return {"own": own, "rows": len(nodes), "images": len(images)}, rows, images.values()
 
 
 class Arriving:
     """A conversation whose frames come in."""
 
-    def __init__(self, about: dict[str, Any]) -> None:
-        self._about = about
-        self.file = str(about["file"])
-        self._rows: list[Any] = []
+    def __init__(self, value: Any) -> None:
+        """Raises ValueError, TypeError or KeyError where it is none."""
+        self._about, self._rows = value
         self._images: list[bytes] = []
+        self.file = str(self._about["file"])
 
     def take(self, kind: Kind, value: Any) -> None:
         """The next frame. Raises ValueError for one that is none of a conversation's."""
@@ -131,8 +132,12 @@ class Arriving:
         else:
             raise ValueError(f"{kind} within a conversation")
 
-    def whole(self) -> Found:
-        """The conversation, when all of it is there. Raises NotTaken, and ValueError, TypeError or KeyError where it is
+    @property
+    def is_whole(self) -> bool:
+        return bool(len(self._rows) >= self._about["rows"] and len(self._images) >= self._about["images"])
+
+    def found(self) -> Found:
+        """The conversation, when it is whole. Raises NotTaken, and ValueError, TypeError or KeyError where it is
         none."""
         about = self._about
         item = self._source(about["own"]) if "own" in about else self._thread(about["thread"])

@@ -190,7 +190,7 @@ class _Growth:
         goes_on = bool(next_ones) and one.id != self._head and all(child.role is one.role for child in next_ones)
         if not goes_on:
             self._make(one, place)
-        return replace(place, above=one)
+        return _Place(place.base, place.system, one)
 
     def _followers(self, id: str) -> list[Said]:
         """The next messages below that hold something to take."""
@@ -233,6 +233,8 @@ class _Growth:
     def _images(self, one: Said) -> tuple[tuple[ContextBlock, ...], str]:
         """The images of a message, and its text with a line for each that cannot be taken. Those that are stored
         already are not looked at again."""
+        if not one.pictures:
+            return (), one.text
         id = uuid.uuid5(self._ids, whole_characters(one.id)).hex if self._thread.own_ids else ""
         if id in self._known:
             stored = tuple(images_in(self._known[id].message.blocks))

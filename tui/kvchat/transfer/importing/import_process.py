@@ -75,21 +75,22 @@ class FilesApart:
                         self.passed_over = passed_over + int(over)
                     elif kind is Kind.MISSED:
                         yield missed_of(value)
-                    elif kind is Kind.FOUND:
-                        arriving = Arriving(value)
-                    elif arriving is not None and kind is not Kind.END:
-                        arriving.take(kind, value)
-                    elif arriving is not None:
-                        yield _whole(arriving)
-                        arriving = None
+                    else:
+                        if kind is Kind.FOUND:
+                            arriving = Arriving(value)
+                        elif arriving is not None:
+                            arriving.take(kind, value)
+                        if arriving is not None and arriving.is_whole:
+                            yield _found(arriving)
+                            arriving = None
                 except (ValueError, TypeError, KeyError, RecursionError, StopIteration) as error:
                     raise EndedError(End.CRASHED) from error
         finally:
             process.kill()
 
 
-def _whole(arriving: Arriving) -> Found | Missed:
+def _found(arriving: Arriving) -> Found | Missed:
     try:
-        return arriving.whole()
+        return arriving.found()
     except NotTaken as error:
         return Missed(arriving.file, error.why)
