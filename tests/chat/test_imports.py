@@ -215,6 +215,20 @@ async def test_what_grew_goes_back_to_where_it_stood(service: ChatService, tmp_p
     assert (await service.imports.undo(first.batch)).kept == 1, "a later import has gone on with it"
 
 
+async def test_what_one_import_made_and_then_let_grow_is_taken_back_whole(
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
+    server.on_chat(tokens("Fine."))
+    paths = [claude(tmp_path / "x", 2), claude(tmp_path / "y", 3), claude(tmp_path / "z", 5)]
+    report = await service.imports.run(paths)
+    assert (report.made, report.grown) == (1, 2)
+    undone = await service.imports.undo()
+    assert (undone.trashed, undone.back, undone.kept) == (1, 0, 0)
+    assert (await service.imports.run(paths)).restored == 1
+    await say(service, only(service).id, "And here?")
+    assert (await service.imports.undo()).kept == 1, "somebody has gone on with it"
+
+
 async def test_what_is_done_when_it_is_stopped_is_kept_and_can_be_taken_back(
     service: ChatService, tmp_path: Path
 ) -> None:

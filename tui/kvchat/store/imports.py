@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KEY = "store.import "
 """In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
-the conversations that it made, those that grew, and the last message that was there then."""
+the conversations that it made, those that grew, and the last message that was there before it and after it."""
 _DIGITS = 8
 
 _ADD = (
@@ -112,6 +112,7 @@ class Imports:
 
         with self._db.write(durable=True) as connection:
             made, grown = list[str](), dict[str, list[str | None]]()
+            first = self._last(connection)
             images.put(connection, [image for one in arrivals for image in one.images], batch.at)
             for one in arrivals:
                 id, row = one.conversation.id, self._conversations.exact(one.conversation.id)
@@ -134,8 +135,9 @@ class Imports:
                 if one.shared:
                     connection.execute(_CLAIM, {"id": id, "nodes": to_json(list(one.shared))})
                 connection.executemany(_COVER, [(node, batch.id, id, mark) for node, mark in one.marks.items()])
-            (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM node").fetchone()
-            self._note(connection, f"{batch.id} {part:06}", {"made": made, "grown": grown, "last": last})
+            last = self._last(connection)
+            stored = {"made": made, "grown": grown, "first": first, "last": last}
+            self._note(connection, f"{batch.id} {part:06}", stored)
             self._note_batch(connection, replace(batch, last=last))
 
     def _store(self, connection: sqlite3.Connection, one: Arrival) -> tuple[list[Node], dict[str | None, str]]:
@@ -148,7 +150,8 @@ class Imports:
                 if root.id != node.id:
                     moved[node.id] = root.id
                 continue
-            node = replace(node, parent=moved.get(node.parent, node.parent))
+            if node.parent in moved:
+                node = replace(node, parent=moved[node.parent])
             if connection.execute(_ADD, (*row_of(node), one.conversation.id)).rowcount > 0:
                 index.put(connection, self._db.fts, node.id)
                 stored.append(node)
@@ -192,12 +195,16 @@ class Imports:
             ).fetchall()
             trashed = kept = back = 0
             touched = list[str]()
-            for key, value in parts:
-                part = from_json(value, dict)
+            found = [(key, from_json(value, dict)) for key, value in parts]
+            own = [(part.get("first", 0), part.get("last", 0)) for _, part in found]
+            made_here = {made for _, part in found for made in part.get("made", ())}
+            for key, part in found:
                 for made in part.get("made", ()):
-                    went = self._trash(connection, made, part.get("last", 0), now)
+                    went = self._trash(connection, made, part.get("last", 0), own, now)
                     trashed, kept = trashed + went, kept + (not went)
                 for one, (before, after) in part.get("grown", {}).items():
+                    if one in made_here:
+                        continue
                     went = self._step_back(connection, one, before, after)
                     back, kept = back + went, kept + (not went)
                 touched += [*part.get("made", ()), *part.get("grown", {})]
@@ -207,15 +214,18 @@ class Imports:
         return Undone(batch, trashed, kept, back, tuple(touched))
 
     @staticmethod
-    def _trash(connection: sqlite3.Connection, id: str, last: int, now: float) -> bool:
-        return (
-            connection.execute(
-                "UPDATE conversation SET trashed = ? WHERE id = ? AND trashed IS NULL"
-                " AND NOT EXISTS (SELECT 1 FROM node WHERE conversation = conversation.id AND seq > ?)",
-                (now, id, last),
-            ).rowcount
-            > 0
-        )
+    def _trash(connection: sqlite3.Connection, id: str, last: int, own: list[tuple[int, int]], now: float) -> bool:
+        """Put a conversation into the trash, unless somebody has gone on with it: it has messages behind `last` which
+        are none of this import's `own`, those behind the first and up to the second of each two."""
+        since = connection.execute("SELECT seq FROM node WHERE conversation = ? AND seq > ?", (id, last))
+        if not all(any(first < seq <= end for first, end in own) for (seq,) in since):
+            return False
+        trash = "UPDATE conversation SET trashed = ? WHERE id = ? AND trashed IS NULL"
+        return connection.execute(trash, (now, id)).rowcount > 0
+
+    @staticmethod
+    def _last(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("SELECT coalesce(max(seq), 0) FROM node").fetchone()[0])
 
     @staticmethod
     def _step_back(connection: sqlite3.Connection, id: str, before: str | None, after: str | None) -> bool:
