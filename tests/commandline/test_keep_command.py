@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kvchat.backends.engine.server_snapshots import shelf_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.cache.llamacpp.state_probe import StateProbe
@@ -53,13 +54,13 @@ def said(capsys: pytest.CaptureFixture[str]):
     return said
 
 
-def saved(id: str) -> Path:
-    """A snapshot of a conversation, as the built-in engine leaves it; its file."""
+def saved(id: str, server: str = "") -> Path:
+    """A snapshot of a conversation, as the built-in engine or the server at this address leaves it; its file."""
     store = opened()
     path = tuple(one.digest.hex() for one in store.tree(id).path(store.conversation(id).head))
     store.close()
     folder = Path(os.environ["KVCHAT_DATA_DIR"]) / "snapshots"
-    shelf = SnapshotShelf(folder, least_free=0)
+    shelf = shelf_of(folder / "servers", server) if server else SnapshotShelf(folder, least_free=0)
     shelf.load()
     name = shelf.fresh()
     (folder / f"{name}.bin").write_bytes(bytes(2_500_000))
@@ -100,6 +101,15 @@ def test_a_conversation_is_kept_listed_marked_and_released(said, ids) -> None:
     assert "kept          1 kept, 2.5 MB of 4.0 GB" in said("cache", ids["Fog"])[1]
     assert said("keep", "--remove", ids["Lamp"][:8]) == (0, "No longer kept.\n", "")
     assert "Nothing is kept" in said("keep")[1]
+
+
+def test_what_an_external_server_has_saved_is_told_without_asking_it(said, ids) -> None:
+    said("keep", ids["Lamp"])
+    saved(ids["Lamp"], "http://127.0.0.1:9")
+    assert "5,120 tokens, 2.5 MB  Lamp" in said("keep", "--list")[1]
+    assert "5,120 tokens, 2.5 MB" in said("cache", ids["Lamp"])[1]
+    (state,) = json.loads(said("keep", "--json")[1])["kept"]
+    assert (state["tokens"], state["bytes"], state["complete"]) == (5120, 2_500_000, True)
 
 
 def test_json_has_every_kept_one_and_the_room(said, ids) -> None:

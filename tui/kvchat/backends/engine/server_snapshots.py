@@ -11,13 +11,13 @@ import hashlib
 import os
 import re
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
-from kvchat.backends.engine.snapshot_file import Snapshot, checksum, read_card, token_ids
+from kvchat.backends.engine.snapshot_file import Snapshot, checksum, kept_among, read_card, token_ids
 from kvchat.backends.engine.snapshots import MOST_BYTES, SnapshotError, SnapshotShelf
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
@@ -38,6 +38,12 @@ def forget(folder: Path, conversations: Collection[str]) -> None:
     """Remove what is known of the snapshots of these conversations on any server. Raises PathError and OSError."""
     for cards in folder.glob("*/") if folder.is_dir() else ():
         ServerShelf(cards).remove(conversations)
+
+
+def kept(folder: Path, paths: Mapping[str, Sequence[str]]) -> dict[str, Snapshot]:
+    """The snapshots of conversations with these `paths` (as of `kept_among`) on any server, whether it is in use or
+    not."""
+    return kept_among(filter(None, map(read_card, folder.glob("*/kvchat-*.json"))), paths)
 
 
 class ServerShelf(SnapshotShelf):

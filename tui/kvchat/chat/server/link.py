@@ -6,7 +6,7 @@ The rule: one link for one server. Conversations name theirs; those that name no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from kvchat.sanitize import one_line
 from kvchat.store.presence.server_presence import Seats
 
 if TYPE_CHECKING:
+    from kvchat.backends.engine.snapshot_file import Snapshot
     from kvchat.chat.cache.server_cache import ServerCache
     from kvchat.chat.cache.shared_prefixes import SharedPrefixes
 
@@ -156,6 +157,19 @@ class Links:
     def with_cache(self, cache: ServerCache) -> Link | None:
         """The link to the server that has this cache; None where it has another one by now."""
         return next((link for link in self if link.cache is cache), None)
+
+    async def kept(self, claimed: Mapping[str, Sequence[str]]) -> dict[str, Snapshot]:
+        """By conversation of `claimed`, with its path: the snapshot that stays, wherever it was saved; where its server
+        is in use, the one there."""
+        found = await self.snapshots.kept()
+        if (folder := self._server_snapshots) is not None:
+            from kvchat.backends.engine import server_snapshots
+
+            with suppress(OSError):
+                found |= await asyncio.to_thread(server_snapshots.kept, folder, claimed)
+        for link in self:
+            found |= await link.connector.snapshots.kept()
+        return found
 
     async def forget(self, conversations: Collection[str]) -> None:
         """The saved states of these conversations go, wherever they are."""

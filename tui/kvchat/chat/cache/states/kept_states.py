@@ -73,9 +73,7 @@ class KeptStates(ConversationObserver):
 
         self._claims.look_again()  # the trash may have been emptied
         rows, paths, found = self._claims.all(), await asyncio.to_thread(self._claims.paths), list[KeptState]()
-        saved = await self._links.snapshots.kept()
-        for link in self._links:
-            saved = {**saved, **await link.connector.snapshots.kept()}
+        saved = await self._links.kept(paths)
         for id, kept in rows.items():
             snapshots = self._snapshots(id)
             usable = None if snapshots.why_not else snapshots.usable()
