@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,13 +13,13 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.warmth import UNKNOWN, Heat
 from kvchat.chat.cache import shared_prefixes
 from kvchat.chat.cache.shared_prefixes import HELD_S, SharedPrefixes
-from kvchat.prompt.message import Message, Node, Role, node, system_message
+from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 
 ROOT = node(None, system_message("Answer briefly."), 0.0)
 
 
-def server(kind: str = "vllm") -> SharedPrefixes:
-    return SharedPrefixes(ServerInfo(kind, "http://127.0.0.1:9", HostClass.LOOPBACK))
+def server(kind: str = "vllm", slots: int | None = None) -> SharedPrefixes:
+    return SharedPrefixes(ServerInfo(kind, "http://127.0.0.1:9", HostClass.LOOPBACK, slots=slots))
 
 
 def said(above: Node, text: str) -> Node:
@@ -26,11 +27,13 @@ def said(above: Node, text: str) -> Node:
     return node(above, Message(role, text), 0.0)
 
 
-def turn(shared: SharedPrefixes, path: list[Node], number: int, at: float = 1.0) -> list[Node]:
-    """One more turn after `path`, answered."""
+def turn(shared: SharedPrefixes, path: list[Node], number: int, at: float = 1.0, *, tells: bool = True) -> list[Node]:
+    """One more turn after `path`, answered. `tells`: the server reports what it reused."""
     path = [*path, said(path[-1], f"question {number} " + "word " * 100)]
     shared.sent(path, at)
     answer = said(path[-1], f"answer {number} " + "word " * 100)
+    figures = TurnFigures(prompt_tokens=100, cached_tokens=0, new_tokens=100) if tells else TurnFigures()
+    answer = replace(answer, figures=figures)
     shared.answered(answer, at)
     return [*path, answer]
 
@@ -66,6 +69,28 @@ def test_a_server_that_keeps_one_sequence_holds_the_last():
     first, second = turn(shared, [ROOT], 1), turn(shared, [ROOT], 2)
     assert shared.warmth(second, 2.0).heat is Heat.WARM
     assert shared.warmth(first, 2.0).held == len(ROOT.wire) // 4 + 1
+
+
+@pytest.mark.parametrize("kind", ["openai", "lmstudio", "text-generation-webui", "llamafile", "jan"])
+@pytest.mark.parametrize("slots", [None, 1])
+def test_a_server_that_may_have_one_slot_and_reports_nothing_is_unknown(kind, slots):
+    shared = server(kind, slots=slots)
+    first, second = turn(shared, [ROOT], 1, tells=False), turn(shared, [ROOT], 2, tells=False)
+    assert shared.warmth(first, 2.0) is UNKNOWN and shared.warmth(second, 2.0) is UNKNOWN
+
+
+@pytest.mark.parametrize("known", [{"slots": 2}, {"kind": "vllm"}, {"kind": "llama-cpp-python", "slots": 1}])
+def test_what_a_silent_server_holds_is_told_where_it_is_known_to_hold_it(known):
+    shared = server(**{"kind": "openai", **known})
+    assert shared.warmth(turn(shared, [ROOT], 1, tells=False), 2.0).heat is Heat.WARM
+
+
+def test_a_stopped_answer_without_figures_takes_no_word_from_a_server_that_reports():
+    shared = server("openai")
+    path = turn(shared, [ROOT], 1)
+    shared.sent([*path, said(path[-1], "and then?")], 2.0)
+    shared.answered(replace(said(shared._sent[-1], "w"), state=State.CANCELLED), 2.0)
+    assert shared.warmth(path, 2.0).heat is Heat.WARM
 
 
 def test_much_waste_says_that_nothing_else_is_held():

@@ -15,7 +15,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.store import Store
-from toyserver import ToyServer, tokens
+from toyserver import SSE_HEAD, ToyServer, chunked, event, tokens
 from whole_rows import put_row
 
 TURNS = (("How many nights?", 412, 0), ("Which was the longest?", 508, 416), ("What did it cost?", 635, 60))
@@ -55,7 +55,7 @@ async def test_the_newest_conversation_is_told_without_a_server(run: Any, talk: 
     facts = {line[:14].strip(): line[14:] for line in lines}
     assert "476 cached" in facts["conversation"] and "476 cached" in facts["last 7 days"]
     assert facts["slots"] == "contents unknown"
-    assert facts["planner"] == "no request yet"
+    assert facts["planner"] == "unknown"
 
 
 async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_known(run: Any, talk: str) -> None:
@@ -79,6 +79,35 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
     for found in (report["warmth"], report["here"]["totals"], *report["messages"]):
         for old, new in JSON_FIELDS.items():
             assert (old in found) == (new in found) and found.get(old) == found.get(new), "scripts know the old names"
+
+
+async def silent(visit: Any) -> None:
+    """An answer without any figures."""
+    await visit.send(SSE_HEAD)
+    await visit.send(chunked(event({"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]})))
+    await visit.send(chunked(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+
+async def test_of_a_server_that_reports_nothing_it_is_unknown_what_was_wasted(run: Any, own_folders: Path) -> None:
+    async with ToyServer() as server:
+        settings = changed(changed(Settings(), "server.base_url", server.url), "cache.warm_up", False)
+        service = ChatService(Store.open(own_folders / "data"), settings)
+        server.on_chat(silent)
+        id = (await service.new_conversations.create()).id
+        await service.turns.send(id, Question("Is it?"))
+        await service.conversations.wait(id)
+        await service.aclose()
+    done = await run("cache")
+    facts = [(line[:14].strip(), line[14:]) for line in done.out.splitlines()]
+    assert [words for name, words in facts if name == "misses"] == ["unknown"] * 2
+    assert ("planner", "unknown") in facts and ("slots", "contents unknown") in facts
+    report = json.loads((await run("cache", "--json")).out)
+    assert report["states"] is None
+    for sums in (report["here"]["totals"], report["week"]["totals"], *(day["totals"] for day in report["days"][-1:])):
+        assert sums["turns"] == sums["unknown"] == 1
+        assert {sums[name] for name in sums.keys() - {"turns", "unknown"}} == {None}
+    done = await run("stats", "--json")
+    assert json.loads(done.out)["wasted_tokens"] is None
 
 
 async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(run: Any, talk: str, own_folders: Path) -> None:

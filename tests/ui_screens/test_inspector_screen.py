@@ -288,7 +288,7 @@ async def test_what_is_not_known_of_the_server_says_so() -> None:
         for name, words in (
             ("prediction", "nothing predicted yet"),
             ("prefill    ", "not measured yet"),
-            ("wasted by", "nothing wasted"),
+            ("wasted by", "nothing"),
             ("slots  ", "contents unknown"),
             ("cache  ", "unknown for this server"),
             ("server  ", "not connected"),

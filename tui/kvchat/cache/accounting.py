@@ -186,6 +186,11 @@ class Totals:
     """What prefilling the cached tokens would have taken; None without a measured speed."""
 
     @property
+    def are_unknown(self) -> bool:
+        """Whether the servers reported too little of every turn: the sums, which are 0 then, say nothing."""
+        return self.turns == self.unknown > 0
+
+    @property
     def hit_ratio(self) -> float | None:
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
 

@@ -126,7 +126,8 @@ class CacheReport:
     warmth: Warmth
     messages: tuple[MessageCells, ...] = ()
     turns: tuple[TurnReport, ...] = ()
-    states: tuple[HeldState, ...] = ()
+    states: tuple[HeldState, ...] | None = None
+    """What the server holds; None: not known."""
     exact: bool = False
     """Whether the simulator works on the server's own token ids; otherwise lengths are estimates."""
     predictions: int = 0

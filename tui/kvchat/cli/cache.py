@@ -73,7 +73,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.meet(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        words = asdict(report, dict_factory=lambda pairs: with_old_names(plain(pairs)))
+        words = asdict(report, dict_factory=lambda pairs: with_old_names(_known(plain(pairs))))
         print(json.dumps(words, indent=1, default=str))
     else:
         _print(report, service.clock().timestamp())
@@ -84,6 +84,13 @@ def _has_server(settings: Settings, conversation: Conversation) -> bool:
     """Whether there is a server to ask of this conversation. A model file is not started for a look."""
     named = conversation.server
     return not is_file(named) and bool(named or settings.server.base_url)
+
+
+def _known(found: dict[str, object]) -> dict[str, object]:
+    """An object of `--json`; the sums of a `Totals` of which the servers reported nothing are null."""
+    told = ("turns", "unknown")
+    unknown = found.keys() >= {*told} and found["turns"] == found["unknown"] != 0
+    return {name: value if name in told else None for name, value in found.items()} if unknown else found
 
 
 def _print(report: CacheReport, now: float) -> None:
@@ -132,16 +139,16 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield "! prompt", warning_sentence(warning)
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger)
-        yield "  misses", "; ".join(misses(ledger)) or "none"
+        yield "  misses", misses(ledger)
         yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:
             yield "  side work", side_request_words(ledger.memory)
-    yield "planner", plan_words(report.plan)
+    yield "planner", "unknown" if report.states is None else plan_words(report.plan)
     yield "speed", speed_words(report.speed)
-    for state in report.states:
+    for state in report.states or ():
         yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))
     if not report.states:
-        yield "slots", "contents unknown"
+        yield "slots", "contents unknown" if report.states is None else "empty"
     if report.kept.states:
         yield "kept", room_words(report.kept)
     for kept in report.kept.states:

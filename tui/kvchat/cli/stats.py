@@ -95,13 +95,14 @@ def as_json(stats: Stats) -> dict[str, object]:
 
 
 def _numbers(totals: Totals) -> dict[str, object]:
+    known = not totals.are_unknown
     return {
         "turns": totals.turns,
         "unknown_turns": totals.unknown,
         "seconds_saved": totals.seconds_saved,
-        "cached_tokens": totals.cached_tokens,
-        "new_tokens": totals.evaluated_tokens - totals.wasted_tokens,
-        "wasted_tokens": totals.wasted_tokens,
+        "cached_tokens": totals.cached_tokens if known else None,
+        "new_tokens": totals.evaluated_tokens - totals.wasted_tokens if known else None,
+        "wasted_tokens": totals.wasted_tokens if known else None,
         "reuse": totals.reuse,
     }
 
@@ -117,7 +118,7 @@ def _draw(stats: Stats, place: str, overwrite: bool) -> None:
 
     if not stats.totals.turns:
         raise CommandError(nothing(len(stats.days)))
-    if stats.totals.turns == stats.totals.unknown:
+    if stats.totals.are_unknown:
         raise CommandError(unreported(len(stats.days)))
     if place == "-":
         sys.stdout.write(card(stats))
@@ -164,7 +165,7 @@ def _row(name: str, totals: Totals) -> tuple[str, ...]:
 
 
 def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
-    causes = waste_rows(stats) or [("none", "", "")]
+    causes = waste_rows(stats) or [("unknown" if stats.totals.are_unknown else "none", "", "")]
     widths = [max(map(len, column)) for column in zip(*causes, strict=True)]
     for index, (cause, turns, tokens) in enumerate(causes):
         words = f"{cause:<{widths[0]}}  {turns:>{widths[1]}}  {tokens:>{widths[2]}}"

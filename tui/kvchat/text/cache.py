@@ -31,7 +31,7 @@ HEAT_WORDS: dict[Heat, str] = {
     Heat.WARM: "warm: still in the server's cache, answers start at once",
     Heat.PARKED: "partly warm: some of it has to be prefilled",
     Heat.COLD: "cold: all of it has to be prefilled",
-    Heat.UNKNOWN: "unknown: not sent to this server yet",
+    Heat.UNKNOWN: "unknown: not sent to this server lately, or it does not tell what it holds",
 }
 _REWINDS: dict[str, str] = {
     "anywhere": "reuses any prefix",
@@ -40,7 +40,7 @@ _REWINDS: dict[str, str] = {
 }
 TOTAL_HEADS = ("cached tokens", "wasted tokens", "reuse", "time saved")
 """Over a conversation's sums, in their order."""
-WASTED_BY, NOTHING_WASTED = "wasted by", "nothing wasted"
+WASTED_BY = "wasted by"
 REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
 FAR = 4096
@@ -290,7 +290,7 @@ def totals_words(ledger: Ledger) -> str:
     totals = ledger.totals
     if not totals.turns:
         return "no answers yet"
-    if totals.turns == totals.unknown:
+    if totals.are_unknown:
         return f"{counted(totals.turns, 'answer')}, {UNREPORTED}"
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'answer')} unknown" if totals.unknown else ""
     return (
@@ -347,13 +347,16 @@ def sent_words(plan: Plan | None) -> str:
     return _SENT.get(plan.chosen.way, "") if plan is not None else ""
 
 
-def misses(ledger: Ledger) -> list[str]:
-    """The causes of wasted tokens, the most expensive first: `server restarted: 1 answer, 1,387 tokens`."""
+def misses(ledger: Ledger) -> str:
+    """The causes of wasted tokens, the most expensive first: `server restarted: 1 answer, 1,387 tokens`; `nothing`
+    only where that is known."""
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
-    return [
+    if not found:
+        return "unknown" if ledger.totals.are_unknown else "nothing known" if ledger.totals.unknown else "nothing"
+    return "; ".join(
         f"{cause_name(cause)}: {counted(turns, 'answer')}, {counted(tokens, 'token')}"
         for cause, (turns, tokens) in found
-    ]
+    )
 
 
 def warm_up_words(totals: WarmupTotals) -> str:

@@ -55,7 +55,7 @@ class CacheReports:
             warmth=self._tracker.warmth(record.id),
             messages=tuple(_messages(path)),
             turns=tuple(_turns(path, opened.findings if opened is not None else {})),
-            states=tuple(self._states(cache)),
+            states=tuple(self._states(cache)) if cache is not None else None,
             exact=cache is not None and cache.predictions > 0,
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.kinds import kind_of
+from kvchat.backends.kinds import Figures, kind_of
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
-from kvchat.prompt.message import Node, Role
+from kvchat.prompt.message import Node, Role, State
 
 BYTES_PER_TOKEN = 4
 ROOM = 500_000
@@ -36,6 +36,8 @@ class SharedPrefixes:
         """In all of them."""
         self._last = 0.0
         self._sent: Sequence[Node] = ()
+        self._told = server.figures is not Figures.NONE
+        """Whether it reports what came from its cache."""
 
     def sent(self, path: Sequence[Node], at: float) -> None:
         """A request with the messages of `path` was sent at `at` (seconds since the epoch)."""
@@ -51,6 +53,8 @@ class SharedPrefixes:
     def answered(self, answer: Node, at: float) -> None:
         """It was answered. Where much less was reused than was held before the last answer, which may read back as
         other tokens, nothing else is held any more either."""
+        if answer.state is State.DONE:
+            self._told = answer.figures is not None and answer.figures.cached_tokens is not None
         figures, replied = answer.figures, self._sent[-2:-1] and self._sent[-2].role is Role.ASSISTANT
         held, _ = self._of(self._sent[: -2 if replied else -1])
         wasted = (figures.wasted_tokens or 0) > (figures.prompt_tokens or 0) // 4 if figures is not None else False
@@ -61,8 +65,10 @@ class SharedPrefixes:
 
     def warmth(self, path: Sequence[Node], now: float) -> Warmth:
         """What the server holds of a branch, as far as can be told."""
-        if now - self._last > HELD_S or len(path) < 2:
-            return UNKNOWN
+        kind = kind_of(self.server.kind)
+        silent = not (self._told or kind.keeps_one or kind.keeps_many) and (self.server.slots or 1) == 1
+        if silent or now - self._last > HELD_S or len(path) < 2:
+            return UNKNOWN  # one that may have a single slot, and tells nothing, may hold any of what was sent
         held, since = self._of(path)
         whole = sum(map(_tokens, path))
         heat = Heat.WARM if held >= whole - NOISE else Heat.PARKED if held >= PARTLY * whole else Heat.COLD

@@ -25,7 +25,6 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
-    NOTHING_WASTED,
     REUSE_UNKNOWN,
     TOTAL_HEADS,
     UNREPORTED,
@@ -315,7 +314,7 @@ def totals_line(ledger: Ledger, width: int) -> Content:
     totals, wasted = ledger.totals, ledger.wasted_tokens
     if not totals.turns:
         return content(("  no answers yet", MUTED))
-    if totals.turns == totals.unknown:
+    if totals.are_unknown:
         return content((f"  {counted(totals.turns, 'answer')}, {UNREPORTED}", MUTED))
     values = (count(totals.cached_tokens), count(wasted), percent(totals.reuse), duration(totals.seconds_saved))
     tones = (CACHED, WASTED if wasted else "", STRONG, "")
@@ -366,8 +365,7 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
     if report.days:
         yield from days_lines(report.days)
     for name, ledger in ((WASTED_BY, report.here), ("  7 days", report.week)):
-        told = misses(ledger)
-        yield from _told(name, "; ".join(told) if told else NOTHING_WASTED, width)
+        yield from _told(name, misses(ledger), width)
     yield from _told(
         "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width
     )
@@ -376,12 +374,11 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         yield from _told("side work", f"{here} · 7 days: {week}", width)
 
 
-def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:
+def _states(states: Sequence[HeldState] | None, width: int, now: float) -> Iterable[Content]:
     """A line for each slot, and one for each state in the server's memory."""
-    found = [*states]
-    if not found:
-        yield from _told("slots", "contents unknown", width)
-    for state in found:
+    if not states:
+        yield from _told("slots", "contents unknown" if states is None else "empty", width)
+    for state in states or ():
         words = held_words(state, now, shown(state.owner, TITLE))
         where = one_line(state.where, LABEL - 2) if "slot" in state.where else "host cache"
         yield content((f"{where:<{LABEL}}", MUTED)) + content(words)
