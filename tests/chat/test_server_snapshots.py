@@ -44,15 +44,18 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @asynccontextmanager
-async def begun(url: str, data: Path, kind: str = "dense", slots: int = 1, **server: object) -> AsyncIterator[Play]:
-    """A kvchat on the server at `url`, with its data in `data`."""
+async def begun(
+    url: str, data: Path, kind: str = "dense", slots: int = 1, *, knows: bool = True, **server: object
+) -> AsyncIterator[Play]:
+    """A kvchat on the server at `url`, with its data in `data`. `knows`: what the server's cache is like."""
     settings = changed(Settings(), "server.base_url", url)
     for name, value in server.items():
         settings = changed(settings, f"server.{name}", value)
-    settings = changed(changed(settings, "cache.salt", False), "memory.enabled", False)
+    settings = changed(settings, "memory.enabled", False)
     service = ChatService(Store.open(data), settings, snapshots=data / "snapshots")
     shape = shape_of(kind, slots=slots, ram=0, batch=2048)
-    service.servers.link().connector.cache_shape = lambda: replace(shape, micro_batch=512)  # type: ignore[method-assign]
+    if knows:
+        service.servers.link().connector.cache_shape = lambda: replace(shape, micro_batch=512)  # type: ignore[method-assign]
     service.warm_up.enabled = False
     play = Play(service)
     try:
@@ -69,12 +72,16 @@ async def serving(model: Path, slots: int = 1, folder: Path | None = None) -> As
         yield url
 
 
-async def there_and_back(play: Play, chance: random.Random) -> TurnFigures:
-    """A long conversation, a look at another one that begins alike, and the turn back."""
+async def there_and_back(play: Play, chance: random.Random, *, keep: bool = False) -> TurnFigures:
+    """A long conversation, perhaps kept, a look at another one that begins alike, unless it is kept, and the turn
+    back."""
     one = await play.service.new_conversations.create(SYSTEM, reuse=False)
     for _ in range(3):
         await play.say(one.id, text(chance, [60]))
-    other = await play.service.new_conversations.create(SYSTEM, reuse=False)
+    if keep:
+        await play.service.kept.keep(one.id)
+        await play.service.kept.settled()
+    other = await play.service.new_conversations.create("Write at length. " * 60 if keep else SYSTEM, reuse=False)
     await play.say(other.id, text(chance, [10]))
     return await play.say(one.id, text(chance, [10]))
 
@@ -94,6 +101,17 @@ async def test_a_turn_back_prefills_what_is_new(tmp_path: Path, models: dict[str
         assert all(abs((turn.predicted_cached or 0) - (turn.cached_tokens or 0)) <= NOISE for turn in play.turns[1:])
         if slots == 1:
             assert {path.name[:7] for path in folder.iterdir()} == {"kvchat-"}
+
+
+@pytest.mark.parametrize("kind", ["dense", "hybrid"])
+async def test_what_is_kept_comes_back_at_the_first_return_though_the_cache_is_only_guessed(
+    tmp_path: Path, models: dict[str, Path], kind: str
+) -> None:
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    async with serving(models[kind], 1, folder) as url, begun(url, tmp_path / "data", knows=False) as play:
+        back = await there_and_back(play, random.Random(kind), keep=True)
+        assert back.wasted_tokens is not None and back.wasted_tokens <= NOISE, back
 
 
 async def test_without_the_flag_or_with_the_setting_off_nothing_is_saved(

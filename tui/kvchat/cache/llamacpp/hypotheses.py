@@ -22,6 +22,8 @@ TOLERANCE = 2
 """Tokens that a right guess may be off."""
 FAR_BEHIND = 3.0
 """A guess that was wrong so many times more than the best one is not played on, until the server is started anew."""
+LEVEL = 0.5
+"""Guesses whose records differ by no more than this are told apart by nothing."""
 WINDOWS = (1024, 512, 128, 4096)
 """Tokens of the sliding windows that models have."""
 
@@ -74,7 +76,15 @@ class Hypotheses:
     def settled(self) -> bool:
         """Whether one guess is ahead of all others."""
         first, *others = sorted(guess.wrong for guess in self._guesses)
-        return not others or first + 0.5 < others[0]
+        return not others or first + LEVEL < others[0]
+
+    def modest(self, prompt: Tokens) -> Simulator:
+        """Of the guesses that nothing tells apart from the best one, the one that claims least of `prompt`."""
+        most = self._best.wrong + LEVEL
+        return min(
+            (guess.simulator for guess in self._guesses if guess.wrong <= most),
+            key=lambda simulator: simulator.predict(prompt).cached,
+        )
 
     @property
     def rewinds(self) -> bool:

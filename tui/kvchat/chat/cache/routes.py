@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from functools import partial
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
@@ -89,15 +90,21 @@ class Routes:
 
     def options(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """As `plan`, for somebody who only wants to know."""
-        return plan(
-            cache.simulator.best,
-            prefix,
+        restorable = self._restorable(cache, path)
+        planned = partial(
+            plan,
+            prompt=prefix,
             detour=self._ground.settings.cache.detour,
             idle=idle,
             busy=cache.busy,
-            restorable=self._restorable(cache, path),
+            restorable=restorable,
             secured=self._secured(cache),
         )
+        found = planned(cache.simulator.best)
+        if restorable is not None and not restorable.cost:  # kept: also where only a guess says that it is there
+            modest = planned(cache.simulator.modest(prefix))
+            return modest if modest.chosen.way is Way.RESTORE else found
+        return found
 
     def saved_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
         """Tokens of a branch that its best snapshot holds."""
