@@ -11,7 +11,6 @@ SECONDS = {
     "kvchat.backends.tokens": {"WAIT_S": 10.0},
     "kvchat.chat.cache.prices": {"PRICE_S": 20.0},
     "kvchat.chat.cache.tracker": {"LOOK_S": 10.0},
-    "kvchat.chat.conversations.new_conversations": {"TAG_S": 6.0},
     "kvchat.chat.background.vectors": {"QUESTION_S": 6.0},
     "kvchat.chat.cache.server_cache": {"LOOK_S": 10.0, "READ_S": 10.0},
     "kvchat.chat.cache.slot_observer": {"LOOK_S": 10.0},

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Option, Plan, Restorable, Way, plan, worth_a_salt
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Option, Plan, Restorable, Way, plan
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
@@ -214,31 +213,3 @@ def test_a_model_that_cannot_rewind_takes_the_detour_to_its_parked_state() -> No
     simulator, back = peeked(HYBRID)
     found = chosen(simulator, back)
     assert found.way is Way.DETOUR and found.tokens == played(simulator, back, found) <= 16 + 8 + 1
-
-
-def salted(system: int, tail: int, shape: Shape = Shape(), **options: bool) -> bool:  # noqa: B008
-    """Whether a new chat beside one with `tail` tokens gets a tag, both with a system prompt of `system` tokens."""
-    simulator, shared = Simulator(shape), ids(1, system)
-    turn(simulator, shared + ids(2, tail), "a")
-    return worth_a_salt(simulator, shared, shared.first(4) + Tokens.unknown(system + 2), **options)
-
-
-@pytest.mark.parametrize("shape", [Shape(), SEPARATE, replace(SEPARATE, ram_bytes=0), Shape(slots=4, unified=True)])
-def test_short_chats_with_a_large_system_prompt_get_no_tag(shape: Shape) -> None:
-    """Reading the system prompt twice costs more than reading the tail again."""
-    assert not salted(2000, 300, shape)
-    assert not salted(2000, 1500, shape)
-
-
-def test_long_tails_over_a_short_system_prompt_get_a_tag_where_nothing_else_brings_them_back() -> None:
-    assert salted(800, 1800, replace(SEPARATE, ram_bytes=0)), "the new chat would take the old one's slot"
-    assert salted(800, 1800, detour=False), "parked, and never looked up"
-    assert not salted(800, 1800), "a detour brings it back for less"
-    assert not salted(800, 1800, replace(Shape(), ram_bytes=0)), "one slot holds one chat, with a tag or without"
-
-
-def test_without_another_chat_or_with_another_system_prompt_there_is_no_tag() -> None:
-    simulator = Simulator(Shape())
-    assert not worth_a_salt(simulator, ids(1, 100), ids(2, 100))
-    turn(simulator, ids(5, 2000), "a")
-    assert not worth_a_salt(simulator, ids(1, 100), ids(2, 100))

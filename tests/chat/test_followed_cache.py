@@ -193,25 +193,6 @@ async def test_what_the_doctor_puts_into_the_slots_is_not_another_clients(make: 
     assert cache.journal.seen_of(server) == before
 
 
-async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Maker, dense: Path) -> None:
-    with tiny_server(dense, n_parallel=2, n_ctx=8192, kv_unified=False, cache_ram_mib=0) as url:
-        service = make(url)
-        one = await service.new_conversations.create(WORDS * 6)
-        for _ in range(3):
-            await say(service, one.id, WORDS * 10)
-        two = await service.new_conversations.create(WORDS * 6, reuse=False)
-        roots = [conversation.path()[0].text for conversation in (one, two)]
-        assert roots[0].startswith("The lamp") and roots[1].startswith("[kv-")
-        assert [c.instructions for c in (one, two)] == [(WORDS * 6).strip()] * 2
-        await say(service, two.id, "Hello")
-        assert (await say(service, one.id, "Back?")).wasted_tokens <= 1
-        plain = make(url, salt=False)
-        await plain.conversations.open(one.id)
-        await say(plain, one.id, "Still?")
-        three = await plain.new_conversations.create(WORDS * 6, reuse=False)
-        assert three.path()[0].text == roots[0]
-
-
 async def test_a_branch_that_is_gone_back_to_is_read_ahead(
     make: Maker,
     dense: Path,

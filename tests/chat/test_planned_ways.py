@@ -20,7 +20,6 @@ from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.planner import Way
 from kvchat.cache.tokens import Tokens
 from kvchat.config import changed
-from kvchat.prompt.message import instructions_of
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine
@@ -39,7 +38,6 @@ def start(dense: Path, tmp_path: Path) -> Start:
     async def start(shape: Shape) -> AsyncIterator[Play]:
         async with serving(dense, shape, 6144 * shape.slots) as url, playing(url, tmp_path / "data", shape) as play:
             play.service.ground.settings = replace(play.service.settings, time_stamp=False)
-            play.service.ground.settings = changed(play.service.settings, "cache.salt", False)
             yield play
 
     return start
@@ -146,25 +144,3 @@ async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
         held = cache.simulator.best.slots[slot or 0]
         assert held is not None and held.owner == conversation.id
     return conversation.id
-
-
-async def test_a_tag_is_given_once_to_each_conversation_and_stays(start: Start) -> None:
-    """Two slots and nothing parked: with the same beginning all new chats would take the long one's slot."""
-    async with start(shape_of("dense", slots=2, ram=0)) as play:
-        play.service.ground.settings = changed(play.service.settings, "cache.salt", True)
-        system = LINE * 4
-        first = await begin(play, system, LINE * 40)
-        assert play.service.conversations.get(first).path()[0].text.startswith(system[:20])  # type: ignore[union-attr]
-        second = await play.service.new_conversations.create(system, reuse=False)
-        tagged = second.path()[0].text
-        assert tagged != play.service.conversations.get(first).path()[0].text  # type: ignore[union-attr]
-        assert instructions_of(tagged) == instructions_of(play.service.conversations.get(first).path()[0].text)  # type: ignore[union-attr]
-        await play.say(second.id, "One?")
-        figures = await play.say(first, "And then?")
-        assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24, "it kept its slot"
-        for question in ("Two?", "Three?"):
-            figures = await play.say(second.id, question)
-            assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24
-        assert second.path()[0].text == tagged
-        third = await play.service.new_conversations.create(system, reuse=False)
-        assert third.path()[0].text != tagged

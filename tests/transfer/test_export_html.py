@@ -140,7 +140,7 @@ def test_nothing_in_the_corpus_is_left_for_a_terminal_to_obey(hostile: Source) -
 
 
 def test_the_system_prompt_is_the_one_that_is_sent() -> None:
-    sent = system_message("Be brief.", "[kv-ab12]\n")
+    sent = system_message("Be brief.")
     system = node(None, sent, BEGIN)
     words = " ".join("".join(Page(render("html", [conversation([system], system)])).words).split())
     assert " ".join(sent.text.split()) in words

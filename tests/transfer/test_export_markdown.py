@@ -62,7 +62,7 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
 
 
 def test_the_system_prompt_is_the_one_that_is_sent() -> None:
-    sent = system_message("Be brief.", "[kv-ab12]\n")
+    sent = system_message("Be brief.")
     system = node(None, sent, BEGIN)
     paragraphs = [
         token

@@ -117,7 +117,7 @@ async def test_a_slot_taken_by_a_conversation_with_the_same_system_prompt(
     models: dict[str, Path], start: Start
 ) -> None:
     with served(models["dense"], slots=2) as url:
-        chat = start(url, salt=False, detour=False)
+        chat = start(url, detour=False)
         id, other = await chat.begin(), await chat.begin()
         await chat.turns(id, 2)
         await chat.turns(other, 1)
@@ -154,7 +154,7 @@ async def test_our_own_reading_ahead_that_took_the_slot(
 
 async def test_a_state_that_is_parked_and_not_looked_up(models: dict[str, Path], start: Start) -> None:
     with served(models["dense"]) as url:
-        chat = start(url, salt=False, detour=False)
+        chat = start(url, detour=False)
         first, second = await chat.begin("A keeper. " * 60), await chat.begin("Some ships. " * 60)
         for one in (first, second, first):  # it came back: this server parks
             await chat.turns(one, 1)

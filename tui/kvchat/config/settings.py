@@ -47,11 +47,6 @@ class CacheSettings:
     detour: bool = flag(
         True, "Send a tiny request in between where that makes the server find a conversation it has parked."
     )
-    salt: bool = flag(
-        True,
-        "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
-        "conversations into one slot, and that costs more than prefilling the system prompt once.",
-    )
     token_ids: bool = flag(
         False,
         "Send prompts to llama.cpp as token ids where the model's template drops earlier reasoning and has no "

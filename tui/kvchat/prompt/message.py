@@ -7,7 +7,6 @@ mean equal prefixes.
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
 from dataclasses import dataclass, replace
 from enum import StrEnum, auto
@@ -140,30 +139,16 @@ class Message:
         return canonical(fields)
 
 
-_TAG = re.compile(r"\[kv-[0-9a-z]{4}\]\n")
-
-
-def system_message(instructions: str, tag: str = "", blocks: tuple[ContextBlock, ...] = ()) -> Message:
-    """The one system message: the instructions, then the safety policy; stable text only. `tag` makes its first bytes
-    differ from every other conversation's: see `new_tag`. `blocks`: the sources of a trunk, which stand in front."""
+def system_message(instructions: str, blocks: tuple[ContextBlock, ...] = ()) -> Message:
+    """The one system message: the instructions, then the safety policy; stable text only. `blocks`: the sources of a
+    trunk, which stand in front."""
     instructions = whole_characters(instructions).strip() or DEFAULT_INSTRUCTIONS
-    return Message(Role.SYSTEM, f"{tag}{instructions}\n\n{POLICY}", blocks)
-
-
-def new_tag() -> str:
-    """A tag for one conversation, for a server that would put all conversations that begin alike into one slot."""
-    return f"[kv-{new_id()[:4]}]\n"
-
-
-def tag_of(system_text: str) -> str:
-    """The tag that a system message's text begins with; empty for most."""
-    found = _TAG.match(system_text)
-    return found[0] if found else ""
+    return Message(Role.SYSTEM, f"{instructions}\n\n{POLICY}", blocks)
 
 
 def instructions_of(system_text: str) -> str:
-    """The instructions inside a system message's text, without tag and policy."""
-    return system_text.removeprefix(tag_of(system_text)).removesuffix(POLICY).rstrip("\n")
+    """The instructions inside a system message's text, without the policy."""
+    return system_text.removesuffix(POLICY).rstrip("\n")
 
 
 def chained(parent: bytes, wire: bytes) -> bytes:

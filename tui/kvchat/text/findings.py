@@ -340,17 +340,14 @@ _REMEDIES: dict[str, Callable[[Statement], str]] = {
     ),
     Remedy.FIX_DATE: lambda s: "Fix the date in the template options, where the template knows it: date_string.",
     Remedy.NO_SYSTEM_PROMPT: lambda s: "Put the instructions into the first message instead of the system prompt.",
-    Remedy.KEEP_APART: lambda s: (
-        "Keep cache.warm_up on: a conversation is warmed up when you open it. With cache.salt on, new ones "
-        "get system prompts that keep them apart."
-    ),
+    Remedy.KEEP_APART: lambda s: "Keep cache.warm_up on: a conversation is warmed up when you open it.",
     Remedy.OTHER_SYSTEM_PROMPT: lambda s: (
         "Give that program another system prompt: the server takes the slot that begins alike."
     ),
     Remedy.HOST_CACHE: lambda s: f"Let the server park idle conversations: start it with {s['flag']}.",
     Remedy.MORE_SLOTS: lambda s: f"Set {s['flag']}." if s["embedded"] else f"Start the server with {s['flag']}.",
     Remedy.MORE_CACHE: _more_cache,
-    Remedy.DETOUR: lambda s: "Keep the settings cache.detour and cache.salt on: both make the server look.",
+    Remedy.DETOUR: lambda s: "Keep cache.detour on: it makes the server look.",
     Remedy.NO_PIN: lambda s: "Remove id_slot from the parameters.",
     Remedy.WHOLE_WINDOW: lambda s: f"Start the server with {s['flag']}: the whole window stays, for more memory.",
     Remedy.MORE_CHECKPOINTS: lambda s: f"Start the server with more checkpoints: {s['flag']}.",

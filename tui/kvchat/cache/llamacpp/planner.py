@@ -150,35 +150,3 @@ def _chosen(found: Sequence[_Weighed]) -> Plan:
         ]
         best = min(spares, key=lambda item: (item.lost, item.option.tokens)) if spares else as_is
     return Plan(best.option, tuple(sorted((item.option for item in found), key=lambda option: option.tokens)))
-
-
-def worth_a_salt(simulator: Simulator, system: Tokens, salted: Tokens, *, detour: bool = True) -> bool:
-    """Whether a new conversation should begin with a tag of its own: `system` is its system prompt's prefix as it
-    stands, `salted` the same with the tag.
-
-    The simulator plays a short first turn both ways, and then the return to the conversation used last, each in the way
-    that would be chosen. A tag costs reading the system prompt once more; it is worth that when the first return
-    already saves more.
-    """
-    recent = max(
-        (held for held in simulator.slots if held is not None and held.owner), key=lambda held: held.at, default=None
-    )
-    if recent is None or recent.tokens.common(system) < len(system) // 2:
-        return False
-    back = recent.tokens + Tokens(range(-20, -10))
-
-    def spent(prompt: Tokens) -> int:
-        played, prompt = simulator.copy(), prompt + Tokens(range(-140, -100))
-        first = plan(played, prompt, detour=detour).chosen
-        send(played, prompt, first, "new", recent.at + 1)
-        return first.tokens + plan(played, back, detour=detour).chosen.tokens
-
-    return spent(salted) + WORTH < spent(system)
-
-
-def send(simulator: Simulator, prompt: Tokens, option: Option, owner: str, at: float) -> None:
-    """Let `simulator` play that `prompt` is sent in this way, and answered."""
-    if option.way is Way.DETOUR:
-        simulator.end(simulator.begin(DETOUR, "", at).slot, Tokens((-9,)))
-    found = simulator.begin(prompt, owner, at, option.slot if option.way is Way.PIN else None)
-    simulator.end(found.slot, Tokens(range(-100, -20)))

@@ -21,7 +21,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.alternatives import Wanted
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.images import MOST_TOKENS
-from kvchat.prompt.message import Node, Role, system_message, tag_of
+from kvchat.prompt.message import Node, Role, system_message
 from kvchat.prompt.tree import Tree
 
 PRICE_S = 1.0
@@ -158,7 +158,7 @@ class Prices:
             return conversation.path()
         if act == "system" and text:
             before = conversation.path()[0].message
-            branch = under_system(tree, head, system_message(text, tag_of(before.text), before.blocks), 0.0)
+            branch = under_system(tree, head, system_message(text, before.blocks), 0.0)
             return list(branch.nodes)
         if node_id is None or node_id not in tree:
             return None

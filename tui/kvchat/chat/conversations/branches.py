@@ -17,7 +17,7 @@ from kvchat.chat.events import ConversationChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.question.mentions import asked_as
 from kvchat.prompt.branching import Branch, under_system, without_turn
-from kvchat.prompt.message import Role, new_id, system_message, tag_of
+from kvchat.prompt.message import Role, new_id, system_message
 from kvchat.prompt.tags import own
 
 FORK = "↳ "
@@ -117,7 +117,7 @@ class Branches:
         """Another system prompt: a new branch below a new system message. The old branch stays."""
         conversation = self.conversations.free(id)
         before = conversation.path()[0].message
-        message = system_message(instructions, tag_of(before.text), before.blocks)
+        message = system_message(instructions, before.blocks)
         if before == message:
             return
         branch = under_system(conversation.tree, conversation.record.head or "", message, self._ground.timestamp())

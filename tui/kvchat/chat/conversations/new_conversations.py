@@ -1,17 +1,12 @@
 """Beginning conversations.
 
-The rule: an empty conversation that nobody has written in is used again. One begins with a tag of its own only where
-its beginning would push out what the server holds of another.
+The rule: an empty conversation that nobody has written in is used again.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from kvchat.backends.dialect import ChatTurn
-from kvchat.cache.llamacpp.planner import worth_a_salt
-from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
@@ -23,9 +18,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import (
     DEFAULT_INSTRUCTIONS,
     Message,
-    instructions_of,
     new_id,
-    new_tag,
     node,
     system_message,
 )
@@ -35,11 +28,6 @@ from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
     from kvchat.config.personas import Persona
-
-TAG_S = 0.3
-"""A new conversation waits no longer than this for the question whether it needs a tag."""
-TAG, TEMPLATE = 6, 4
-"""About how many tokens a tag has, and the chat template in front of it."""
 
 
 class NewConversations:
@@ -72,8 +60,6 @@ class NewConversations:
             model, parameters = persona.model, merged(parameters, persona.parameters)
         if reuse and (conversation := await self._used_again(message, server, model, parameters)) is not None:
             return conversation
-        if trunk is None and await self._wants_tag(link, message):
-            message = system_message(instructions, new_tag())
         now = self._ground.timestamp()
         root = node(None, message, now)
         record = Conversation(
@@ -100,13 +86,11 @@ class NewConversations:
     async def _used_again(
         self, message: Message, server: str, model: str, parameters: Parameters
     ) -> OpenConversation | None:
-        """An empty conversation with this system message, whatever its tag, opened, with what a new one begins with."""
-        instructions = instructions_of(message.text)
+        """An empty conversation with this system message, opened, with what a new one begins with."""
         conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
         for known in conversations.all():
             if known.turns == 0 and known.id not in streaming and not self._is_written_in(known.id):
-                root = conversations.load(known.id).path()[0].message
-                same = instructions_of(root.text) == instructions and root.blocks == message.blocks
+                same = conversations.load(known.id).path()[0].message == message
                 if same and await conversations.take_empty(known.id):
                     conversation = await conversations.open(known.id)
                     if (known.server, known.model, known.parameters) != (server, model, parameters):
@@ -119,23 +103,6 @@ class NewConversations:
     def _is_written_in(self, id: str) -> bool:
         store = self._ground.store
         return bool(store.draft(id) or store.queue.of(id))
-
-    async def _wants_tag(self, link: Link, system: Message) -> bool:
-        """Whether a new conversation with this system message should begin with a tag of its own."""
-        cache = link.cache
-        if cache is None or not self._ground.settings.cache.salt or cache.server is not link.info:
-            return False
-        if not self._servers.consent.agreed_to(cache.server):
-            return False
-        try:
-            async with asyncio.timeout(TAG_S):
-                prefix = await cache.prompts.prefix(ChatTurn((system.wire(),), "", cache.server.model))
-        except TimeoutError:
-            return False
-        if not prefix:
-            return False
-        tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
-        return worth_a_salt(cache.simulator.best, prefix, tagged, detour=self._ground.settings.cache.detour)
 
 
 def _must_have(link: Link, persona: Persona) -> None:
