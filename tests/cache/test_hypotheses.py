@@ -194,3 +194,19 @@ if __name__ == "__main__":  # what a turn of 100,000 tokens costs
             f"{slots} slots, {len(guesses(slots))} guesses, {len(candidates._guesses)} left: "
             f"first {sizes[0]:.1f} ms, most {max(sizes):.1f}, last {sizes[-1]:.1f}"
         )
+
+
+def test_answers_that_break_off_together_speak_for_a_sliding_window_in_one_cache_for_all() -> None:
+    candidates = Hypotheses(guesses(4))
+    candidates.begin(Tokens(range(1, 1300)), "a", 0.0, answers=2)
+    candidates.ran_out()
+    assert candidates.best.shape.rewind is Rewind.WINDOW and candidates.best.shape.unified
+
+
+def test_the_guess_that_claims_least_is_one_that_nothing_tells_apart_from_the_best() -> None:
+    """A state that was pushed out is back only where there is a host cache."""
+    candidates, prompt = Hypotheses(guesses(1)), Tokens(range(1, 500))
+    for at, ids in enumerate((prompt, Tokens(range(600, 1200)))):
+        candidates.begin(ids, "", float(at))
+        candidates.end(Tokens((7,)))
+    assert candidates.best.predict(prompt).best > 400 > candidates.modest(prompt).predict(prompt).cached

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import small_model
+from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
@@ -20,6 +21,7 @@ from kvchat.config import Settings, changed
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
+from tiny_models import tiny_models
 from tiny_server import tiny_server
 
 pytestmark = pytest.mark.engine
@@ -172,3 +174,18 @@ async def test_with_one_slot_they_come_one_after_the_other_from_one_prefill(tmp_
             assert after.figures is not None and told.tokens is not None
             assert abs((after.figures.wasted_tokens or 0) - told.tokens) <= 1
             assert told.tokens < 8 or after.figures.cause == Cause.SLOT_TAKEN
+
+
+async def test_a_sliding_window_in_one_cache_for_all_is_asked_one_after_the_other(tmp_path: Path) -> None:
+    """Together they have no room there: both break off, and the slot is emptied."""
+    model = tiny_models(tmp_path, small_model(), ("sliding",))["sliding"]
+    with tiny_server(model, n_parallel=4, kv_unified=True, n_ctx=8192) as url:
+        async with talking(url, tmp_path / "data") as service:
+            conversation = await service.new_conversations.create("You are a sailor. " * 200)
+            await say(service, conversation, "Good morning, what do sailors do?")
+            await say(service, conversation, "And at night?")
+            nodes = await several(service, conversation, 2)
+            assert [node.figures and node.figures.predicted_tokens for node in nodes] == [24, 24]
+            await service.turns.choose(conversation.id, nodes[1].id)
+            after = await say(service, conversation, "And then?")
+            assert after.figures is not None and (after.figures.wasted_tokens or 0) <= NOISE

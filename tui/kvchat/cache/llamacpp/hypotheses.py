@@ -166,6 +166,13 @@ class Hypotheses:
                     guess.simulator.missed(guess.said.slot, cached)
         self._drop()
 
+    def ran_out(self) -> None:
+        """The server broke off several answers in a window that was not full: a sliding window in one cache for all
+        slots has no room for them, and speaks against all other guesses."""
+        for guess in self._guesses:
+            shape = guess.simulator.shape
+            guess.wrong += not (shape.rewind is Rewind.WINDOW and shape.unified)
+
     def _drop(self) -> None:
         most = self._best.wrong + FAR_BEHIND
         self._dropped += [guess for guess in self._guesses if guess.wrong >= most]

@@ -27,9 +27,9 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
-from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
 from kvchat.cache.speed import SpeedFit
@@ -53,6 +53,7 @@ from kvchat.prompt.request import wires_of
 from kvchat.prompt.token_ids import known_ids
 from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError
+from kvchat.text.faults import Fault
 
 TEMPLATE_S = 2.0
 """Finding out what a template does takes no longer than this; it is a dozen small requests."""
@@ -293,8 +294,12 @@ class CacheTracker:
         return len(known.tokens) if known is not None else None
 
     def most_answers(self, id: str) -> int:
-        """How many answers to a question one request of a conversation gives."""
-        info = self._servers.link(id).info
+        """How many answers to a question one request of a conversation gives. One where a window slides in one cache
+        for all slots: the server runs out of room for the others, and breaks all of them off."""
+        info, cache = self._servers.link(id).info, self.cache_for(id)
+        shape = cache.simulator.best.shape if cache is not None else Shape()
+        if shape.rewind is Rewind.WINDOW and cache is not None and (shape.unified or not cache.simulator.settled):
+            return 1
         asked_by_ids = (
             self._ground.settings.cache.token_ids
             and info is not None
@@ -381,6 +386,8 @@ class CacheTracker:
         is_tracked = cache is not None and tracked is not None and cache.plays(tracked)
         if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
+            if others and any(map(_ran_out, answers)):
+                cache.simulator.ran_out()
             cache.left(tracked, answers, self.turn_after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
             if not link.template_asked and not self._servers.is_brief:
@@ -564,6 +571,14 @@ class CacheTracker:
         if found.best * 4 >= len(prefix) or found.best > found.cached:
             return Warmth(Heat.PARKED, found.best, missing, since)
         return Warmth(Heat.COLD, found.cached, missing, since)
+
+
+def _ran_out(answer: Node) -> bool:
+    """Whether the server had no room for more of an answer though its window was not half full."""
+    figures = answer.figures
+    if figures is None or not isinstance(answer.note, Statement) or answer.note.kind != Fault.WINDOW_FULL:
+        return False
+    return (figures.context_used or 0) < (figures.context_size or 0) // 2
 
 
 def _who(state: ServerState) -> tuple[str, str, str]:
