@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -67,8 +68,15 @@ async def test_a_sigcont_paints_and_starts_nothing() -> None:
                 terminal.process.send_signal(signal.SIGSTOP)
                 terminal.process.send_signal(signal.SIGCONT)
                 await terminal.writes(b"\x1b[?1049h", times=times + 2)
-            await terminal.send(b"\x1b[200~" + b"line\r" * 3000 + b"\x1b[201~")
+            sent = asyncio.ensure_future(terminal.send(b"\x1b[200~" + b"line\r" * 3000 + b"\x1b[201~"))
+            for _ in range(50):  # as cpulimit does
+                terminal.process.send_signal(signal.SIGSTOP)
+                await asyncio.sleep(0.005)
+                terminal.process.send_signal(signal.SIGCONT)
+                await asyncio.sleep(0.01)
+            await sent
             await terminal.shows("3,000 lines")
+            await terminal.shows("and on", "and on")
             after = sorted(one.joinpath("comm").read_text() for one in threads.iterdir())
             assert [name for name in after if "textual" in name] == [name for name in before if "textual" in name]
             assert len(server.chats) == 0
