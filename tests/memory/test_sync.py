@@ -318,7 +318,7 @@ def test_an_empty_folder_is_no_deletion(book: Book) -> None:
     book.folder.mkdir()
     book.memories.sync()
     assert book.texts() == ["Likes tea"] and "no page left" in book.memories.problems[0]
-    book.write("profile.md", "")
+    book.write("profile.md", "# Profile\n")
     book.memories.sync()
     assert book.texts() == []
 

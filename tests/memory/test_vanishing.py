@@ -91,10 +91,14 @@ def test_several_pages_that_are_gone_at_once_wait_for_a_word_of_the_person(book:
     book.memories.sync()
     assert "6 memories of topics/facts.md, topics/people.md" in book.memories.problems[0]
     assert len(book.memories.entries()) == 7
-    book.write(FACTS, "")
+    for damaged in ("", "\n", "\0" * 64):
+        book.write(FACTS, damaged)
+        book.memories.sync()
+        assert len(book.memories.entries()) == 7, "an empty page may be damage"
+    book.write(FACTS, "# gone\n")
     book.memories.sync()
     assert len(book.texts(Status.DELETED)) == 3 and len(book.texts()) == 4
-    book.write(PEOPLE, "")
+    book.write(PEOPLE, "# gone\n")
     book.memories.sync()
     assert book.texts() == ["My name is Bo"] and book.memories.problems == ()
 
@@ -117,6 +121,37 @@ def test_the_only_page_but_an_empty_profile_can_be_deleted_by_hand(book: Book) -
     book.path(FACTS).unlink()
     book.memories.sync()
     assert book.texts() == [] and book.memories.problems == ()
+
+
+def test_an_emptied_page_is_no_deletion_until_it_is_deleted_too(book: Book) -> None:
+    two_pages(book)
+    whole = book.text(FACTS)
+    book.write(FACTS, "")
+    book.memories.sync()
+    assert len(book.texts()) == 7
+    assert book.memories.problems[0].startswith("topics/facts.md: It is empty, and 3 memories stood in it.")
+    (new,) = book.extract("Likes coffee") or ()
+    assert book.text(FACTS) == "" and new.id in {entry.id for entry in book.memories.entries()}
+    book.write(FACTS, whole)
+    book.memories.sync()
+    assert len(book.texts()) == 8 and book.memories.problems == ()
+    assert "coffee" in book.text(FACTS)
+    book.write(FACTS, "")
+    book.memories.sync()
+    book.path(FACTS).unlink()
+    book.memories.sync()
+    assert len(book.texts()) == 4 and book.memories.problems == ()
+
+
+def test_a_page_that_its_owner_made_read_only_is_left_alone(book: Book) -> None:
+    two_pages(book)
+    book.path(FACTS).chmod(0o400)
+    before = book.path(FACTS).read_bytes()
+    book.extract("Likes coffee")
+    assert book.path(FACTS).read_bytes() == before and "chmod u+w" in book.memories.problems[0]
+    book.path(FACTS).chmod(0o600)
+    book.again().sync()
+    assert "coffee" in book.text(FACTS)
 
 
 # Lines that an editor did not have

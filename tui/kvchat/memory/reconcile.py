@@ -9,13 +9,14 @@ unknown to the editor that saved it. A line deleted again after that stays delet
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Change, Entry, Status
-from kvchat.memory.pages.files import FOLDERS
+from kvchat.memory.pages.files import FOLDERS, Problem
+from kvchat.memory.pages.folder import Contents
 from kvchat.memory.pages.page import Page
 from kvchat.memory.similarity import content_words, first_that_says, normalised
 
@@ -286,14 +287,43 @@ NAMED = 3
 """Pages that a sentence names."""
 
 
+GONE = "a heading, as # gone"
+"""What alone in a page is the user's word that its lines were deleted. A page without a word may be damage."""
+
+
+def without_emptied(contents: Contents, stored: Mapping[str, Entry], waiting: Collection[str]) -> Contents:
+    """The contents of a folder, in which a page without a word that had lines is one that cannot be read. `waiting`:
+    the entries whose lines are not written yet."""
+    placed = {line.entry.id for page in contents.pages.values() for line in page.entries}
+    had = Counter(
+        entry.page
+        for id, entry in stored.items()
+        if entry.status is Status.LIVE and id not in placed and id not in waiting
+    )
+    emptied = [
+        name for name in had if name in contents.pages and not contents.pages[name].text.strip("\ufeff \t\r\n\0")
+    ]
+    problems = [
+        Problem(
+            name,
+            0,
+            f"It is empty, and {_them(had[name])} stood in it. Put the lines back; or, if you deleted them, delete the "
+            "file, or use `kvchat memory delete`. Until then nothing of it is forgotten.",
+        )
+        for name in emptied
+    ]
+    pages = {name: page for name, page in contents.pages.items() if name not in emptied}
+    return replace(contents, pages=pages, problems=(*contents.problems, *problems))
+
+
 def is_another(
     gone: Sequence[Entry], stored: Mapping[str, Entry], pages: Mapping[str, Page], unread: Collection[str]
 ) -> bool:
     """Whether a folder is not the one in which the lines were that are `gone`: no line in it is known, and no page by
-    its name or many lines of several. `unread`: what is there and could not be read. An empty page that had some is
-    the person's word that it is."""
+    its name or many lines of several. `unread`: what is there and could not be read. One that holds only a heading is
+    the user's word that it is."""
     names = {entry.page for entry in gone}
-    if not gone or any(_is_empty(pages, name) for name in (PROFILE, *names)):
+    if not gone or any(_is_meant(pages, name) for name in (PROFILE, *names)):
         return False
     if any(entry.page in unread for entry in stored.values()) or any(
         line.entry.id in stored for page in pages.values() for line in page.entries
@@ -305,9 +335,9 @@ def is_another(
 def told_of_another(root: Path, gone: Sequence[Entry]) -> str:
     """The sentence for it."""
     return (
-        f"{root} seems to be another folder: {_them(gone)} should stand there, and none does. Put the pages there, "
-        "or set memory.folder back; or, if you deleted them, make one of their pages, an empty one. Until then "
-        "nothing is read or written there, and nothing is forgotten."
+        f"{root} seems to be another folder: {_them(len(gone))} should stand there, and none does. Put the pages "
+        f"there, or set memory.folder back; or, if you deleted them, make one of their pages hold only {GONE}. "
+        "Until then nothing is read or written there, and nothing is forgotten."
     )
 
 
@@ -321,8 +351,8 @@ def held(
 ) -> frozenset[str]:
     """The pages whose memories are not to be taken for deleted, of those whose lines are `gone`. `waiting`: those that
     are deleted, but for their lines; `before`: the pages that were held until now; `folders`: those that hold pages
-    and are there. An empty page is the person's word that it was meant; an empty profile, for all of them."""
-    if not gone or _is_empty(pages, PROFILE):
+    and are there. A page that holds only a heading is the user's word that it was meant; such a profile, for all."""
+    if not gone or _is_meant(pages, PROFILE):
         return frozenset()
     lost = [entry for entry in (*gone, *waiting) if entry.page not in pages]
     absent = frozenset(entry.page for entry in lost)
@@ -336,18 +366,19 @@ def told_of_held(root: Path, entries: Sequence[Entry]) -> str:
     names = sorted({entry.page for entry in entries})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return (
-        f"{_them(entries)} of {', '.join(names[:NAMED])}{more} cannot be found: these pages are not in {root} any "
-        "more. Put them back; or, if you deleted them, make an empty file in the place of each, or use "
+        f"{_them(len(entries))} of {', '.join(names[:NAMED])}{more} cannot be found: these pages are not in {root} any "
+        f"more. Put them back; or, if you deleted them, put a file that holds only {GONE} in the place of each, or use "
         "`kvchat memory delete`. Until then nothing of them is forgotten."
     )
 
 
-def _is_empty(pages: Mapping[str, Page], name: str) -> bool:
-    return name in pages and not pages[name].text.strip("\ufeff \t\r\n")
+def _is_meant(pages: Mapping[str, Page], name: str) -> bool:
+    lines = [line for line in pages[name].text.splitlines() if line.strip("\ufeff \t")] if name in pages else []
+    return len(lines) == 1 and lines[0].lstrip("\ufeff").startswith("# ")
 
 
-def _them(entries: Sequence[Entry]) -> str:
-    return "1 memory" if len(entries) == 1 else f"{len(entries)} memories"
+def _them(count: int) -> str:
+    return "1 memory" if count == 1 else f"{count} memories"
 
 
 def unknown_to_the_editor(

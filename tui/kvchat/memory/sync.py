@@ -131,7 +131,7 @@ class Syncing:
         once into `once`."""
         outbox = self._state.unwritten()
         stored = self.known()
-        contents = self._folder.read()
+        contents = reconcile.without_emptied(self._folder.read(), stored, {change.after.id for change in outbox})
         told += [_told(problem) for problem in contents.problems]
         if (lost := self._lost(contents, stored, outbox)) is not None:
             told.append(lost)
@@ -227,7 +227,7 @@ class Syncing:
             )
         return (
             f"There is no page left in {self._root}, where {them} stood. Put the pages back; or, if you deleted "
-            "them, make an empty profile.md there."
+            f"them, make a profile.md there that holds only {reconcile.GONE}."
         )
 
     def _copies(self, contents: Contents, stored: dict[str, Entry]) -> list[str]:

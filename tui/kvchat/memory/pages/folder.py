@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+import stat
 import sys
 import threading
 import time
@@ -237,6 +238,8 @@ class Folder:
             after = edit(before, stamp[2] / 1e9 if stamp is not None else time.time())
             if after == before:
                 return
+            if stamp is not None and not path.lstat().st_mode & stat.S_IWUSR:
+                raise FolderError(f"{path} is read-only (chmod u+w makes it writable).")
             if len(after) > files.LARGEST:
                 raise PageFull(
                     f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another page."
