@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.store_writer import Keeper
+from kvchat.prompt.drafts import Draft, Unsent
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
 from kvchat.text.problems import StoreProblem
@@ -47,6 +49,32 @@ async def say(service: ChatService, id: str, text: str) -> None:
 
 def texts(source: Source) -> list[str]:
     return [node.text for node in source.tree.path(source.conversation.head)][1:]
+
+
+async def test_a_window_stops_writing_where_a_newer_kvchat_changed_the_format(
+    service: ChatService, server: ToyServer, tmp_path: Path
+) -> None:
+    server.on_chat(tokens("Fine."))
+    id = (await service.new_conversations.create("Be brief.")).id
+    await say(service, id, "before")
+    path = tmp_path / "data" / "kvchat.db"
+    with sqlite3.connect(path) as newer:
+        version = newer.execute("PRAGMA user_version").fetchone()[0]
+        newer.execute(f"PRAGMA user_version = {version + 1}")
+        before = newer.execute("SELECT count(*), (SELECT count(*) FROM draft) FROM node").fetchone()
+    await say(service, id, "after")
+    service.drafts.put(id, Unsent(Draft("half a thought")))
+    assert (
+        "A newer kvchat" in service.conversations.unsaved.reason
+        and "start the newer one" in service.conversations.unsaved.reason
+    )
+    rescued = await service.aclose([tmp_path])
+    assert rescued is not None and rescued.path is not None
+    (source,) = read_lossless(rescued.path.read_text())
+    assert texts(source)[:3] == ["before", "Fine.", "after"] and source.draft == "half a thought"
+    newer = sqlite3.connect(path)
+    assert newer.execute("SELECT count(*), (SELECT count(*) FROM draft) FROM node").fetchone() == before
+    newer.close()
 
 
 # -- the writer

@@ -56,6 +56,10 @@ class StoreProblem(StrEnum):
         "{path} was written by a newer kvchat (version {version} of its format; this one knows {known}). Use the "
         "newer kvchat. Nothing was changed."
     )
+    OUTGROWN = (
+        "A newer kvchat has changed the format of {path}, so this window writes nothing in it any more. Quit, and "
+        "start the newer one: what is not stored yet is saved in a file then."
+    )
     CLOSED = "The store is closed. Start kvchat again."
     REPLACED = (
         "{path} was moved, deleted or replaced while kvchat was using it. Put it back, or export what is on "

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kvchat.store.errors import StoreUnavailable, told
+from kvchat.store.file.schema import version_of
 from kvchat.store.presence import process_id as owner
 from kvchat.store.presence.locks import FolderInUse, WriteLock, has_wal_reset_fix
 from kvchat.text.problems import StoreProblem
@@ -124,6 +125,8 @@ class Database:
         self._durable = False
         self._needs_lock = not has_wal_reset_fix()
         self._identity = identity_of(path)
+        self._version = version_of(connection)
+        """Of its format, as it was opened."""
         self.fts = has_fts(connection)
 
     @contextmanager
@@ -161,6 +164,8 @@ class Database:
                 self._durable = durable
             connection.execute("BEGIN IMMEDIATE")
             try:
+                if version_of(connection) != self._version:
+                    raise StoreUnavailable(StoreProblem.OUTGROWN, path=self.path)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -213,7 +218,7 @@ class Database:
         if self._in_use:
             self._in_use.close()
         self._connection, self._lock, self._in_use = writable._connection, writable._lock, writable._in_use
-        self._identity, self._durable = writable._identity, False
+        self._identity, self._durable, self._version = writable._identity, False, writable._version
         self.refusal = self._again = None
         owner.release(writable.owner)
 
