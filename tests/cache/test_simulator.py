@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.simulator import Held, Place, Prediction, Simulator
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 
@@ -216,7 +217,7 @@ def test_checkpoints_beyond_what_the_server_reused_are_gone(rewind: Rewind) -> N
     other = prompt.first(560) + ids(7000, 20)
     said = simulator.begin(other, "", 0.0)
     assert said.cached > 500
-    simulator.missed(said.slot, 0)
+    simulator.reported(said.slot, 0)
     simulator.end(said.slot, NO_TOKENS)
     held = simulator.slots[said.slot]
     assert held is not None and held.tokens == other
@@ -423,3 +424,51 @@ def test_what_the_host_cache_has_survives_several_answers() -> None:
     assert said.slot == 1 and [held.owner for held in said.overwritten] == ["c0"], "what was used last is not parked"
     assert simulator.cut(1, 60) is None
     assert [held is None for held in simulator.slots] == [True, False]
+
+
+def test_a_host_cache_that_was_too_small_is_known_by_its_size() -> None:
+    """What comes back proves that there is one; what does not, that it has no room for so much."""
+    guesses = Hypotheses([Shape(), Shape(ram_bytes=0)])
+    talks = [ids(1000 * number, 500) for number in range(1, 5)]
+
+    def asked(talk: int, cached: int) -> Prediction:
+        said = guesses.begin(talks[talk], str(talk), 0.0)
+        guesses.reported(cached)
+        guesses.end(ids(90_000, 1))
+        return said
+
+    for talk in range(4):
+        asked(talk, 0)
+    assert asked(3, 499).cached == 499 and asked(2, 499).cached == 499, "there is a host cache"
+    assert asked(0, 0).cached == 499, "the oldest was pushed out"
+    assert guesses.best.shape.ram_bytes and guesses.proved_shape.ram_bytes, "it is too small, and not absent"
+    assert asked(1, 0).cached == 0, "what is as old is not believed any more"
+    assert asked(0, 499).cached == 499, "what was parked last has room"
+
+
+def test_a_parked_state_of_unknown_ids_is_gone_when_a_request_had_more_than_was_known() -> None:
+    simulator = Simulator(Shape())
+    unknown = [Held(Tokens.unknown(count, mark), "old") for mark, count in ((2, 700), (3, 400), (4, 2000))]
+    simulator.recall([None], unknown, [0])
+    said = simulator.begin(ids(A, 500), "new", 0.0)
+    assert said.cached == 0 and said.allows(300) and not said.allows(3000)
+    simulator.reported(said.slot, 300)
+    assert list(simulator.parked) == [unknown[0], unknown[2]], "the server moved the one of which it loses least"
+
+
+def test_what_another_client_leaves_is_played_as_the_server_does() -> None:
+    simulator = Simulator(Shape(slots=2))
+    first, second = ids(A, 600), ids(5000, 400)
+    for prompt in (first, second):
+        turn(simulator, prompt)
+    oldest, newest = simulator.least_recent
+    counts = [len(held.tokens) if held else 0 for held in simulator.slots]
+    elsewhere = simulator.copy()
+    counts[oldest] = 900
+    simulator.observe(counts)
+    assert simulator.predict(first).best_where == Place("parked", 0), "an unrelated prompt took the oldest slot"
+    counts = [len(held.tokens) if held else 0 for held in elsewhere.slots]
+    counts[newest] = 900
+    elsewhere.observe(counts)
+    said = elsewhere.predict(second)
+    assert said.best == 0 and said.allows(300), "a prompt that begins alike went on in the other"

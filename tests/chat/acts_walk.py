@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -299,7 +299,6 @@ async def main() -> None:
     options.add_argument("--unified", action="store_true")
     options.add_argument("--ram", type=int, default=8192)
     options.add_argument("--context", type=int, default=4096, help="tokens of a slot; of all, where unified")
-    options.add_argument("--batch", type=int, default=512)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--known", action="store_true", help="the shape of the cache is known, as the engine's is")
     options.add_argument("--only", nargs="*", help="; ".join({**ACTS, **MORE, **BESIDE}))
@@ -312,7 +311,8 @@ async def main() -> None:
         for kind in given.model:
             with tempfile.TemporaryDirectory() as folder:
                 model = tiny_models(Path(folder), tokenizer, (kind,))[kind]
-                shape = shape_of(kind, slots=slots, unified=given.unified, ram=given.ram, batch=given.batch)
+                shape = shape_of(kind, slots=slots, unified=given.unified, ram=given.ram, batch=2048)
+                shape = replace(shape, micro_batch=512)  # llama-server's own
                 context, began = given.context * (1 if given.unified else slots), time.monotonic()
                 async with walked(
                     model, Path(folder), shape, acts, given.acts, given.seed, known=given.known, context=context

@@ -155,15 +155,15 @@ class Hypotheses:
         assert found is not None
         return found
 
-    def reported(self, cached: int) -> None:
-        """What the server reported to have reused for the last `begin`."""
+    def reported(self, cached: int, *, proves: bool = True) -> None:
+        """What the server reported to have reused for the last `begin`. `proves`: whether that tells the guesses
+        apart."""
         for guess in self._guesses:
             if guess.said is not None:
-                wrong = not guess.said.allows(cached, TOLERANCE)
+                full = guess.simulator.reported(guess.said.slot, cached)
+                wrong = proves and not full and not guess.said.allows(cached, TOLERANCE)
                 guess.wrong = guess.wrong * MEMORY + wrong
                 guess.mistakes += wrong
-                if guess.said.cached > cached:
-                    guess.simulator.missed(guess.said.slot, cached)
         self._drop()
 
     def ran_out(self) -> None:

@@ -33,6 +33,8 @@ class Prediction:
     chosen_by: Literal["prefix", "least recent", "pinned"]
     replaces: Held | None
     """The state that is lost with this request, wholly or its end; None: nothing is, or it is parked."""
+    least: int | None = None
+    """Tokens it reuses at least, where another client's prompt may begin alike; None: `cached`."""
     most: int = 0
     """Tokens it may reuse where ids of what is held are not known; else `cached`, or 0."""
     overwritten: tuple[Held, ...] = ()
@@ -44,7 +46,11 @@ class Prediction:
 
     def allows(self, cached: int, tolerance: int = 0) -> bool:
         """Whether a server that reports so many cached tokens does what was predicted."""
-        return self.cached - tolerance <= cached <= max(self.cached, self.most) + tolerance
+        least = self.cached if self.least is None else self.least
+        known = least - tolerance <= cached <= self.cached + tolerance
+        return (
+            known or max(self.cached, self.best) < cached <= self.most + tolerance
+        )  # more than all that is known to be held
 
 
 @dataclass(frozen=True, slots=True)

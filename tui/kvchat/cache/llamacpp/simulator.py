@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from typing import Literal
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
@@ -41,6 +42,15 @@ class _Request:
     tip: str
     copies: Sequence[int] = ()
     """Slots in which further answers to the same prompt are generated."""
+    taken: Sequence[Held] = ()
+    """The parked state that it took, and those that were parked after that one."""
+    without: int = 0
+    """Tokens that the slot would have had of the prompt without it."""
+    unknown: Sequence[Held] = ()
+    """The parked states that it may have taken, for their ids are not known."""
+    least: int = 0
+    most: int = 0
+    """As of `Prediction`."""
     sampled: Tokens = NO_TOKENS
     """What was sampled when it was stopped, the last token included, which may be decoded by then."""
 
@@ -58,6 +68,8 @@ class _State:
     busy: Mapping[int, _Request] = field(default_factory=dict)
     stopped: Mapping[int, _Request] = field(default_factory=dict)
     """The last request of a slot, where the client stopped it."""
+    room: tuple[float, float] = (0.0, inf)
+    """Bytes that the host cache was seen to hold, and those that were too many."""
 
 
 class Simulator:
@@ -69,17 +81,27 @@ class Simulator:
 
     def forget(self) -> None:
         """The server was started anew: nothing is held."""
-        self._go_on(self._nothing())
+        self._go_on(replace(self._nothing(), room=self._room))
 
     def _nothing(self) -> _State:
         return _State([None] * self.shape.slots, used=[0] * self.shape.slots)
 
+    @property
+    def host(self) -> Shape:
+        """`shape` with the size of the host cache, where something was found gone that it should have held: between
+        what it held and what was too much. Without the size of a token, a token counts as one byte."""
+        least, most = self._room
+        if most == inf:
+            return self.shape
+        return replace(self.shape, ram_bytes=int(least + most) // 2, token_bytes=self.shape.token_bytes or 1.0)
+
     def _go_on(self, state: _State) -> None:
         self._slots, self._parked, self._used = list(state.slots), list(state.parked), list(state.used)
         self._clock, self._busy, self._stopped = state.clock, dict(state.busy), dict(state.stopped)
+        self._room = state.room
 
     def _state(self) -> _State:
-        return _State(self._slots, self._parked, self._used, self._clock, self._busy, self._stopped)
+        return _State(self._slots, self._parked, self._used, self._clock, self._busy, self._stopped, self._room)
 
     @property
     def slots(self) -> Sequence[Held | None]:
@@ -171,7 +193,7 @@ class Simulator:
         best, where = self._best(prompt)
         index, chosen_by, look_up = self._choose(prompt, slot)
         old, before, slots = self._slots[index], self.held, self.slots
-        taken = self._look_up(index, prompt) if look_up else None
+        taken = self._look_up(index, prompt) if look_up else ()
         state = self._slots[index]
         common = state.tokens.common(prompt) if state else 0
         memory, length = (state.memory, len(state.tokens)) if state else (Memory(), 0)
@@ -179,7 +201,27 @@ class Simulator:
         self._clock += 1
         free = [other for other in range(self.shape.slots) if other != index and other not in self._busy]
         copies = tuple(free[: answers - 1])
-        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock, tip, copies)
+        hidden = [held for held in before if _may_begin(held, prompt)]
+        least = min(cached, old.tokens.known) if taken and old and _may_begin(old, prompt) else cached
+        most = max([cached, *(min(len(held.tokens), len(prompt) - 1) for held in hidden)])
+        looked = look_up and not (state and _may_begin(state, prompt))
+        unsure = [held for held in self._parked if looked and _may_begin(held, prompt)]
+        request = _Request(
+            prompt,
+            owner,
+            at,
+            cached,
+            memory,
+            tuple(users),
+            self._clock,
+            tip,
+            copies,
+            taken,
+            old.tokens.common(prompt) if old else 0,
+            unsure,
+            least,
+            most,
+        )
         for copy in copies:
             self.cleared(copy)
         self._busy |= dict.fromkeys((index, *copies), request)
@@ -188,10 +230,8 @@ class Simulator:
         self._clear_idle(index)
         source: Literal["slot", "parked", "nothing"] = "nothing" if not common else "parked" if taken else "slot"
         lost = old if old and not self._survives(old, prompt) else None
-        unknown = state is not None and common == state.tokens.known < len(state.tokens)
-        most = min(length, len(prompt) - 1) if unknown else cached
         gone = self._gone(before)
-        ran_over = [old, taken, *(slots[copy] for copy in copies)]
+        ran_over = [old, *taken[:1], *(slots[copy] for copy in copies)]
         return Prediction(
             cached,
             index,
@@ -201,17 +241,46 @@ class Simulator:
             where,
             chosen_by,
             lost,
+            least,
             most,
             tuple(held for held in gone if any(held is one for one in ran_over)),
             tuple(held for held in gone if not any(held is one for one in ran_over)),
             copies,
         )
 
-    def missed(self, slot: int, cached: int) -> None:
-        """The request in `slot` reused no more than `cached` tokens: what was believed to be held beyond is gone."""
+    def reported(self, slot: int, cached: int) -> bool:
+        """The request in `slot` reused so many tokens. What was believed to be held beyond is gone; where it reused
+        more, a parked state of unknown ids is. Returns whether the host cache, which was seen to hold something, was
+        too small for what is missing."""
         slot %= self.shape.slots
         if (request := self._busy.get(slot)) is None:
-            return
+            return False
+        (least, most), sized = self._room, replace(self.shape, token_bytes=self.shape.token_bytes or 1.0)
+        size, full = sum(held.bytes(sized) for held in request.taken), False
+        if cached >= request.start:
+            least = max(least, size) if cached > request.without + STOPPED_LATE else least
+            if cached > request.most + self.shape.micro_batch and most < inf:
+                least = (least + most) / 2  # it held something that was believed to have no room
+        elif request.taken and request.least < request.start:  # another client went on in the slot, and so did this one
+            kept = cached < self.shape.keep * len(request.taken[0].tokens)
+            self._parked = [*request.taken[:1], *self._parked] if kept else self._parked
+        elif request.taken:
+            full, most = least > 0, min(most, size)
+            self._parked = [held for held in self._parked if any(held is one for one in request.taken)]
+        self._room = min(least, most), most
+        fitting = [
+            held
+            for held in request.unknown
+            if self.shape.overlap * len(held.tokens) <= cached <= len(held.tokens) and cached > request.start
+        ]
+        if fitting:  # the server moves the state of which it loses least
+            moved = min(fitting, key=lambda held: len(held.tokens))
+            self._parked = [held for held in self._parked if held is not moved]
+        if cached < request.start:
+            self._missed(slot, request, cached)
+        return full
+
+    def _missed(self, slot: int, request: _Request, cached: int) -> None:
         left = tuple(c for c in request.before.checkpoints if c.tokens - 1 <= cached)
         request = replace(request, start=cached, before=Memory(min(request.before.first, cached), left))
         self._busy |= dict.fromkeys((slot, *request.copies), request)
@@ -274,7 +343,7 @@ class Simulator:
         A slot with another count was used by another client: what it held is parked where the server parks, for it
         does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal, and
         so is a task that was not seen before: it may be that one."""
-        found, used = [], set(used) - self._stopped.keys()
+        found, used = list[Mismatch](), set(used) - self._stopped.keys()
         for slot, count in enumerate(counts[: self.shape.slots]):
             held = self._slots[slot]
             same = count == (len(held.tokens) if held else 0) and slot not in used
@@ -284,12 +353,21 @@ class Simulator:
                 self._stopped.pop(slot)
                 continue
             found.append(Mismatch(slot, held, count))
-            if held is not None and (count or self.shape.unified):  # what is emptied by itself was erased
-                self._parked = park(self._parked, held, self.shape)
-            self.cleared(slot)
-            if count:
-                self._slots[slot] = Held(Tokens.unknown(count))
+        for one in sorted(found, key=lambda one: not one.count):
+            self._used_by_another(one.slot, one.count)
         return found
+
+    def _used_by_another(self, slot: int, count: int) -> None:
+        """Play that another client's request left so many tokens in `slot`, which the server chose because it was used
+        longest ago; else because the prompt begins with what it held, and went on in it."""
+        if count and self.predict(Tokens.unknown(count)).slot == slot:
+            self.begin(Tokens.unknown(count), "", 0.0)
+            self._release(slot)
+            return
+        self.cleared(slot)
+        if count:
+            self._slots[slot] = Held(Tokens.unknown(count))
+            self._clear_idle(slot)
 
     def _settled(self, slot: int, count: int) -> bool:
         """Whether `count` is what a stopped request left behind; the slot is then set to it."""
@@ -340,19 +418,20 @@ class Simulator:
         loses = held is not None and ratio(ratio(most * len(prompt), 1), len(held.tokens)) < self.shape.keep
         return chosen, "prefix" if pinned is None else "pinned", loses
 
-    def _look_up(self, slot: int, prompt: Tokens) -> Held | None:
-        """Park what `slot` holds and take the better parked state, if there is one: that."""
+    def _look_up(self, slot: int, prompt: Tokens) -> Sequence[Held]:
+        """Park what `slot` holds and take the better parked state, if there is one: that, and those parked after it."""
         if self.shape.ram_bytes == 0:
-            return None
-        held = self._slots[slot]
+            return ()
+        held, taken = self._slots[slot], tuple[Held, ...]()
         if held is not None:
-            self._parked = park(self._parked, held, self.shape)
-        index, taken = better(self._parked, held, prompt, self.shape), None
+            self._parked = park(self._parked, held, self.host)
+        index = better(self._parked, held, prompt, self.shape)
         if index is not None and not self._has_room(slot, self._parked[index]):
             self._slots[slot] = None  # the restore fails half-way; the state stays parked
         elif index is not None:
-            taken = self._parked.pop(index)
-            self._slots[slot] = replace(taken, memory=saved(taken.memory, len(taken.tokens), self.shape))
+            taken = tuple(self._parked[index:])
+            state = self._parked.pop(index)
+            self._slots[slot] = replace(state, memory=saved(state.memory, len(state.tokens), self.shape))
         self._parked = trimmed(self._parked, self.shape)
         return taken
 
@@ -370,7 +449,7 @@ class Simulator:
         for slot, held in enumerate(self._slots):
             if slot == chosen or slot in self._busy or held is None:
                 continue
-            self._parked = trimmed(park(self._parked, held, self.shape), self.shape)
+            self._parked = trimmed(park(self._parked, held, self.host), self.shape)
             if self.shape.unified:
                 self.cleared(slot)
 
@@ -429,6 +508,11 @@ class Simulator:
             taken = min(over, spare)
             over -= taken
             self._slots[other] = replace(held, memory=replace(held.memory, first=held.memory.first + taken))
+
+
+def _may_begin(held: Held, prompt: Tokens) -> bool:
+    """Whether a state may have more of `prompt` than is known of its ids."""
+    return held.tokens.common(prompt) == held.tokens.known < len(held.tokens)
 
 
 @lru_cache(maxsize=1)

@@ -219,18 +219,20 @@ class ServerCache(SlotObserver):
         if prediction is None:
             return figures
         cached = figures.cached_tokens
-        if cached is not None and cached > prediction.cached and (self._inherits or not tracked.certain):
+        if cached is None or tracked.tokens is None:
+            return replace(figures, predicted_cached=prediction.cached)
+        inherited = cached > prediction.cached and (self._inherits or not tracked.certain)
+        hidden = inherited or (cached != prediction.cached and prediction.allows(cached))  # some ids were not known
+        self.simulator.reported(cached, proves=not inherited)
+        if hidden and cached > prediction.cached:
             return figures
-        if cached is not None and cached > prediction.cached and prediction.allows(cached):
-            self.simulator.reported(cached)
-            return figures  # what is held there was not known
-        if cached is not None and tracked.tokens is not None:
-            self.simulator.reported(cached)
-            if (proved := self.simulator.proved) is not None:
-                tracked.shape, tracked.before, tracked.prediction = proved.shape, proved.before, proved.prediction
-            await self._corrected(tracked, cached)
-            self.predictions += 1
-            self.exact += prediction.cached == cached
+        if (proved := self.simulator.proved) is not None:
+            tracked.shape, tracked.before, tracked.prediction = proved.shape, proved.before, proved.prediction
+        await self._corrected(tracked, cached)
+        if hidden:
+            return figures
+        self.predictions += 1
+        self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached)
 
     async def _corrected(self, tracked: TrackedTurn, cached: int) -> None:
