@@ -456,19 +456,21 @@ def test_a_parked_state_of_unknown_ids_is_gone_when_a_request_had_more_than_was_
     assert list(simulator.parked) == [unknown[0], unknown[2]], "the server moved the one of which it loses least"
 
 
-def test_what_another_client_leaves_is_played_as_the_server_does() -> None:
+@pytest.mark.parametrize("at", [0, 1])
+def test_what_another_client_ran_over_is_parked_or_it_went_on_in_it(at: int) -> None:
     simulator = Simulator(Shape(slots=2))
-    first, second = ids(A, 600), ids(5000, 400)
-    for prompt in (first, second):
+    for prompt in (ids(A, 600), ids(5000, 400)):
         turn(simulator, prompt)
-    oldest, newest = simulator.least_recent
-    counts = [len(held.tokens) if held else 0 for held in simulator.slots]
-    elsewhere = simulator.copy()
-    counts[oldest] = 900
+    slot = simulator.least_recent[at]
+    held = simulator.slots[slot]
+    assert held is not None
+    counts = [len(state.tokens) if state else 0 for state in simulator.slots]
+    counts[slot] = 900
     simulator.observe(counts)
-    assert simulator.predict(first).best_where == Place("parked", 0), "an unrelated prompt took the oldest slot"
-    counts = [len(held.tokens) if held else 0 for held in elsewhere.slots]
-    counts[newest] = 900
-    elsewhere.observe(counts)
-    said = elsewhere.predict(second)
-    assert said.best == 0 and said.allows(300), "a prompt that begins alike went on in the other"
+    said = simulator.begin(held.tokens + ids(100, 20), "", 0.0)
+    assert said.source == "parked" and said.cached == len(held.tokens) and said.allows(100)
+    if at == 1:
+        simulator.reported(said.slot, 100)
+        assert simulator.predict(held.tokens).cached == len(held.tokens) - 1, (
+            "less than half of it stayed: it is parked"
+        )

@@ -19,6 +19,7 @@ from service_play import Play, shape_of, text
 
 from engine_fixture import small_model
 from kvchat.cache.accounting import NOISE, TurnFigures
+from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.chat.cache.states import snapshots
 from kvchat.chat.events import Noticed
 from kvchat.chat.service import ChatService
@@ -112,6 +113,21 @@ async def test_what_is_kept_comes_back_at_the_first_return_though_the_cache_is_o
     async with serving(models[kind], 1, folder) as url, begun(url, tmp_path / "data", knows=False) as play:
         back = await there_and_back(play, random.Random(kind), keep=True)
         assert back.wasted_tokens is not None and back.wasted_tokens <= NOISE, back
+
+
+async def test_what_a_restore_ran_over_is_told(tmp_path: Path, models: dict[str, Path]) -> None:
+    folder = tmp_path / "slots"
+    folder.mkdir()
+    async with serving(models["dense"], 1, folder) as url, begun(url, tmp_path / "data") as play:
+        back = await there_and_back(play, random.Random(1), keep=True)
+        assert back.wasted_tokens is not None and back.wasted_tokens <= NOISE, "the state that is kept was restored"
+        first, other = list(play.service.conversations.loaded)
+        await play.service.servers.links.forget([other])
+        figures = await play.say(other, "And then?")
+        assert figures.cause == Cause.SLOT_TAKEN, figures
+        assert isinstance(figures.evidence, Statement) and figures.evidence["name"] == play.service.conversations.title(
+            first
+        )
 
 
 async def test_without_the_flag_or_with_the_setting_off_nothing_is_saved(

@@ -62,6 +62,8 @@ class Hypotheses:
         self._all = [_Guess(Simulator(shape)) for shape in shapes]
         self._guesses = list(self._all)
         self._dropped: list[_Guess] = []
+        self._begun: Callable[[Simulator, int | None], Prediction]
+        """Plays the last `begin`."""
 
     @property
     def _best(self) -> _Guess:
@@ -148,9 +150,10 @@ class Hypotheses:
         answers: int = 1,
     ) -> Prediction:
         self._runs = True
+        self._begun = lambda simulator, slot: simulator.begin(prompt, owner, at, slot, users, tip, answers)
         for guess in self._guesses:
             guess.before = guess.simulator.copy()
-            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip, answers)
+            guess.said = self._begun(guess.simulator, slot)
         found = self.said
         assert found is not None
         return found
@@ -172,6 +175,15 @@ class Hypotheses:
         for guess in self._guesses:
             shape = guess.simulator.shape
             guess.wrong += not (shape.rewind is Rewind.WINDOW and shape.unified)
+
+    def answered_in(self, slot: int, cached: int) -> None:
+        """It was another slot that answered the last `begin`: what was reported is played there."""
+        for guess in self._guesses:
+            if guess.said is not None and guess.before is not None:
+                guess.simulator = guess.before.copy()
+                self._begun(guess.simulator, slot)
+                guess.simulator.reported(slot, cached)
+                guess.said = replace(guess.said, slot=slot)
 
     def _drop(self) -> None:
         most = self._best.wrong + FAR_BEHIND
@@ -261,9 +273,9 @@ class Hypotheses:
         for guess in self._guesses:
             guess.simulator.adopt(slot, held)
 
-    def restored(self, slot: int, held: Held) -> None:
-        for guess in self._guesses:
-            guess.simulator.restored(slot, held)
+    def restored(self, slot: int, held: Held) -> dict[Shape | None, Prediction]:
+        """As `Simulator.restored`, by guess."""
+        return {guess.simulator.shape: guess.simulator.restored(slot, held) for guess in self._guesses}
 
     def probed(self, slot: int) -> None:
         """As `Simulator.probed`."""

@@ -202,7 +202,8 @@ class Simulator:
         free = [other for other in range(self.shape.slots) if other != index and other not in self._busy]
         copies = tuple(free[: answers - 1])
         hidden = [held for held in before if _may_begin(held, prompt)]
-        least = min(cached, old.tokens.known) if taken and old and _may_begin(old, prompt) else cached
+        veiled = [held.tokens.known for held in slots if taken and held and _may_begin(held, prompt)]
+        least = min([cached, *veiled])
         most = max([cached, *(min(len(held.tokens), len(prompt) - 1) for held in hidden)])
         looked = look_up and not (state and _may_begin(state, prompt))
         unsure = [held for held in self._parked if looked and _may_begin(held, prompt)]
@@ -312,10 +313,12 @@ class Simulator:
             self._stopped[slot] = request
             self._keep(slot, request, max(processed, request.start))
 
-    def restored(self, slot: int, held: Held) -> None:
-        """A slot file was restored into `slot`."""
+    def restored(self, slot: int, held: Held) -> Prediction:
+        """A slot file was restored into `slot`: what that ran over."""
+        slot, before = slot % self.shape.slots, self.held
         self.cleared(slot)
-        self._slots[slot % self.shape.slots] = replace(held, memory=saved(held.memory, len(held.tokens), self.shape))
+        self._slots[slot] = replace(held, memory=saved(held.memory, len(held.tokens), self.shape))
+        return Prediction(0, slot, "nothing", 0, 0, None, "pinned", None, overwritten=tuple(self._gone(before)))
 
     def probed(self, slot: int) -> None:
         """A request was pinned to `slot` that began with all it holds, and left it as it was."""
@@ -358,16 +361,14 @@ class Simulator:
         return found
 
     def _used_by_another(self, slot: int, count: int) -> None:
-        """Play that another client's request left so many tokens in `slot`, which the server chose because it was used
-        longest ago; else because the prompt begins with what it held, and went on in it."""
-        if count and self.predict(Tokens.unknown(count)).slot == slot:
-            self.begin(Tokens.unknown(count), "", 0.0)
-            self._release(slot)
+        """Play that another client's request left so many tokens in `slot`: none of them is known, so that it counts as
+        unlike all that is held; in a slot that was not used longest ago it was not. 0: it was erased, or emptied."""
+        if not count:
+            self.cleared(slot)
             return
-        self.cleared(slot)
-        if count:
-            self._slots[slot] = Held(Tokens.unknown(count))
-            self._clear_idle(slot)
+        prompt = Tokens.unknown(count)
+        self.begin(prompt, "", 0.0, None if self.predict(prompt).slot == slot else slot)
+        self._release(slot)
 
     def _settled(self, slot: int, count: int) -> bool:
         """Whether `count` is what a stopped request left behind; the slot is then set to it."""

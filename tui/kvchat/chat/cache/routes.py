@@ -153,7 +153,7 @@ class Routes:
             if done.slot_emptied:
                 cache.simulator.cleared(slot)
             return
-        cache.simulator.restored(
+        cache.restored(
             slot, Held(done.ids, id, self._ground.timestamp(), self._saver.memory_of(found.name), found.digest)
         )
         cache.holds(id, found.path)

@@ -244,6 +244,7 @@ class ServerCache(SlotObserver):
         new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot : slot + 1] != (count.task,)]
         if tracked.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot:
             tracked.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
+            self.simulator.answered_in(new[0], cached)
 
     def left(self, tracked: TrackedTurn, answers: Sequence[Node], settled: ChatTurn) -> None:
         """After the answers to a request, of which the first one's state is kept: find out what it left in the cache,
@@ -390,6 +391,11 @@ class ServerCache(SlotObserver):
         for slot in range(len(counts)):
             self.journal.used("side", "", self.server.base_url, slot, {})
         self._observe(counts, None)
+        self.noting()
+
+    def restored(self, slot: int, held: Held) -> None:
+        """A snapshot of a conversation was put into a slot."""
+        self.journal.used("conversation", held.owner, self.server.base_url, slot, self.simulator.restored(slot, held))
         self.noting()
 
     def probed(self, slot: int) -> None:

@@ -465,11 +465,11 @@ def identity(server: ServerInfo, model: str) -> ServerIdentity:
 def _own(use: Use, asked: Asked, title: Callable[[str], str]) -> OwnUse | None:
     """A use as evidence; None where it served this very branch."""
     kind: Literal["side", "warm-up", "conversation", "branch"] = use.kind
-    if use.conversation == asked.turn.session_id:
-        if use.kind != "conversation":
-            return None
-        kind = "branch"
     said = asked.said(use)
+    if use.conversation == asked.turn.session_id:
+        if use.kind != "conversation" and (said is None or not asked.shared(said.overwritten)):
+            return None
+        kind = "branch" if use.kind == "conversation" else use.kind
     slot = said.slot if said is not None else use.slot
     return OwnUse(
         kind,
