@@ -533,3 +533,22 @@ def large_array(path: Path, count: int) -> Iterator[int]:
             file.write(("," if c else "[") + json.dumps(chatgpt_conversation(c, 40)))
             yield file.tell()
         file.write("]")
+
+
+def endless_view(folder: Path) -> Path:
+    """A database whose messages never come to an end, and the size of which says nothing of it."""
+    path = folder / "endless.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE chat(id, name, model, system)")
+        db.execute("INSERT INTO chat VALUES (1, 'x', 'x', '')")
+        db.execute("CREATE TABLE conversations(id, name)")
+        db.execute("INSERT INTO conversations VALUES ('1', 'x')")
+        db.execute("CREATE TABLE responses(id, prompt, system, response, model, datetime_utc, conversation_id)")
+        db.execute("INSERT INTO responses VALUES ('1', 'x', '', 'x', 'x', '', '1')")
+        db.execute("CREATE TABLE fragments(id, source, content)")
+        db.execute("INSERT INTO fragments VALUES (1, 'x', 'x')")
+        db.execute(
+            "CREATE VIEW prompt_fragments AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            " SELECT 'no' || i AS response_id, i AS fragment_id, i AS \"order\" FROM n"
+        )
+    return path

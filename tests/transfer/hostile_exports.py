@@ -412,16 +412,3 @@ def made(form: str, kind: str, file: Path, *, full: bool = FULL) -> Path:
         lay, small, large = PLACES[kind]
         return lay(file, large if full else small)
     return file
-
-
-def endless_view(file: Path) -> Path:
-    """A database in which a view never comes to an end, and the size of which says nothing of it."""
-    with closing(sqlite3.connect(file)) as db:
-        db.executescript("""
-            CREATE TABLE conversations(id, name); INSERT INTO conversations VALUES ('1', 'x');
-            CREATE TABLE responses(id, prompt, system, response, model, datetime_utc, conversation_id);
-            INSERT INTO responses VALUES ('1', 'x', '', 'x', 'x', '', '1');
-            CREATE TABLE fragments(id, source, content); INSERT INTO fragments VALUES (1, 'x', 'x');
-            CREATE VIEW prompt_fragments AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
-                SELECT 'no' || i AS response_id, i AS fragment_id, i AS "order" FROM n;""")
-    return file

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import threading
 import time
 import zipfile
@@ -13,32 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from import_samples import SAMPLES, chatgpt_conversation, claude_conversation, open_webui_conversation
+from import_samples import SAMPLES, chatgpt_conversation, claude_conversation, endless_view, open_webui_conversation
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, instructions_of
 from kvchat.transfer.importing import import_process
 from kvchat.transfer.importing.files import Files, Found, Missed
 from kvchat.transfer.importing.import_process import FilesApart
 from kvchat.transfer.importing.thread import MOST_MESSAGES, NotTaken, Reason, Thread
 from kvchat.transfer.importing.tree import grown
-
-
-def endless_view(folder: Path) -> Path:
-    """A database whose messages never come to an end, and the size of which says nothing of it."""
-    path = folder / "endless.db"
-    with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE chat(id, name, model, system)")
-        db.execute("INSERT INTO chat VALUES (1, 'x', 'x', '')")
-        db.execute("CREATE TABLE conversations(id, name)")
-        db.execute("INSERT INTO conversations VALUES ('1', 'x')")
-        db.execute("CREATE TABLE responses(id, prompt, system, response, model, datetime_utc, conversation_id)")
-        db.execute("INSERT INTO responses VALUES ('1', 'x', '', 'x', 'x', '', '1')")
-        db.execute("CREATE TABLE fragments(id, source, content)")
-        db.execute("INSERT INTO fragments VALUES (1, 'x', 'x')")
-        db.execute(
-            "CREATE VIEW prompt_fragments AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
-            " SELECT 'no' || i AS response_id, i AS fragment_id, i AS \"order\" FROM n"
-        )
-    return path
 
 
 def spread_tree(folder: Path) -> Path:
