@@ -250,6 +250,29 @@ def test_a_conflict_copy_doubles_nothing_keeps_nothing_that_was_deleted_and_is_t
     assert book.texts() == []
 
 
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "profile (conflicted copy).md",
+        "profile.sync-conflict-20261122-101010-ABCDEF7.md",
+        "Profile 2.md",
+        "profile-DESKTOP-AB12CD3.md",
+        "topics (Bo's conflicted copy 2026-11-22)",
+    ],
+)
+def test_a_conflict_copy_of_the_profile_or_of_a_folder_is_told_too(book: Book, copy: str) -> None:
+    book.write("profile.md", "- Speaks Basque\n")
+    if copy.endswith(".md"):
+        book.write(copy, "- Speaks Basque and Breton\n")
+    else:
+        book.write(f"{copy}/mine.md", "- Speaks Breton\n")
+    book.memories.sync()
+    assert book.texts() == ["Speaks Basque"] and copy in book.memories.problems[0]
+    book.path(copy).rename(book.path(copy).with_name("elsewhere.md"))
+    book.memories.sync()
+    assert book.memories.problems == ()
+
+
 def test_a_page_with_a_number_in_its_name_is_a_page_where_there_is_no_other(book: Book) -> None:
     book.write("topics/mine (1).md", "- Speaks Basque\n")
     book.memories.sync()

@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +72,9 @@ class Found:
 def found(root: Path) -> Found:
     """The pages in a folder: `profile.md` and all below the FOLDERS. Costs one stat per file."""
     result = Found()
+    with contextlib.suppress(FileNotFoundError):
+        for entry in sorted(root.iterdir()):
+            _is_copy(result, entry.name, entry.name, {PROFILE, *FOLDERS})
     with contextlib.suppress(FileNotFoundError):
         _note(result, PROFILE, (root / PROFILE).lstat())
     for name in FOLDERS:
@@ -173,17 +176,7 @@ def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
         if entry.name.startswith("."):
             continue
         name = f"{folder}/{entry.name}"
-        original = original_of(entry.name, numbered=True).lower()
-        if original.endswith(ENDING) and original in names:
-            result.problems.append(
-                Problem(
-                    _shown(name),
-                    0,
-                    f"This is another version of {_shown(original)}, made by a "
-                    "program that copies files. It is not read: take what you need into "
-                    "that page and delete this file.",
-                )
-            )
+        if _is_copy(result, entry.name, name, names):
             continue
         try:
             info = entry.stat(follow_symlinks=False)
@@ -199,6 +192,19 @@ def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
                 result.problems.append(Problem(_shown(name), 0, "Folders this deep are not read. Move it up."))
         elif name.lower().endswith(ENDING) or (stat.S_ISLNK(info.st_mode) and (root / name).is_dir()):
             _note(result, name, info)
+
+
+def _is_copy(result: Found, entry: str, name: str, names: Collection[str]) -> bool:
+    """Whether an entry of a folder is another version of one of these `names`; it is a problem then."""
+    original = original_of(entry, numbered=True).lower()
+    if original not in names or not (original.endswith(ENDING) or original in FOLDERS):
+        return False
+    why = (
+        f"This is another version of {_shown(original)}, made by a program that copies files. It is not read: take "
+        "what you need into that one and delete this one."
+    )
+    result.problems.append(Problem(_shown(name), 0, why))
+    return True
 
 
 def _note(result: Found, name: str, info: os.stat_result) -> None:
