@@ -29,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the conversations with this tag; several: with all of them",
     )
     parser.add_argument(
-        "-f", "--format", choices=tuple(FORMATS), default="md", help=f"{', '.join(FORMATS)} (default: md)"
+        "-f",
+        "--format",
+        choices=tuple(FORMATS),
+        default="md",
+        help=f"{', '.join(FORMATS)} (default: md); json can be imported again as it was, jsonl without times, md and "
+        "html cannot",
     )
     parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; -, or without it: standard output")
     parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")

@@ -465,4 +465,4 @@ def _cells(part: int, whole: int) -> int:
     return max(1, min(BAR_CELLS - 1, round(part / whole * BAR_CELLS))) if part > 0 else 0
 
 
-FORMAT = Format("HTML", "A web page, to read, share and print", pieces)
+FORMAT = Format("HTML", "A web page, to read and print; it cannot be imported again", pieces)

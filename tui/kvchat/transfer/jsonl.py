@@ -45,4 +45,4 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
                 yield dumps({"messages": messages(path, source.images)}) + "\n"
 
 
-FORMAT = Format("JSONL (OpenAI)", "OpenAI JSONL, for other programs", pieces)
+FORMAT = Format("JSONL (OpenAI)", "OpenAI JSONL, for other programs; imports without times", pieces)

@@ -458,4 +458,4 @@ def _text_in(content: object, message: Message, wire: bytes) -> str | None:
     return None
 
 
-FORMAT = Format("JSON (lossless)", "Lossless JSON: every branch, byte for byte", pieces, every_branch=True)
+FORMAT = Format("JSON (lossless)", "Lossless JSON, to import again byte for byte", pieces, every_branch=True)

@@ -256,4 +256,4 @@ def _reference(sha256: str) -> str:
     return f"image-{sha256[:16]}"
 
 
-FORMAT = Format("Markdown", "Markdown, to read and to edit", pieces)
+FORMAT = Format("Markdown", "Markdown, to read and to edit; it cannot be imported again", pieces)
