@@ -37,7 +37,7 @@ def code_blocks(text: str) -> list[CodeBlock]:
 
 def _units(text: str) -> list[Block] | None:
     """The blocks of `text` that can be finished one by one: top-level blocks, and the items of top-level lists.
-    None when the text is nested too deeply to be parsed."""
+    None when the text cannot be parsed whole."""
     tokens = block_tokens(text)
     if tokens is None:
         return None

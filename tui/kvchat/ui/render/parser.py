@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 MAX_NESTING = 60
 """Levels of nested blocks that are parsed; what is nested deeper is shown as plain text."""
+MAX_TEXT = 256 * 1024
+"""Characters that are parsed at once: 0.4 s. A longer text is shown as it was written."""
+MAX_TOKENS = 40_000
+"""Tokens of blocks that are drawn: 8,000 items of a list."""
 MAX_INLINE = 64 * 1024
 """Characters of one paragraph whose emphasis and links are looked for."""
 MAX_BRACKETS = 400
@@ -34,9 +38,12 @@ def _parser() -> MarkdownIt:
 
 
 def block_tokens(text: str) -> list[Token] | None:
-    """The block tokens of clean `text`; None when it is nested too deeply to be parsed whole."""
+    """The block tokens of clean `text`; None when it is too long, or nested too deeply, to be parsed whole."""
+    if len(text) > MAX_TEXT:
+        return None
     tokens = _parser().parse(text)
-    return None if any(token.level >= MAX_NESTING - 1 for token in tokens) else tokens
+    too_many = len(tokens) > MAX_TOKENS
+    return None if too_many or any(token.level >= MAX_NESTING - 1 for token in tokens) else tokens
 
 
 def inline_tokens(text: str) -> list[Token] | None:

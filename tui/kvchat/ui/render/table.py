@@ -1,7 +1,7 @@
 """Tables: columns aligned and wrapped to the width.
 
-The rule: every cell's text is drawn, cells beyond the header's columns too; when the columns cannot fit, the
-table is shown as it was written.
+The rule: every cell's text is drawn, cells beyond the header's columns too; when the columns cannot fit, or the lines
+are too many, the table is shown as it was written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from kvchat.ui.render.rows import Row, Span, spans_width
 from kvchat.ui.render.wrap import plain_rows, wrapped
 
 _BAR = Span(" │ ", "border", " | ")
+MOST_LINES = 2000
+"""Lines of a table that are laid out: 0.2 s."""
 MIN_COLUMN = 4
 """Cells a column keeps when the table is too wide."""
 
@@ -80,9 +82,10 @@ class TableLayout:
 
     def rows(self, table: Table) -> list[Row]:
         naturals = [3] * len(table.aligns)
-        for line in (table.header, *table.body):
+        many = len(table.body) > MOST_LINES
+        for line in () if many else (table.header, *table.body):
             naturals = [max(n, _natural(cell)) for n, cell in zip(naturals, line.cells, strict=True)]
-        columns = fitted(naturals, self._width)
+        columns = None if many else fitted(naturals, self._width)
         if columns is None:
             source = "\n".join([table.header.source, table.delimiter, *(line.source for line in table.body)])
             return plain_rows(source, self._width)

@@ -7,7 +7,9 @@ row is broken between characters a person sees as one.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from rich.cells import cell_len, split_graphemes
 
@@ -83,38 +85,32 @@ def _wide_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def sliced(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[tuple[tuple[Span, ...], str]]:
-    """The spans of every (start, stop) row, and the source of what was left out after it."""
-    queue = list(reversed(spans))
-    position = 0
+    """The spans of every (start, stop) row, and the source of what was left out after it. A span across an edge is
+    cut; a closing marker at the edge stays with the text before it."""
+    number = offset = position = 0  # the next span, the next character in it, and in all of them
+
+    def taken(stop: int) -> tuple[Span, ...]:
+        nonlocal number, offset, position
+        found: list[Span] = []
+        while number < len(spans):
+            span = spans[number]
+            if position >= stop and (span.text or span.style != "close"):
+                break
+            end = min(len(span.text), offset + stop - position)
+            if end - offset == len(span.text):
+                found.append(span)
+            else:
+                source = "" if offset and span.source is not None else span.source
+                found.append(Span(span.text[offset:end], span.style, source))
+            position += end - offset
+            number, offset = (number + 1, 0) if end == len(span.text) else (number, end)
+        return tuple(found)
+
     limits = list(bounds)
-    for number, (_, stop) in enumerate(limits):
-        last = number == len(limits) - 1
-        kept, position = _take(queue, position, stop, last)
-        skipped: tuple[Span, ...] = ()
-        if not last:
-            skipped, position = _take(queue, position, limits[number + 1][0], False)
-        yield kept, "".join(s.text if s.source is None else s.source for s in skipped)
-
-
-def _take(queue: list[Span], position: int, stop: int, everything: bool) -> tuple[tuple[Span, ...], int]:
-    """Spans from the end of `queue` up to character `stop`; a span across the edge is cut. A closing marker at
-    the edge stays with the text before it."""
-    taken: list[Span] = []
-    while queue and (everything or position < stop or (not queue[-1].text and queue[-1].style == "close")):
-        span = queue.pop()
-        room = stop - position
-        if everything or len(span.text) <= room:
-            taken.append(span)
-            position += len(span.text)
-            continue
-        if span.source is None:
-            taken.append(Span(span.text[:room], span.style))
-            queue.append(Span(span.text[room:], span.style))
-        else:
-            taken.append(Span(span.text[:room], span.style, span.source))
-            queue.append(Span(span.text[room:], span.style, ""))
-        position = stop
-    return tuple(taken), position
+    for (_, stop), (start, _) in pairwise(limits):
+        kept = taken(stop)
+        yield kept, "".join(s.text if s.source is None else s.source for s in taken(start))
+    yield taken(sys.maxsize), ""
 
 
 def wrapped(
@@ -161,8 +157,11 @@ def plain_rows(
 ) -> list[Row]:
     """The rows of clean `text` exactly as it is: line breaks and indentation stay, long lines are wrapped."""
     rows: list[Row] = []
-    head = first
+    head, room = first, 0 if first or rest else width
     for line in text.split("\n"):
-        rows.extend(wrapped(untabbed(line, style), width, first=head, rest=rest))
+        if 0 < len(line) <= room and one_cell_each(line):
+            rows.append(Row((Span(line, style),)))
+        else:
+            rows.extend(wrapped(untabbed(line, style), width, first=head, rest=rest))
         head = rest
     return rows

@@ -36,6 +36,11 @@ def estimated_height(item: TranscriptItem, width: int) -> int:
     return 2 + lines + bool(item.blocks) + bool(item.reasoning) + 2 * bool(item.sources)
 
 
+def _body_of(item: TranscriptItem) -> tuple[object, ...]:
+    """What the rows of a body depend on."""
+    return item.role, item.streaming, item.sources, item.text
+
+
 class Entry:
     """A message with its rows and its cache of strips."""
 
@@ -67,6 +72,8 @@ class Entry:
         self._body: list[Row] = []
         self._foot: list[Row] = []
         self._document: MarkdownDocument | None = None
+        self._shown: TranscriptItem | None = None
+        """What the body shows."""
         self.height = estimated_height(item, width)
 
     # -- drawing
@@ -84,7 +91,7 @@ class Entry:
         """Forget the rows; the height stays."""
         self.drawn = False
         self._head, self._body, self._foot = [], [], []
-        self._document = None
+        self._document = self._shown = None
         self.marks = None
         self.strips.clear()
 
@@ -96,8 +103,11 @@ class Entry:
             self.height = estimated_height(self.item, width)
 
     def _draw_body(self) -> int:
-        """Draw the body; returns the first of its rows that changed."""
-        text = self.item.text
+        """Draw the body, unless it shows the same already; returns the first of its rows that changed."""
+        text, shown = self.item.text, self._shown
+        if shown is not None and _body_of(shown) == _body_of(self.item):
+            return len(self._body)
+        self._shown = self.item
         if self.item.role is not Role.ASSISTANT:
             self._body = plain_rows(clean(text).strip("\n"), self._width) if text else []
             return 0

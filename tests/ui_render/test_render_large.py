@@ -1,0 +1,93 @@
+"""Texts that are far too large: what drawing them costs grows with their length and no faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvchat.prompt.message import Role
+from kvchat.ui.render import markdown, table
+from kvchat.ui.render.markdown import MarkdownDocument
+from kvchat.ui.render.message import Folds, TranscriptItem
+from kvchat.ui.render.rows import Span, copied, text_of
+from kvchat.ui.render.wrap import wrapped
+from kvchat.ui.widgets.transcript.entry import Entry
+
+
+class Counted(str):
+    """A text that counts the characters that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, key: object) -> str:
+        part = super().__getitem__(key)  # type: ignore[index]
+        Counted.copied += len(part)
+        return Counted(part)
+
+
+def drawn(text: str) -> list[str]:
+    document = MarkdownDocument(80)
+    document.update(text, final=True)
+    assert copied(document.rows).split() == text.split(), "nothing is lost"
+    return text_of(document.rows)
+
+
+@pytest.mark.parametrize("text", ["word " * 100_000, "x" * 500_000, "日本 " * 50_000, "a  b\u0301 " * 50_000])
+def test_of_one_long_line_each_character_is_copied_once(text: str) -> None:
+    Counted.copied = 0
+    rows = wrapped([Span(Counted(text), "style"), Span("", "close", "**")], 80)
+    assert copied(rows).rstrip() == text.rstrip()
+    assert Counted.copied <= 2 * len(text)
+
+
+def test_of_a_table_of_100_000_lines_none_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out: list[str] = []
+    monkeypatch.setattr(table, "inline_lines", lambda text, style="": laid_out.append(text) or [[Span(text, style)]])
+    text = "| a | b |\n|---|---|\n" + "".join(f"| {number} | {number * 7} |\n" for number in range(100_000))
+    assert len(drawn(text)) >= 100_000 and laid_out == []
+    document = MarkdownDocument(80)
+    for part in range(1, 9):  # as it comes in
+        document.update(text[: len(text) * part // 80])
+    assert len(laid_out) <= 4 * table.MOST_LINES + 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join("  " * depth + "- item\n" for depth in range(3000)),
+        "- " * 3000 + "x",
+        "> " * 3000 + "x",
+        "- a\n" * 60_000,
+        "a\n\n" * 100_000,
+        "word\n" * 100_000,
+    ],
+    ids=["lists by their indentation", "lists in a line", "quotes", "items", "paragraphs", "lines"],
+)
+def test_what_is_too_much_to_be_parsed_is_shown_as_it_was_written(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks_drawn: list[object] = []
+    monkeypatch.setattr(markdown.BlockRenderer, "block", lambda self, block, *a: blocks_drawn.append(block) or [])
+    parsed: list[int] = []
+    known = markdown.block_tokens
+    monkeypatch.setattr(markdown, "block_tokens", lambda text: parsed.append(len(text)) or known(text))
+    drawn(text)
+    assert blocks_drawn == [] and len(parsed) == 1
+
+
+def test_a_message_that_is_selected_is_not_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    updated: list[int] = []
+    known = MarkdownDocument.update
+    monkeypatch.setattr(
+        MarkdownDocument, "update", lambda self, text, **more: updated.append(len(text)) or known(self, text, **more)
+    )
+    entry = Entry(TranscriptItem("1", Role.ASSISTANT, "model", text="**word** " * 100), Folds(), 80)
+    entry.draw()
+    body = entry.rows()[entry.body_start :]
+    for change in (
+        lambda: entry.set_selected(True),
+        lambda: entry.set_keys(True),
+        lambda: entry.set_folds(Folds(True)),
+    ):
+        change()
+    assert updated == [900] and len(entry.rows()[entry.body_start :]) >= len(body) > 5
+    entry.resize(40)
+    entry.draw()
+    assert len(updated) == 2 and len(entry.rows()) > len(body)
