@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, meddling, served, told
 
+from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.turns import answer_run
+from kvchat.text.prices import price_lines
 
 pytestmark = pytest.mark.engine
 
@@ -66,6 +69,39 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
             empty["id_slot"] = 1 - taken
             await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
             told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")
+
+
+# -- whose rules are not known ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tested", [True, False])
+async def test_of_a_build_that_no_test_ran_no_cause_comes_from_a_prediction_and_all_is_about(
+    models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch, tested: bool
+) -> None:
+    monkeypatch.setattr("kvchat.chat.cache.server_cache.is_tested", lambda _: tested)
+    with served(models["dense"]) as url:
+        chat = start(url, detour=False)
+        first, second = await chat.begin("A keeper. " * 60), await chat.begin("Some ships. " * 60)
+        for one in (first, second, first):  # it came back: this server parks
+            await chat.turns(one, 1)
+        id, other = await chat.begin(), await chat.begin()
+        await chat.turns(id, 4, words=20)
+        await chat.turns(other, 1)
+        assert chat.service.tracker.warmth(id).exact is tested
+        price = await chat.service.prices.exact(id, "regenerate", chat.branch(id)[-1].id)
+        assert price.exact is tested and ("~" in price_lines(price)[0]) is not tested
+        assert ((await chat.say(id)).cause == Cause.NOT_LOOKED_UP) is tested
+        assert (await chat.service.cache_reports.report(id)).exact is tested
+
+
+def test_after_two_wrong_predictions_all_is_about_until_right_ones_mend_that() -> None:
+    cache = ServerCache.__new__(ServerCache)
+    cache._doubt, cache.server = 0.0, ServerInfo("llama.cpp", "http://127.0.0.1:9", HostClass.LOOPBACK)
+    sure = []
+    for wrong in (True, True, False, False, False, True):
+        cache.judged(wrong=wrong)
+        sure.append(cache.is_sure)
+    assert sure == [True, False, False, False, True, False]
 
 
 # -- what took a state -------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ class Price:
     seconds: tuple[float, float] | None = None
     """From, to: a range until three turns have measured the server's speed."""
     alternative: Alternative | None = None
+    exact: bool = True
+    """Whether `tokens` is counted; else it is estimated."""
     losing: tuple[tuple[str, int], ...] = ()
     """The titles of other conversations whose states the server loses by it, with the tokens that it then has to
     prefill of each."""
@@ -82,12 +84,15 @@ class Price:
         return self.tokens >= WORTH_ASKING_TOKENS or longest >= WORTH_ASKING_SECONDS
 
 
-def price(tokens: int | None, speed: SpeedFit | float | None, samples: int = 0, *, start: int = 0) -> Price:
-    """The price of reading `tokens` from position `start` on. `speed` may be flat: tokens/s measured on `samples`."""
+def price(
+    tokens: int | None, speed: SpeedFit | float | None, samples: int = 0, *, start: int = 0, exact: bool = True
+) -> Price:
+    """The price of reading `tokens` from position `start` on. `speed` may be flat: tokens/s measured on `samples`.
+    `exact`: as of `Price`."""
     if tokens is None or not speed:
-        return Price(tokens)
+        return Price(tokens, exact=exact)
     fitted = speed if isinstance(speed, SpeedFit) else SpeedFit(1 / speed, samples=samples)
-    return Price(tokens, fitted.range(start, start + tokens))
+    return Price(tokens, fitted.range(start, start + tokens), exact=exact)
 
 
 def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:

@@ -129,7 +129,8 @@ class CacheReport:
     states: tuple[HeldState, ...] | None = None
     """What the server holds; None: not known."""
     exact: bool = False
-    """Whether the simulator works on the server's own token ids; otherwise lengths are estimates."""
+    """Whether the simulator works on the server's own token ids, by rules that are the server's; otherwise lengths and
+    predictions are estimates."""
     predictions: int = 0
     """Requests whose cached tokens were predicted on this server."""
     exact_predictions: int = 0

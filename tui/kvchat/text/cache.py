@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
     from kvchat.cache.llamacpp.cache_config import Shape
     from kvchat.cache.llamacpp.planner import Plan
+    from kvchat.cache.price import Price
     from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
     from kvchat.cache.speed import SpeedFit
 
@@ -65,9 +66,9 @@ def prefill_number(warmth: Warmth) -> str:
     return "" if tokens is None else f"{roughly_known(warmth)}{short_count(tokens)}"
 
 
-def roughly_known(warmth: Warmth) -> str:
+def roughly_known(found: Warmth | Price) -> str:
     """A ~ in front of a number of tokens that is an estimate."""
-    return "" if warmth.exact else "~"
+    return "" if found.exact else "~"
 
 
 def to_prefill(amount: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.sanitize import one_line
-from kvchat.text.cache import cost_words
+from kvchat.text.cache import cost_words, roughly_known
 from kvchat.text.format import about, count, counted, duration, short_count
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def in_brief(price: Price) -> str:
     if price.tokens <= NOISE:
         return ""
     time = about(price.seconds)
-    return f"prefills {short_count(price.tokens)} tokens{f' ({time})' if time else ''}"
+    return f"prefills {roughly_known(price)}{short_count(price.tokens)} tokens{f' ({time})' if time else ''}"
 
 
 def compaction_lines(
@@ -132,7 +132,7 @@ def _price_line(price: Price) -> str:
     if price.tokens <= NOISE:
         return "Nothing to prefill."
     time = about(price.seconds) or "time not measured yet"
-    return f"Prefills {counted(price.tokens, 'token')} before the next answer ({time})."
+    return f"Prefills {roughly_known(price)}{counted(price.tokens, 'token')} before the next answer ({time})."
 
 
 def change_price(price: Price | None) -> str:
@@ -143,8 +143,8 @@ def change_price(price: Price | None) -> str:
         return "prefills the whole conversation, size unknown; the old version is kept"
     if price.tokens <= NOISE:
         return "free: nothing to prefill yet"
-    time = about(price.seconds)
-    return f"prefills {counted(price.tokens, 'token')}{f' ({time})' if time else ''}; the old version is kept"
+    tokens, time = roughly_known(price) + counted(price.tokens, "token"), about(price.seconds)
+    return f"prefills {tokens}{f' ({time})' if time else ''}; the old version is kept"
 
 
 def cheaper(instead: Alternative) -> str:

@@ -115,6 +115,11 @@ class OwnUse:
     by_prefix: bool | None = None
     """Whether the server chose its slot because that held a prompt that begins alike; None: not known."""
 
+    @property
+    def unforeseen(self) -> OwnUse:
+        """The same without what only a simulator can tell."""
+        return OwnUse(self.kind, self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Foreign:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +16,18 @@ class Rewind(StrEnum):
     """Sliding-window attention: within the window."""
     NOWHERE = "nowhere"
     """Recurrent or hybrid: not at all."""
+
+
+TESTED = frozenset({11549})
+"""The builds whose rules the tests have seen."""
+FIRST = 1000
+"""A smaller number is no build: it counts the commits of a shallow clone."""
+
+
+def is_tested(build: str) -> bool:
+    """Whether a llama.cpp server of this build does what the tests have seen; so does one that tells no number."""
+    found = re.match(r"b?(\d{1,9})\b", build)
+    return found is None or (number := int(found[1])) < FIRST or number in TESTED
 
 
 @dataclass(frozen=True, slots=True)

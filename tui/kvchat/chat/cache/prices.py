@@ -57,24 +57,26 @@ class Prices:
         if act == "attach":
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
             tokens = self._sizes.estimate(conversation).of([text.encode()]) + images * MOST_TOKENS
-            return price(tokens, speed, start=used or 0)
+            return price(tokens, speed, start=used or 0, exact=False)
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1
         span = prefill_span(act, turns, turn)
         if span is None:
             return Price(None)
-        start = span.start
+        start, exact = span.start, act != "edit" and not text  # nobody knows how long the new text will be
         if act == "edit" and turn == 0:  # the system message stays
             start = extents(path)[1][0] or 0
         if act != "model":  # what stands before the act is read too, as far as the server does not hold it
             warmth = self._tracker.warmth(id)
             if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
                 start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
+                exact = exact and warmth.exact
         if act == "system" and text:
             span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
-        return replace(price(span.end - start, speed, start=start), alternative=cheaper[0] if cheaper else None)
+        found = price(span.end - start, speed, start=start, exact=exact)
+        return replace(found, alternative=cheaper[0] if cheaper else None)
 
     async def exact(
         self, id: str, act: Act, node_id: str | None = None, text: str = "", options: Mapping[str, object] | None = None
@@ -107,13 +109,13 @@ class Prices:
         start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)
         if act == "edit" and not text:
             return replace(
-                price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start),
+                price(max(end, _asked_with(conversation.tree, node_id)) - start, speed, start=start, exact=False),
                 alternative=estimate.alternative,
             )
         history = None if asks else cache.prompts.known_history(turn)
         if history is not None:
             end = max(start, history)  # the next question's own beginning is not the act's
-        return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
+        return replace(price(end - start, speed, start=start, exact=cache.is_sure), alternative=estimate.alternative)
 
     async def of_several(self, id: str, wanted: Wanted, question: Question | None, node_id: str | None = None) -> Price:
         """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
@@ -129,10 +131,10 @@ class Prices:
         own = self._servers.asked_model(id)
         others = sum(model != own for model in wanted.models)
         if wanted.models and others == len(wanted.models):
-            return price(whole * others, speed)
+            return price(whole * others, speed, exact=False)
         if cache is None or cache.server is not link.info or not self._servers.consent.agreed_to(cache.server):
             held = min(whole, self._tracker.warmth(id).held or 0)
-            return price(whole - held + whole * others, speed, start=held)
+            return price(whole - held + whole * others, speed, start=held, exact=False)
         await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
@@ -147,7 +149,8 @@ class Prices:
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
         losing = tuple((self._conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
         held = len(tokens) - chosen.tokens
-        return replace(price(chosen.tokens + len(tokens) * others, speed, start=held), losing=losing)
+        exact = cache.is_sure and not others
+        return replace(price(chosen.tokens + len(tokens) * others, speed, start=held, exact=exact), losing=losing)
 
     async def _path_after(
         self, conversation: OpenConversation, act: Act, node_id: str | None, text: str

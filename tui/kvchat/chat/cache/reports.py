@@ -56,7 +56,7 @@ class CacheReports:
             messages=tuple(_messages(path)),
             turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(cache)) if cache is not None else None,
-            exact=cache is not None and cache.predictions > 0,
+            exact=cache is not None and cache.predictions > 0 and cache.is_sure,
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
             plan=cache.plan if cache else None,

@@ -15,7 +15,8 @@ from typing import Literal
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
 from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.cause import Finding
-from kvchat.cache.llamacpp.hypotheses import Hypotheses
+from kvchat.cache.llamacpp.cache_config import is_tested
+from kvchat.cache.llamacpp.hypotheses import MEMORY, Hypotheses
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
@@ -73,6 +74,10 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     return replace(turn, wires=turn.wires[: end + 1], continues=False)
 
 
+DOUBTFUL = 1.5
+"""Two wrong predictions of late, as each counts less with every further one."""
+
+
 class ServerCache(SlotObserver):
     """The cache of one server and model. `changed` is called when what is held may have changed."""
 
@@ -92,6 +97,8 @@ class ServerCache(SlotObserver):
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
+        self._doubt = 0.0
+        """How often it predicted wrong of late."""
         self.heads: dict[str, tuple[str, ...]] = {}
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._now = now
@@ -102,6 +109,16 @@ class ServerCache(SlotObserver):
         self.is_new = False
         """Whether it was made for the request that comes now, with a look at the slots."""
         self._users = UserStarts(access)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the rules that it is played by are the server's: of a build that the tests have seen, and hardly ever
+        wrong of late."""
+        return self._doubt < DOUBTFUL and is_tested(self.server.build)
+
+    def judged(self, *, wrong: bool) -> None:
+        """A prediction was right, or `wrong` by nobody's act."""
+        self._doubt = self._doubt * MEMORY + wrong
 
     def follows(self, model: str) -> bool:
         """Whether a request for this model uses this cache: each model of a router has a server, and a cache, of its

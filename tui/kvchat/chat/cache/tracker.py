@@ -55,6 +55,8 @@ from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError
 from kvchat.text.faults import Fault
 
+NOBODY_FORESEES = frozenset({Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED})
+"""Causes that speak against no prediction."""
 TEMPLATE_S = 2.0
 """Finding out what a template does takes no longer than this; it is a dozen small requests."""
 
@@ -361,6 +363,9 @@ class CacheTracker:
         evidence = self._journal.evidence(tracked, figures, self._conversations.title, self._read_earlier)
         info = self._servers.link(tracked.turn.session_id).info
         option = info.reasoning_option if info is not None else None
+        if cache is not None and not cache.is_sure:  # by whose rules it was predicted is not known
+            uses = tuple(use.unforeseen for use in evidence.uses)
+            evidence = replace(evidence, prediction=None, evicted=None, uses=uses)
         evidence = replace(
             evidence,
             shape=cache.shape(evidence) if cache is not None else None,
@@ -370,6 +375,9 @@ class CacheTracker:
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
         finding = tracked.finding = explain(evidence) or silent_loss(evidence)
+        if cache is not None and figures.predicted_cached is not None and figures.cached_tokens is not None:
+            differs = abs(figures.predicted_cached - figures.cached_tokens) > NOISE
+            cache.judged(wrong=differs and (finding is None or finding.cause not in NOBODY_FORESEES))
         if finding is None:
             return figures
         return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
@@ -565,12 +573,11 @@ class CacheTracker:
         since = max((held.at for held in owned), default=None)
         if missing <= NOISE:
             in_slot = not detour and found.source == "slot"
-            return Warmth(
-                Heat.WARM if in_slot else Heat.PARKED, max(found.cached, len(prefix) - missing - 1), missing, since
-            )
+            heat = Heat.WARM if in_slot else Heat.PARKED
+            return Warmth(heat, max(found.cached, len(prefix) - missing - 1), missing, since, cache.is_sure)
         if found.best * 4 >= len(prefix) or found.best > found.cached:
-            return Warmth(Heat.PARKED, found.best, missing, since)
-        return Warmth(Heat.COLD, found.cached, missing, since)
+            return Warmth(Heat.PARKED, found.best, missing, since, cache.is_sure)
+        return Warmth(Heat.COLD, found.cached, missing, since, cache.is_sure)
 
 
 def _ran_out(answer: Node) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.text.cache import cost_words, to_prefill
+from kvchat.text.cache import cost_words, roughly_known, to_prefill
 from kvchat.text.engine import fetch_words
 from kvchat.text.format import counted, short_count, size
 from kvchat.text.servers import fallback_words, leaving_lines, place_words
@@ -312,5 +312,5 @@ def _moving_words(cost: Price) -> str:
     if cost.tokens is None:
         return "Moving prefills an unknown number of tokens."
     if cost.seconds is None:
-        return f"Moving prefills {counted(cost.tokens, 'token')} (time not measured yet)."
-    return f"Moving prefills {cost_words(cost.tokens, cost.seconds)}."
+        return f"Moving prefills {roughly_known(cost)}{counted(cost.tokens, 'token')} (time not measured yet)."
+    return f"Moving prefills {roughly_known(cost)}{cost_words(cost.tokens, cost.seconds)}."
