@@ -95,3 +95,22 @@ async def test_a_thought_of_which_only_the_end_comes_is_kept_from_a_pipe(
     assert again.out.strip() == SAID, "it is known now"
     lines = [line.strip() for line in done.out.splitlines() if line.strip()]
     assert lines == ([THOUGHT, WAS_THOUGHT, SAID] if terminal else [SAID]) and done.status == 0
+
+
+@pytest.mark.parametrize("command", [("ask", "Hi"), ("rename", "ID", "Another name")], ids=["ask", "rename"])
+async def test_a_mirror_that_cannot_be_written_is_said_once_and_takes_nothing(
+    run, own_folders: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("no folder")
+    async with ToyServer("openai") as server:
+        assert (await run("--base-url", server.url, "ask", "Hi")).status == 0
+        file = own_folders / "config" / "config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'[export]\nmirror_folder = "{in_the_way / "chats"}"\n')
+        store = Store.open(own_folders / "data")
+        id = store.conversations()[0].id
+        store.close()
+        arguments = [id if word == "ID" else word for word in command]
+        done = await run("--base-url", server.url, *arguments)
+    assert done.status == 0 and done.err.count("Conversations are not mirrored: ") == done.err.count("\n") == 1, done

@@ -31,7 +31,7 @@ from kvchat.cache.causes.cause import Statement
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
@@ -39,7 +39,7 @@ from kvchat.chat.turns.alternatives import Wanted
 from kvchat.cli import choosing_options
 from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer, width_of
-from kvchat.cli.session import CommandError, Session, UsageError, print_notices
+from kvchat.cli.session import CommandError, Session, UsageError, print_notices, tell_notice
 from kvchat.config.option import Kind, UnfitError, fitted, from_text, json_table
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
@@ -395,9 +395,8 @@ async def ask(
 
     service.events.subscribe(show)
     cut = conversation.path()[-1]
-    if asked is None:
-        service.events.subscribe(_tell_notice)
-    else:
+    forget = service.events.subscribe(tell_notice) if asked is None else None
+    if asked is not None:
         for path in args.attach:
             asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
         asked = await prepared(service, conversation, asked)
@@ -414,6 +413,9 @@ async def ask(
             return 0
         print(f"kvchat: {given_up}", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        if forget is not None:
+            forget()
     answers = service.turns.choices(conversation.id)
     if service.turns.is_undecided(conversation.id):
         await service.turns.choose(conversation.id)
@@ -492,11 +494,6 @@ async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
 def _tell_fallback(event: ServiceEvent) -> None:
     if isinstance(event, FallbackChosen):
         print(f"kvchat: {fallback_words(event.off, event.used)}", file=sys.stderr)
-
-
-def _tell_notice(event: ServiceEvent) -> None:
-    if isinstance(event, Noticed):
-        print(f"kvchat: {event.text}", file=sys.stderr)
 
 
 def _code(answer: Node) -> str:

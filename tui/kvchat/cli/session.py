@@ -22,6 +22,7 @@ from kvchat.paths import Paths
 from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
+    from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
     from kvchat.config.layers import Layers
     from kvchat.documents.library import Library
@@ -90,6 +91,7 @@ class Session:
             raise (UsageError if _is_of_a_name(said) else CommandError)(str(error)) from None
         finally:
             if service is not None:
+                service.events.subscribe(tell_notice)  # what cannot be written at the end
                 await service.aclose()
 
     def opened(self, *, strict: bool = False) -> tuple[ChatService, list[str]]:
@@ -201,6 +203,14 @@ def print_notices(notices: Sequence[str]) -> None:
     """What happened that the person should know, on standard error."""
     for notice in notices:
         print(f"kvchat: {one_line(notice)}", file=sys.stderr)
+
+
+def tell_notice(event: ServiceEvent) -> None:
+    """A notice of the service, on standard error."""
+    from kvchat.chat.events import Noticed
+
+    if isinstance(event, Noticed):
+        print_notices([event.text])
 
 
 def instant(text: str) -> float:
