@@ -13,6 +13,8 @@ def test_the_build_that_is_installed_here_is_one_that_the_tests_have_seen() -> N
     assert is_tested(f"b{xllamacpp.__version__.rpartition('.')[2]}-abc")
 
 
-@pytest.mark.parametrize(("build", "tested"), [("b8929-1a", False), ("b11600", False), ("b0-unknown", True), ("", True)])
+@pytest.mark.parametrize(
+    ("build", "tested"), [("b8929-1a", False), ("b11600", False), ("b0-unknown", True), ("", True)]
+)
 def test_other_builds_are_not_taken_for_it(build: str, tested: bool) -> None:
     assert is_tested(build) is tested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,16 @@ def test_names_of_files_are_safe_to_show(own_folders: Path, capsys: pytest.Captu
     path.write_text("hello")
     assert main(["import", str(path)]) == 1
     assert "\x1b" not in capsys.readouterr().err
+
+
+async def test_imports_of_one_file_at_once_take_turns_and_tell_each_conversation_once(
+    run: Any, spawn: Any, own_folders: Path
+) -> None:
+    file = own_folders / "conversations.json"
+    file.write_text(json.dumps([chatgpt_conversation(number) for number in range(100)]))
+    done = await asyncio.gather(*(spawn("import", file, "--json") for _ in range(3)))
+    told = [json.loads(one.out) for one in done]
+    assert sorted(one["new"] for one in told) == [0, 0, 100], [(one["new"], one["grown"]) for one in told]
+    made = next(one["import"] for one in told if one["new"])
+    assert "100 conversations moved to the trash" in (await run("import", "--undo", made)).out
+    assert titles(own_folders) == []

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,7 @@ from kvchat.store import Store, StoreError
 from kvchat.store.covering import mark
 from kvchat.store.images import Image
 from kvchat.store.imports import Arrival, Batch, Undone
+from kvchat.store.presence.locks import locked_within
 from kvchat.transfer.formats import Source
 from kvchat.transfer.importing.files import Found, Missed, Progress
 from kvchat.transfer.importing.import_process import FilesApart
@@ -46,6 +49,9 @@ PART_CONVERSATIONS, PART_OCTETS = 25, 2**20
 
 EVERY_S = 0.1
 """Seconds between two looks at how far it has come, and whether it is stopped."""
+
+LOCK = "import.lock"
+"""The file beside the database by which imports take turns."""
 
 PART_ITEMS = 100
 """So many conversations that were found, stored or not, after which it is told how far it has come."""
@@ -77,23 +83,25 @@ class Imports:
         arrivals = _Arrivals(self._ground.store, files, report, instructions, memory, batch.at)
         parts, number = arrivals.parts(), 0
 
-        def look() -> None:
+        def look() -> bool:
             if stopped():
                 report.stopped = True
                 arrivals.stop()
             else:
                 told(files.progress, report)
+            return report.stopped
 
         try:
-            while (part := await _next(parts, arrivals, look)) is not None:
-                if part and not dry_run:
-                    report.batch = batch.id
-                    batch = replace(batch, conversations=batch.conversations + len(part))
-                    await self._ground.keeper.call(
-                        partial(self._ground.store.imports.take_in, batch, number, tuple(part))
-                    )
-                    number += 1
-                told(files.progress, report)
+            async with self._turn(look):
+                while (part := await _next(parts, arrivals, look)) is not None:
+                    if part and not dry_run:
+                        report.batch = batch.id
+                        batch = replace(batch, conversations=batch.conversations + len(part))
+                        await self._ground.keeper.call(
+                            partial(self._ground.store.imports.take_in, batch, number, tuple(part))
+                        )
+                        number += 1
+                    told(files.progress, report)
         except StoreError as error:
             raise ChatError.of(error) from None
         finally:
@@ -102,6 +110,22 @@ class Imports:
             self._show(arrivals.planned)
         report.passed_over = files.passed_over
         return report
+
+    @asynccontextmanager
+    async def _turn(self, look: Callable[[], bool]) -> AsyncIterator[None]:
+        """Wait until no other import into this store runs: what is there already is looked up before it is stored.
+        `look` is called now and then meanwhile, and says whether that is to end."""
+        database, handle = self._ground.store.database.path, -1
+        with suppress(OSError):  # who can make no file there can store nothing, and is told by that
+            if database is not None:
+                handle = os.open(database.with_name(LOCK), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            while handle >= 0 and not await asyncio.to_thread(locked_within, handle, EVERY_S) and not look():
+                pass
+            yield
+        finally:
+            if handle >= 0:
+                os.close(handle)
 
     async def undo(self, id: str = "") -> Undone:
         """Take an import back, the last one without an `id`. Raises ChatError."""
@@ -120,7 +144,7 @@ class Imports:
         self._conversations.shared.reload([loaded[id] for id in touched if id in loaded])
 
 
-async def _next(parts: Iterator[list[Arrival]], arrivals: _Arrivals, look: Callable[[], None]) -> list[Arrival] | None:
+async def _next(parts: Iterator[list[Arrival]], arrivals: _Arrivals, look: Callable[[], bool]) -> list[Arrival] | None:
     """The next part, made on a thread; None: there is none. `look` is called now and then meanwhile. Who is cancelled
     waits for the thread, which comes to its end then."""
     step = asyncio.ensure_future(asyncio.to_thread(next, parts, None))
