@@ -3,9 +3,8 @@ as one value of the older shape. A trace of another program may name no ids: the
 
 from __future__ import annotations
 
-import json
-
 from kvchat.prompt.message import Role
+from kvchat.transfer.importing.openai import texts_of
 from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
@@ -64,14 +63,7 @@ def _read(value: dict[str, object]) -> Thread:
 
 def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
     files, pictures = list[tuple[str, str]](), list[Picture]()
-    texts = [content_of(message.get("content"), thread, pictures)]
-    if message.get("role") == "tool":
-        thread.lost(Loss.TOOL_RESULTS)
-        texts = []
-    calls = message.get("toolCalls")
-    for call in list_of(_parsed(calls) if isinstance(calls, str) else calls):
-        thread.lost(Loss.TOOL_CALLS)
-        texts.append(placeholder("tool call", text_of(dict_of(dict_of(call).get("function")).get("name"))))
+    texts, reasoning = texts_of(message, thread, pictures)
     for extra in map(dict_of, list_of(message.get("extra"))):
         kind, name, text = text_of(extra.get("type")).upper(), text_of(extra.get("name")), text_of(extra.get("content"))
         if kind in _TEXTS and text:
@@ -83,7 +75,6 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
             thread.lost(Loss.IMAGES if is_image else Loss.FILES)
             texts.append(placeholder("image not imported" if is_image else "file not imported", name))
     assistant = role is Role.ASSISTANT
-    reasoning = text_of(message.get("reasoningContent")) or text_of(message.get("thinking"))
     return Said(
         id,
         parent,
@@ -95,28 +86,6 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         tuple(files) if role is Role.USER else (),
         tuple(pictures) if role is Role.USER else (),
     )
-
-
-def content_of(content: object, thread: Thread, pictures: list[Picture]) -> str:
-    """The text of a message's content; its images go to `pictures`."""
-    if isinstance(content, str):
-        return content
-    texts = []
-    for part in map(dict_of, list_of(content)):
-        if part.get("type") == "text":
-            texts.append(text_of(part.get("text")))
-        elif (picture := picture_of(dict_of(part.get("image_url")).get("url"))) is not None:
-            pictures.append(picture)
-        else:
-            thread.lost(Loss.IMAGES if "image" in text_of(part.get("type")) else Loss.OTHER)
-    return joined(*texts)
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return None
 
 
 FORMAT = JsonFormat("llama.cpp", _fits, _read)

@@ -3,10 +3,10 @@ fine-tuning tools write it and `kvchat export -f jsonl` does. One branch for eac
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 
 from kvchat.prompt.message import Role, instructions_of
-from kvchat.transfer.importing.llama_ui import content_of
 from kvchat.transfer.importing.thread import (
     JsonFormat,
     Loss,
@@ -16,6 +16,7 @@ from kvchat.transfer.importing.thread import (
     dict_of,
     joined,
     list_of,
+    picture_of,
     placeholder,
     seconds_of,
     text_of,
@@ -29,6 +30,7 @@ _ROLES = {
     "tool": Role.SYSTEM,
     "function": Role.SYSTEM,
 }
+_REASONING = ("reasoning_content", "reasoning", "reasoningContent", "thinking")
 _KNOWN_BY = 3
 """Messages that a conversation is told by: of a longer one, and of another branch, they are the same."""
 
@@ -63,17 +65,10 @@ def _read(value: dict[str, object]) -> Thread:
 
 def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str) -> Said:
     pictures = list[Picture]()
-    texts = [content_of(message.get("content"), thread, pictures)]
+    texts, reasoning = texts_of(message, thread, pictures)
     if role is Role.SYSTEM:
-        texts = [instructions_of(texts[0])]  # kvchat's own rule is put to it again
-    if message.get("role") in ("tool", "function"):
-        thread.lost(Loss.TOOL_RESULTS)
-        texts = []
-    for call in list_of(message.get("tool_calls")):
-        thread.lost(Loss.TOOL_CALLS)
-        texts.append(placeholder("tool call", text_of(dict_of(dict_of(call).get("function")).get("name"))))
+        texts = list(map(instructions_of, texts))  # kvchat's own rule is put to it again
     assistant = role is Role.ASSISTANT
-    reasoning = text_of(message.get("reasoning_content")) or text_of(message.get("reasoning"))
     return Said(
         id,
         parent,
@@ -84,6 +79,41 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         reasoning if assistant else "",
         pictures=tuple(pictures) if role is Role.USER else (),
     )
+
+
+def texts_of(message: dict[str, object], thread: Thread, pictures: list[Picture]) -> tuple[list[str], str]:
+    """The texts of a message, with a line for each tool that it calls, and its reasoning, in the names of OpenAI and
+    of the UI of llama.cpp; its images go to `pictures`."""
+    texts = [_content(message.get("content"), thread, pictures)]
+    if message.get("role") in ("tool", "function"):
+        thread.lost(Loss.TOOL_RESULTS)
+        texts = []
+    calls = message.get("tool_calls") or message.get("toolCalls")
+    for call in list_of(_parsed(calls) if isinstance(calls, str) else calls):
+        thread.lost(Loss.TOOL_CALLS)
+        texts.append(placeholder("tool call", text_of(dict_of(dict_of(call).get("function")).get("name"))))
+    return texts, next(filter(None, (text_of(message.get(name)) for name in _REASONING)), "")
+
+
+def _content(content: object, thread: Thread, pictures: list[Picture]) -> str:
+    if isinstance(content, str):
+        return content
+    texts = []
+    for part in map(dict_of, list_of(content)):
+        if part.get("type") == "text":
+            texts.append(text_of(part.get("text")))
+        elif (picture := picture_of(dict_of(part.get("image_url")).get("url"))) is not None:
+            pictures.append(picture)
+        else:
+            thread.lost(Loss.IMAGES if "image" in text_of(part.get("type")) else Loss.OTHER)
+    return joined(*texts)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
 
 
 FORMAT = JsonFormat("OpenAI", _fits, _read)
