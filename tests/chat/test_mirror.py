@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import sys
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -253,3 +257,33 @@ async def test_nothing_is_written_beside_an_answer_and_one_conversation_is_loade
     await service.conversations.stop(id)
     await until(lambda: len(texts(folder)) == 13)
     assert not any(streaming) and set(loaded) == {*ids, id} and threads == {"kvchat-mirror"}
+
+
+TURNS, IN_ONE = (3_000, 60) if os.environ.get("KVCHAT_FULL") else (40, 10)
+
+
+@pytest.mark.slow
+async def test_a_long_run_of_turns_loses_nothing_and_stays_level(mirrored, server, folder):
+    """As many turns as a year has; memory, files and threads are as after the first of its conversations."""
+    service = mirrored()
+    levels = []
+    for conversation in range(TURNS // IN_ONE):
+        id = (await service.new_conversations.create("Be brief.", reuse=False)).id
+        for turn in range(IN_ONE):
+            await service.turns.send(id, Question(f"question {conversation}.{turn} of night"))
+            await service.conversations.wait(id)
+        gc.collect()
+        rows = Path("/proc/self/status").read_text().splitlines() if sys.platform == "linux" else ["VmRSS: 0 kB"]
+        resident = next(int(row.split()[1]) for row in rows if row.startswith("VmRSS"))
+        open_files = len(list(Path("/proc/self/fd").iterdir())) if sys.platform == "linux" else 0
+        levels.append((resident, open_files, threading.active_count()))
+    asked = {f"question {one}.{turn} of night" for one in range(TURNS // IN_ONE) for turn in range(IN_ONE)}
+    stored = [node.text for row in service.store.conversations() for node in service.store.tree(row.id)]
+    assert asked <= set(stored) and stored.count("Fifty-nine.") == TURNS
+    await until(lambda: len(texts(folder)) == TURNS // IN_ONE)
+    await until(lambda: sum(text.count("of night\n") for text in texts(folder).values()) >= TURNS)
+    settled, last = levels[len(levels) // 4], levels[-1]
+    print(f"\n{TURNS} turns: resident {settled[0] >> 10} MB, then {last[0] >> 10} MB; files {settled[1]}, {last[1]}")
+    assert last[1] <= settled[1] + 5 and last[2] <= settled[2] + 5
+    assert last[0] <= settled[0] * 1.25 + 20_000
+    assert service.notices == []
