@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kvchat import paths
 from kvchat.backends.engine.server_snapshots import ServerShelf
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.cli import main
+from kvchat.ui.terminal.editor import EditorError, OutsideText
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 
@@ -159,3 +161,28 @@ def test_folders_that_are_gone_are_passed_over(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "home", lambda: Path(none()))
     monkeypatch.chdir(tmp_path)
     assert next(paths.last_resorts()) == tmp_path
+
+
+def test_where_no_temp_folder_can_be_written_one_in_the_data_folder_stands_for_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [os.environ["TMPDIR"], str(tmp_path / "gone")])
+    data = tmp_path / "data"
+    paths.give_temp(data)
+    outside = OutsideText("half a thought")
+    assert outside.path.is_relative_to(data / "tmp") and mode(data / "tmp") == 0o700
+    outside.remove()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    (tmp_path / "file").touch()
+    paths.give_temp(tmp_path / "file")
+    with pytest.raises(EditorError, match=r"No file for another program can be made: no usable temp.* set \$TMPDIR"):
+        OutsideText("half a thought")
+
+
+def test_a_temp_folder_that_can_be_written_is_used(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    paths.give_temp(tmp_path / "data")
+    assert tempfile.gettempdir() == str(tmp_path) and not (tmp_path / "data").exists()

@@ -20,6 +20,8 @@ from kvchat.backends.engine import process
 from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Endpoint, Engine, EngineExit, EngineState
+from kvchat.backends.identify import connect
+from kvchat.chat.cache.states.snapshots import Snapshots
 
 pytestmark = pytest.mark.engine
 
@@ -236,3 +238,16 @@ async def test_an_engine_that_cannot_be_loaded_is_told_in_its_own_words(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     told = await failure(engine, EngineOptions(small_model()))
     assert told.sentence == "The embedded engine cannot be loaded here: no such symbol"
+
+
+async def test_it_starts_where_the_folder_of_its_snapshots_cannot_be_made(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    folder = tmp_path / "data" / "snapshots"
+    endpoint = await engine.start(options(snapshots=folder))
+    assert await asyncio.to_thread(healthy, endpoint)
+    snapshots, told = Snapshots(folder), list[object]()
+    snapshots.notice = told.append
+    backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
+    await snapshots.use(backend, options(snapshots=folder))
+    assert snapshots.why_not and len(told) == 1 and str(tmp_path / "data") in str(told[0])
+    await backend.aclose()

@@ -106,6 +106,19 @@ def pasted_path(text: str) -> str | None:
     return words[0] if len(words) == 1 else text
 
 
+def give_temp(data: Path) -> None:
+    """Let a folder in the data folder `data` stand for the temp folder where none can be written, as on a read-only
+    system: editors and pagers are given files there. Where it cannot be made, they say so."""
+    places = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")] + ["/tmp", "/var/tmp", "/usr/tmp"]
+    with contextlib.suppress(OSError):
+        usual = {os.path.abspath(place) for place in places if place}  # noqa: PTH100  links are not followed there
+        if tempfile.gettempdir() in usual:  # else it is the working folder
+            return
+    with contextlib.suppress(PathError):
+        os.environ["TMPDIR"] = str(folder(data / "tmp"))
+        tempfile.tempdir = None
+
+
 def give_home(folder: Path) -> None:
     """Let `folder` stand for the home folder of a user who has none (no HOME, no entry in the list of users), as in a
     container."""

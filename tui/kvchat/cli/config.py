@@ -139,11 +139,15 @@ def _edit(session: Session) -> int:
     import tempfile
 
     from kvchat.config.show import example
-    from kvchat.ui.terminal.editor import EditorError, opened
+    from kvchat.ui.terminal.editor import NO_FILE, EditorError, opened
 
     file = session.places.config
     before = _read(file)
-    with tempfile.TemporaryDirectory(prefix="kvchat-") as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="kvchat-")
+    except OSError as error:
+        raise CommandError(NO_FILE.format(reason=paths.reason(error))) from None
+    with made as folder:
         copy = Path(folder) / file.name
         copy.write_bytes(example().encode() if before is None else before)
         line, begun = 1, copy.read_bytes()

@@ -356,15 +356,15 @@ def _from_editor(text: str, command: str) -> str:
     async def keep() -> bool:
         return False
 
+    outside = None
     try:
         outside = OutsideText(text)
         asyncio.run(outside.edit(command, keep))
-    except OSError as error:
-        raise MemoryTrouble(f"Cannot make a file for the editor: {error.strerror}") from None
     except EditorError as error:
-        if outside.saved is not None:
+        if outside is not None and outside.saved is not None:
             raise MemoryTrouble(f"{error} It is in {outside.path}") from None
-        outside.remove()
+        if outside is not None:
+            outside.remove()
         raise MemoryTrouble(str(error)) from None
     outside.remove()
     changed = text if outside.saved is None else outside.saved.strip()

@@ -251,6 +251,7 @@ def begun(args: argparse.Namespace) -> Session:
     try:
         places = paths.find(args.data_dir, args.config)
         paths.give_home(places.data)
+        paths.give_temp(places.data)
         if args.log:
             from kvchat import logs
 

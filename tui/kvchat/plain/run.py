@@ -158,7 +158,7 @@ class PlainMode:
             if self._editing.cancelled():
                 raise ChatError(ChatProblem.NOT_SENT)
             self._editing.result()
-        except (EditorError, OSError) as error:
+        except EditorError as error:
             raise ChatError.of(error) from None
         finally:
             if chat.outside is not None and chat.outside.saved is not None:

@@ -21,7 +21,6 @@ class EngineProblem(StrEnum):
     NOT_LOADABLE = "The embedded engine cannot be loaded here: {error}"
     STOPPED = "The engine was stopped while it was starting."
     NO_PROCESS = "The engine's process cannot be started: {reason}."
-    NO_FOLDER = "The folder for saved conversations {path} cannot be made: {reason}."
     UNKNOWN_ARCHITECTURE = (
         "The engine does not know the architecture '{architecture}' of {path}: use another model, "
         "or a newer engine (pip install -U xllamacpp)."

@@ -14,10 +14,11 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from kvchat import paths
 from kvchat.backends.engine.child import LOOPBACK
 from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.log import TAIL, EngineError, LogTail, start_failure
@@ -158,7 +159,10 @@ class Engine:
         except GgufError as error:
             raise EngineError(error.problem, **error.arguments) from None
         if options.snapshots:
-            private_folder(options.snapshots)
+            try:
+                paths.folder(options.snapshots)
+            except paths.PathError:  # told by who loads what is in it
+                options = replace(options, snapshots=None)
         line = options.for_child(header, api_key := secrets.token_urlsafe(32))
         child = await self._spawn()
         try:
@@ -230,11 +234,3 @@ class Engine:
         loading = self.state is EngineState.STARTING
         self.state = EngineState.STOPPED
         await child.end(0 if loading else GRACE)
-
-
-def private_folder(path: Path) -> None:
-    """Make the folder `path`, for this user alone, unless it is there. Raises EngineError."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise EngineError(EngineProblem.NO_FOLDER, path=path, reason=error.strerror) from None

@@ -519,11 +519,9 @@ class SendingController:
         try:
             outside = self._outside = await asyncio.to_thread(OutsideText, self._composer.text)
             await outside.edit(self._service.settings.editor, self._drafts.keep)
-        except OSError as error:
-            return f"Cannot make a file for the editor: {error.strerror}"
         except EditorError as error:
             trouble = str(error)
-        if (text := outside.saved) is not None:
+        if self._outside is not None and (text := self._outside.saved) is not None:
             self._composer.take_edited(text)
         self._outside = None
         return trouble

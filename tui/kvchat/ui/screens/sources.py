@@ -27,6 +27,7 @@ from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
 from kvchat.documents.source_state import NOT_TEXT, SourceState, file_lines, place_in
+from kvchat.paths import reason
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.actions import bindings
@@ -36,7 +37,7 @@ from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList, highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, removed_words
 from kvchat.ui.terminal.clipboard import copy
-from kvchat.ui.terminal.editor import EditorError, opened
+from kvchat.ui.terminal.editor import NO_FILE, EditorError, opened
 
 if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService
@@ -316,7 +317,7 @@ async def paged_text(text: str) -> None:
     try:
         path = await asyncio.to_thread(_written, clean(text))
     except OSError as error:
-        raise EditorError(f"The text cannot be written for the pager: {error.strerror or error}.") from None
+        raise EditorError(NO_FILE.format(reason=reason(error))) from None
     try:
         await paged(path)
     finally:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+from kvchat.paths import reason
+
 KEPT_EVERY_S = 1.0
 """How often it is looked what the editor has saved."""
 
@@ -46,14 +48,20 @@ class EditorError(Exception):
     """The editor could not be run, or gave up; the sentence says which and what to do."""
 
 
+NO_FILE = "No file for another program can be made: {reason}. Free some space, or set $TMPDIR to a writable folder."
+
+
 class OutsideText:
     """A text in a file of its own, for an editor."""
 
     def __init__(self, text: str) -> None:
-        """Raises OSError."""
-        self._folder = Path(tempfile.mkdtemp(prefix="kvchat-"))
-        self.path = self._folder / "message.md"
-        self.path.write_text(text, encoding="utf-8")
+        """Raises EditorError."""
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="kvchat-"))
+            self.path = self._folder / "message.md"
+            self.path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EditorError(NO_FILE.format(reason=reason(error))) from None
         self._seen = self._version()
         self._saved: str | None = None
         self._has_ended_well = False
