@@ -19,7 +19,8 @@ from toyserver import ToyServer, tokens
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
 
-LIMIT_S = 5.0
+LIMIT_S = 5.0 if os.environ.get("KVCHAT_FULL") else 25.0
+"""By itself it would end after 30 s; a machine that does much else may need more than five."""
 CTRL_C, CTRL_Q, ESCAPE = "\x03", "\x11", "\x1b"
 READER = b"kvchat.transfer.importing.import_child"
 
