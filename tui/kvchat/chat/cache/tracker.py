@@ -55,7 +55,9 @@ from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError
 from kvchat.text.faults import Fault
 
-NOBODY_FORESEES = frozenset({Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED})
+NOBODY_FORESEES = frozenset(
+    {Cause.OTHER_MODEL, Cause.UNLOADED, Cause.RESTARTED, Cause.OTHER_CLIENT, Cause.CANCELLED, Cause.CACHE_FULL}
+)
 """Causes that speak against no prediction."""
 TEMPLATE_S = 2.0
 """Finding out what a template does takes no longer than this; it is a dozen small requests."""
