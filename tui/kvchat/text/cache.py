@@ -32,7 +32,7 @@ HEAT_WORDS: dict[Heat, str] = {
     Heat.WARM: "warm: still in the server's cache, answers start at once",
     Heat.PARKED: "partly warm: some of it has to be prefilled",
     Heat.COLD: "cold: all of it has to be prefilled",
-    Heat.UNKNOWN: "unknown: not sent to this server lately, or it does not tell what it holds",
+    Heat.UNKNOWN: "unknown: not sent lately, or the server does not tell",
 }
 _REWINDS: dict[str, str] = {
     "anywhere": "reuses any prefix",
