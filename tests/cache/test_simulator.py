@@ -474,3 +474,24 @@ def test_what_another_client_ran_over_is_parked_or_it_went_on_in_it(at: int) -> 
         assert simulator.predict(held.tokens).cached == len(held.tokens) - 1, (
             "less than half of it stayed: it is parked"
         )
+
+
+def test_a_request_that_another_slot_answered_is_played_there() -> None:
+    guesses = Hypotheses([Shape(slots=2)])
+    prompt = ids(A, 300)
+    said = guesses.begin(prompt, "one", 0.0)
+    other = 1 - said.slot
+    guesses.answered_in(other, 0)
+    guesses.end(ids(90_000, 5))
+    counts = [0, 0]
+    counts[other] = 304
+    assert not guesses.observe(counts) and guesses.begin(prompt + ids(90_000, 9), "one", 1.0).cached == 304
+
+
+def test_what_one_guess_does_not_know_tells_nothing_of_the_others() -> None:
+    guesses = Hypotheses([Shape(slots=1), Shape(slots=1, ram_bytes=0)])
+    guesses.recall([None], [Held(Tokens.unknown(700, 2), "old")], [0], {})
+    before = guesses.records
+    guesses.begin(ids(A, 500), "new", 0.0)
+    guesses.reported(300)
+    assert guesses.records == before

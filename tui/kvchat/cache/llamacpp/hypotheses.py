@@ -160,13 +160,16 @@ class Hypotheses:
 
     def reported(self, cached: int, *, proves: bool = True) -> None:
         """What the server reported to have reused for the last `begin`. `proves`: whether that tells the guesses
-        apart."""
+        apart; it does not where one is only right by what it does not know."""
+        said = [guess.said for guess in self._guesses if guess.said is not None]
+        proves = proves and not any(one.allows(cached) and abs(one.cached - cached) > TOLERANCE for one in said)
         for guess in self._guesses:
             if guess.said is not None:
                 full = guess.simulator.reported(guess.said.slot, cached)
-                wrong = proves and not full and not guess.said.allows(cached, TOLERANCE)
-                guess.wrong = guess.wrong * MEMORY + wrong
-                guess.mistakes += wrong
+                if proves:
+                    wrong = not full and not guess.said.allows(cached, TOLERANCE)
+                    guess.wrong = guess.wrong * MEMORY + wrong
+                    guess.mistakes += wrong
         self._drop()
 
     def ran_out(self) -> None:
@@ -183,7 +186,7 @@ class Hypotheses:
                 guess.simulator = guess.before.copy()
                 self._begun(guess.simulator, slot)
                 guess.simulator.reported(slot, cached)
-                guess.said = replace(guess.said, slot=slot)
+                guess.said = replace(guess.said, slot=slot, common=min(guess.said.common, cached))
 
     def _drop(self) -> None:
         most = self._best.wrong + FAR_BEHIND

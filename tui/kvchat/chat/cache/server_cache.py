@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
-from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
+from kvchat.cache.accounting import TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.cache_config import is_tested
-from kvchat.cache.llamacpp.hypotheses import MEMORY, Hypotheses
+from kvchat.cache.llamacpp.hypotheses import MEMORY, TOLERANCE, Hypotheses
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
@@ -241,21 +241,21 @@ class ServerCache(SlotObserver):
         inherited = cached > prediction.cached and (self._inherits or not tracked.certain)
         hidden = inherited or (cached != prediction.cached and prediction.allows(cached))  # some ids were not known
         self.simulator.reported(cached, proves=not inherited)
+        await self._answered_elsewhere(tracked, cached)
         if hidden and cached > prediction.cached:
             return figures
         if (proved := self.simulator.proved) is not None:
             tracked.shape, tracked.before, tracked.prediction = proved.shape, proved.before, proved.prediction
-        await self._corrected(tracked, cached)
         if hidden:
             return figures
         self.predictions += 1
         self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached)
 
-    async def _corrected(self, tracked: TrackedTurn, cached: int) -> None:
-        """Where much less was reused than predicted, another slot may have answered: the one with a new task."""
+    async def _answered_elsewhere(self, tracked: TrackedTurn, cached: int) -> None:
+        """Where less or more was reused than predicted, another slot may have answered: the one with a new task."""
         prediction = tracked.prediction
-        if prediction is None or prediction.cached <= cached + NOISE:
+        if prediction is None or abs(prediction.cached - cached) <= TOLERANCE:
             return
         counts = await self._counts() or ()
         new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot : slot + 1] != (count.task,)]

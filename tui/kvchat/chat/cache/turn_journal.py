@@ -505,7 +505,7 @@ def _evicted(asked: Asked, figures: TurnFigures, uses: Sequence[Use]) -> int | N
         return None  # another request may have taken it
     pushed = [asked.shared(said.pushed_out) for use in uses if (said := asked.said(use)) is not None]
     gone = max(pushed, default=0) - max(prediction.best, cached)
-    if prediction.source == "parked" and prediction.cached > cached:
+    if prediction.source == "parked" and prediction.cached > cached and not prediction.allows(cached):
         without = asked.without_parked(cached)
         if without is not None and without.allows(cached, TOLERANCE):
             gone = prediction.cached - cached
