@@ -7,11 +7,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.chat.cache.turn_journal import Asked, Journal
 
 A, B = 1000, 2000
 
@@ -219,3 +222,26 @@ def test_tokens_of_unknown_ids_begin_only_what_has_the_same_mark() -> None:
     one, other = Tokens.unknown(5, 2), Tokens.unknown(9, 3)
     assert not other.starts_with(one) and Tokens.unknown(9, 2).starts_with(one)
     assert one.common(one) == one.known == 0 and (ids(A, 4) + one).known == 4
+
+
+def test_a_side_request_of_the_same_conversation_that_ran_over_its_end_is_told() -> None:
+    """As that of a compaction that was not used: it has the first turns only."""
+    journal, chat = Journal(lambda: 1.0), Tokens(range(1, 1000))
+    simulator = Simulator(Shape(ram_bytes=0))
+    simulator.end(simulator.begin(chat, "one", 0.0).slot, Tokens([5000]))
+    summary = chat.first(400) + Tokens(range(6000, 6050))
+    said = simulator.begin(summary, "one", 1.0)
+    journal.used("side", "one", "", said.slot, {None: said})
+    simulator.end(said.slot, Tokens([5000]))
+    asked = Asked(ChatTurn((), "one"), (), number=journal.next(), tokens=chat + Tokens([1, 2]))
+    figures = TurnFigures(prompt_tokens=1001, cached_tokens=400, new_tokens=2)
+    (use,) = journal.evidence(asked, figures, str, lambda node: None).uses
+    assert (use.kind, use.lost) == ("side", 999)
+
+    whole = Simulator(Shape(ram_bytes=0))
+    whole.end(whole.begin(chat, "one", 0.0).slot, Tokens([5000]))
+    said = whole.begin(chat + Tokens([7, 8]), "one", 1.0)
+    suffix = Journal(lambda: 1.0)
+    suffix.used("side", "one", "", said.slot, {None: said})
+    asked.number = suffix.next()
+    assert not suffix.evidence(asked, figures, str, lambda node: None).uses, "it went on behind all of it"
