@@ -248,6 +248,9 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     service = make(server)
     one = await service.new_conversations.create(WORDS)
     await say(service, one.id, "Hello")
+    link = service.servers.link()
+    while link.template is None:  # noqa: ASYNC110 (what was allowed is still under way)
+        await asyncio.sleep(0.01)
     asked: list[object] = []
     monkeypatch.setattr(service.servers.link().cache.access, "prompt_text", asked.append)
     monkeypatch.setattr(service.servers.consent, "may_send_to", lambda server, id="": False)

@@ -51,7 +51,16 @@ class Run:
             return count if count is not None else ids and held.tokens.common(ids)
 
         counts = [len(held.tokens) if held else 0 for held in self.simulator.best.slots]
-        return noted(self.simulator, self.journal, SERVER, ServerState(process="p"), [3] * len(counts), counts, sure)
+        return noted(
+            self.simulator,
+            self.journal,
+            SERVER,
+            ServerState(process="p"),
+            [3] * len(counts),
+            counts,
+            self.simulator.running,
+            sure,
+        )
 
 
 def shapes(simulator: Hypotheses) -> list[tuple[str, str, int, int]]:

@@ -20,6 +20,7 @@ from kvchat.backends.dialect import (
     Ended,
     OfAlternative,
     Progressed,
+    PromptShown,
     ReasoningDelta,
     Reported,
     StreamEvent,
@@ -402,6 +403,9 @@ class ChatAnswer:
             self._emit(Progressed(progress))
         if progress is not None and progress.processed < progress.total:
             return  # until the prompt is read, the timings count only the part read so far
+        prompt = figures_at(chunk, "__verbose").get("prompt")
+        if isinstance(prompt, str) and prompt:
+            self._emit(PromptShown(prompt))
         before = self._reported
         timings, usage = figures_at(chunk, "timings"), figures_at(chunk, "usage")
         if usage:

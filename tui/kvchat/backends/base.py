@@ -109,7 +109,9 @@ GET_BODY_LIMIT = 4 * MIB
 REFUSED_DELAYS_S = (0.2, 0.4, 0.8)
 NO_HEADERS: Mapping[str, str] = {}
 
-LOCAL_EXTRAS = frozenset({"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval"})
+LOCAL_EXTRAS = frozenset(
+    {"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval", "verbose"}
+)
 """Body fields that never go to a cloud host."""
 OPTIONAL_FIELDS = LOCAL_EXTRAS | {
     "prompt_cache_key",

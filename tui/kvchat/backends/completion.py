@@ -17,7 +17,7 @@ from kvchat.prompt.thoughts import NO_TAGS, Thoughts
 
 COMPLETION_PATH = "/completion"
 _CHAT_ONLY = frozenset(
-    {"stream_options", "chat_template_kwargs", "n", "add_generation_prompt", "continue_final_message"}
+    {"stream_options", "chat_template_kwargs", "n", "add_generation_prompt", "continue_final_message", "verbose"}
 )
 """Fields of a chat request that mean nothing where the prompt is made already."""
 

@@ -459,6 +459,13 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptShown:
+    """The text of the prompt, as the server says that it has tokenised it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prompted:
     """The request's prompt goes as these token ids."""
 
@@ -491,6 +498,7 @@ StreamEvent = (
     | ReasoningDelta
     | WasThought
     | Reported
+    | PromptShown
     | Prompted
     | Sampled
     | OfAlternative
@@ -607,6 +615,14 @@ class PrefillAccess(Protocol):
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the cache. Raises BackendError. Cancelled: the connection is closed first."""
+
+
+@runtime_checkable
+class PromptShower(Protocol):
+    """A backend whose server can end an answer with the text of its prompt (`PromptShown`)."""
+
+    def shows_prompt(self, turn: ChatTurn) -> bool:
+        """Whether it is asked to for this turn."""
 
 
 @runtime_checkable

@@ -26,6 +26,8 @@ from kvchat.prompt.context import broken
 
 MOST_TOKENS = 2_000_000
 """Token ids that are kept, 4 bytes each."""
+BRIDGED = 64
+"""Characters of known pieces that are sent again, so that what is to be asked on both sides goes in one request."""
 ENTRY = 32
 """What keeping a piece costs beside its ids, in the room of ids."""
 
@@ -63,8 +65,11 @@ class PieceTokens:
                 at += 1
                 continue
             end = at + 1
-            while end < len(pieces) and found[end] is None:
-                end += 1
+            for later in range(end, len(pieces)):
+                if sum(map(len, pieces[end:later])) > BRIDGED:
+                    break
+                if found[later] is None:
+                    end = later + 1
             read = await self._read(pieces[at:end], is_start and at == 0)
             if len(read) == end - at:
                 found[at:end] = read

@@ -32,6 +32,7 @@ from kvchat.backends.dialect import (
     ChatTurn,
     Emit,
     Ended,
+    HostClass,
     PrefillResult,
     Prompted,
     Reported,
@@ -394,7 +395,11 @@ class LlamaCppBackend(HttpBackend):
         return {} if number is not None and 0 < int(number[1]) < ECHOING_SINCE else self.continue_fields
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
-        return live_fields(turn)
+        return live_fields(turn) | ({"verbose": True} if self.shows_prompt(turn) else {})
+
+    def shows_prompt(self, turn: ChatTurn) -> bool:
+        """As of `PromptShower`: on this machine, where the text costs nothing on its way."""
+        return self._endpoint.place.host_class is HostClass.LOOPBACK and turn.known is None and not turn.has_images
 
     # -- following its cache
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
-from kvchat.cache.tokens import Tokens
+from kvchat.cache.causes.divergence import content_of
+from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.message_offsets import Seams
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.token_ids import KnownIds
@@ -22,7 +23,10 @@ from kvchat.prompt.wire import canonical
 MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
 """Stands for the next question's text, to find where it begins in a rendered prompt."""
 KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
+KEPT_FRAMES = 8
 MOST_SLOW = 3
+CLEAR = 32
+"""Characters from which on an answer's text is found in a prompt where it stands, and nowhere behind that."""
 
 PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str]
 
@@ -60,6 +64,8 @@ class PromptTokens:
         self._given_up = given_up
         self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
         self._answered: OrderedDict[PrefixKey, Answered] = OrderedDict()
+        self._frames: dict[PrefixKey, tuple[str, str]] = {}
+        """The text before and behind the next question's, of the prefixes that were read last."""
         self._kept = 0
         """Tokens in these two."""
         self._seams = Seams(access)
@@ -100,14 +106,47 @@ class PromptTokens:
             if at < 0:
                 return None
             whole = await self._access.tokens_of(text[:at], turn.known)
-            seam = None if begun else await self._seams.after_an_answer(turn)
+            history = None if begun else await self._history(turn, text[:at], whole)
         except BackendError as error:
             self.gave_up(error)
             return None
-        history = seam.start(text[:at], whole) if seam is not None else None
         tokens = whole.first(max(0, len(whole) - 1))  # the last one may merge with what is typed
+        if not begun and turn.known is None:
+            self._frames[key] = text[:at], text[at + len(MARK) :]
+            if len(self._frames) > KEPT_FRAMES:
+                del self._frames[next(iter(self._frames))]
         self._keep(self._prefixes, key, Prefix(tokens, history))
         return tokens
+
+    async def _history(self, turn: ChatTurn, text: str, whole: Tokens) -> int | None:
+        """How many tokens of the prompt that begins with `text`, whose ids are `whole`, the messages of `turn` have up
+        to the end of the last answer's. Raises BackendError."""
+        found = await self.history_in(turn, text, whole)
+        return found if found is not None else (await self._seams.after_an_answer(turn)).start(text, whole)
+
+    async def history_in(self, turn: ChatTurn, text: str, whole: Tokens) -> int | None:
+        """The same, where the last answer is found in the text itself; None: it is not. Raises BackendError."""
+        if turn.known is not None or not turn.wires or not turn.wires[-1].startswith(b'{"role":"assistant"'):
+            return None if turn.wires else 0
+        said = content_of(turn.wires[-1]).strip()
+        at = text.rfind(said) if len(said) >= CLEAR else -1
+        told = await self._access.tokens_of(text[: at + len(said)]) if at >= 0 else NO_TOKENS
+        return len(told) if told and whole.starts_with(told) else None
+
+    async def said_behind(self, settled: ChatTurn, prompt: str, said: str) -> Tokens:
+        """The token ids of a prompt and the answer to it, without asking for more than that answer's: what comes next
+        is not known. Raises BackendError."""
+        tokens = await self._access.tokens_of(prompt + said)
+        self._keep(self._prefixes, _key(settled), Prefix(tokens, len(tokens)))
+        return tokens
+
+    def assembled(self, turn: ChatTurn) -> str:
+        """The text of the prompt of `turn`, whose last message is a question: that goes where another one stood when
+        the messages before it were rendered; empty: they were not. A template may make something else of it."""
+        if turn.continues or turn.known is not None:
+            return ""
+        before, behind = self._frames.get(_key(turn.extended), ("", ""))
+        return before + content_of(turn.wires[-1]) + behind if behind else ""
 
     def _keep(self, kept: OrderedDict[PrefixKey, T], key: PrefixKey, new: T) -> None:
         """Add to what is kept of one kind; what was used longest ago goes where there is too much of it."""

@@ -12,7 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
+from kvchat.backends.dialect import (
+    BackendError,
+    CacheAccess,
+    ChatTurn,
+    Emit,
+    PromptShower,
+    ServerInfo,
+    SlotCount,
+    Waiting,
+)
 from kvchat.cache.accounting import TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.cache_config import is_tested
@@ -24,7 +33,7 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.slot_observer import LOOK_S, SlotObserver
 from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tree_read import ReadBefore
 
 READ_S = 0.5
@@ -44,6 +53,10 @@ class TrackedTurn(Asked):
     reading: asyncio.Task[None] | None = None
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when what it left in the cache is known, or never will be."""
+    shown: str = ""
+    """The text of the prompt as the server said at the end that it tokenised it; empty: it did not."""
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `shown` has come, or is not waited for any more."""
     finding: Finding | None = None
     kind: Literal["conversation", "side"] = "conversation"
     """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
@@ -76,6 +89,11 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
 
 DOUBTFUL = 1.5
 """Two wrong predictions of late, as each counts less with every further one."""
+
+
+def _added(tracked: TrackedTurn, answer: Node) -> str:
+    """The text that an answer has behind its prompt, of which a cut one is a part already."""
+    return answer.text.removeprefix(tracked.path[-1].text) if tracked.turn.continues else answer.text
 
 
 class ServerCache(SlotObserver):
@@ -185,7 +203,7 @@ class ServerCache(SlotObserver):
         if not self.prompts.works or tracked.turn.has_images:
             return
         try:
-            text, known = await self.access.prompt_text(tracked.turn), tracked.turn.known
+            text, known = await self._text(tracked), tracked.turn.known
             tracked.tokens = await self.access.tokens_of(text, known)
             tracked.rendered = text if known is None or not known.messages else ""
         except BackendError as error:
@@ -208,10 +226,48 @@ class ServerCache(SlotObserver):
         )
         self.noting()
         if tracked.history is None:
-            history = _prefilled_before(tracked.turn, tracked.path)
+            await self._read_history(tracked, _prefilled_before(tracked.turn, tracked.path))
+        self._count_shared(tracked, tracked.tokens)
+
+    async def _text(self, tracked: TrackedTurn) -> str:
+        """The text of a prompt: as it goes on from a prefix that was rendered before; where kvchat ends with this
+        request, as the server shows it at the end; else as the template makes it. Raises BackendError."""
+        turn = tracked.turn
+        if tracked.shown:
+            return tracked.shown
+        shows = (
+            tracked.kind == "conversation" and isinstance(self.access, PromptShower) and self.access.shows_prompt(turn)
+        )
+        if shows and (text := self.prompts.assembled(turn)):
+            return text
+        if shows and self.is_brief:
+            self._unplaced = True
+            self.noting()  # should kvchat be killed meanwhile
+            await tracked.heard.wait()
+            self._unplaced = False
+        return tracked.shown or await self.access.prompt_text(turn)
+
+    async def _read_history(self, tracked: TrackedTurn, history: ChatTurn) -> None:
+        """Count the tokens of a prompt that were prefilled before: in itself where kvchat ends with it."""
+        if not self.is_brief or tracked.tokens is None:
             await self.prompts.prefix(history)
             tracked.history = self.prompts.known_history(history)
-        self._count_shared(tracked, tracked.tokens)
+            return
+        try:
+            tracked.history = await self.prompts.history_in(history, tracked.rendered, tracked.tokens)
+        except BackendError as error:
+            self.prompts.gave_up(error)
+
+    async def _as_shown(self, tracked: TrackedTurn) -> None:
+        """Play a request again by the prompt that the server says it had, where that is another one."""
+        await self._until_read(tracked)
+        if not tracked.shown or not tracked.rendered or tracked.shown == tracked.rendered:
+            return
+        if tracked.prediction is None or self._current is not tracked:
+            return
+        self.simulator.never_began()
+        tracked.prediction = tracked.tokens = None
+        tracked.reading = asyncio.create_task(self._read(tracked, tracked.pinned))
 
     def _count_shared(self, tracked: TrackedTurn, prompt: Tokens) -> None:
         if tracked.asked_before:
@@ -227,6 +283,7 @@ class ServerCache(SlotObserver):
         """The answer is here: its figures with what was new, counted in ids, and what the simulator had predicted."""
         if tracked.reading is None:
             return figures
+        await self._as_shown(tracked)
         await self._until_read(tracked)
         prediction = tracked.prediction
         if figures is None:
@@ -277,6 +334,7 @@ class ServerCache(SlotObserver):
     async def _until_read(self, tracked: TrackedTurn) -> None:
         """Wait a moment for the prompt's tokens; a server that keeps one waiting for them again and again is left
         alone."""
+        tracked.heard.set()
         if tracked.reading is None or tracked.reading.done():
             return
         recalls = self.recollection is not None and not self.recollection.is_known
@@ -299,7 +357,7 @@ class ServerCache(SlotObserver):
         predicted = (figures.predicted_tokens or 0) if figures else 0
         slot_tokens, sampled = None, None
         if prompt is not None and tracked.prediction is not None:
-            sampled = await self._sampled(prompt, predicted, settled, answer.state)
+            sampled = await self._sampled(tracked, prompt, predicted, answer, settled)
             if predicted and tracked.kind == "conversation":
                 self.prompts.answered(tracked.turn, prompt, settled)
         if (
@@ -369,10 +427,21 @@ class ServerCache(SlotObserver):
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None
 
-    async def _sampled(self, prompt: Tokens, count: int, settled: ChatTurn, state: State) -> Tokens:
+    async def _sampled(
+        self, tracked: TrackedTurn, prompt: Tokens, count: int, answer: Node, settled: ChatTurn
+    ) -> Tokens:
         """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others. Those of a
         reply that has another number of tokens as history are not known: it is read ahead in that form."""
-        prefix, history = await self.prompts.prefix(settled), self.prompts.known_history(settled)
+        state = answer.state
+        if self.is_brief and tracked.shown and not answer.message.reasoning:
+            try:
+                prefix = await self.prompts.said_behind(settled, tracked.rendered, _added(tracked, answer))
+            except BackendError as error:
+                self.prompts.gave_up(error)
+                prefix = None
+        else:
+            prefix = await self.prompts.prefix(settled)
+        history = self.prompts.known_history(settled)
         known = NO_TOKENS
         if prefix is not None and prefix.common(prompt) == len(prompt):
             stopped = stopped_by_model(state)

@@ -3,14 +3,17 @@ and gone on from by the next kvchat, a short `kvchat ask` included.
 
 The rule: a note is a claim, and the server's own words are the proof. It is taken as what the simulator knew when it
 looked last, so that the next look corrects it as in one run: a slot with another count was used by somebody else, and
-a process of another name holds nothing. Ids are not noted: they are asked for again when they are needed.
+a process of another name holds nothing. Its note has no ids: they are noted with their conversations, when kvchat ends,
+and asked for again where they are not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import zlib
+from array import array
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -33,6 +36,9 @@ State = tuple[str, str, int]
 """Conversation, digest of the last message, tokens: what a state is told apart by."""
 
 
+SOMEWHERE = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     """What was known of a server."""
@@ -41,7 +47,7 @@ class Note:
     tasks: tuple[int | None, ...]
     counts: tuple[int, ...]
     running: int | None
-    """The slot of a request that was not ended yet."""
+    """The slot of a request that was not ended yet; SOMEWHERE: it was not known."""
     slots: tuple[Held | None, ...]
     parked: tuple[Held, ...]
     least_recent: tuple[int, ...]
@@ -223,6 +229,7 @@ def noted(
     state: ServerState,
     tasks: Sequence[int | None],
     counts: Sequence[int],
+    running: int | None,
     sure: Sure,
 ) -> str:
     """What is known of a server, as JSON."""
@@ -245,7 +252,7 @@ def noted(
             "process": state.process,
             "tasks": list(tasks),
             "counts": list(counts),
-            "running": simulator.running,
+            "running": running,
             "slots": claims(best.slots),
             "parked": claims(best.parked),
             "least_recent": list(best.least_recent),
@@ -336,6 +343,40 @@ def note_in(text: str) -> Note | None:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+MOST_IDS = 1 << 16
+"""Token ids that are noted of a state; those of a longer one are asked for again."""
+
+
+def ids_noted(process: str, ids: Mapping[str, Tokens]) -> str:
+    """The token ids of branches, by the digest of their last message, that a process of a server holds, as JSON."""
+    return json.dumps(
+        {
+            "process": process,
+            "ids": {
+                tip: base64.b64encode(zlib.compress(tokens.data, 1)).decode()
+                for tip, tokens in ids.items()
+                if tokens.known == len(tokens) <= MOST_IDS
+            },
+        }
+    )
+
+
+def ids_in(note: str, process: str) -> dict[str, Tokens]:
+    """What was noted of this process; nothing of another, nor where the note is damaged."""
+    try:
+        found = json.loads(note or "{}")
+        if not process or found.get("process") != process:
+            return {}
+        return {str(tip): _unpacked(packed) for tip, packed in found["ids"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error):
+        return {}
+
+
+def _unpacked(packed: str) -> Tokens:
+    unpacking = zlib.decompressobj()
+    return Tokens(array("i", unpacking.decompress(base64.b64decode(packed), MOST_IDS * array("i").itemsize)))
 
 
 def _state(held: Held) -> State:

@@ -19,7 +19,7 @@ from kvchat.cache.llamacpp.prediction import Mismatch
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.prompt_tokens import PromptTokens
-from kvchat.chat.cache.server_notes import BranchIds, Note, Notebook, Recollection, Sure, noted
+from kvchat.chat.cache.server_notes import SOMEWHERE, BranchIds, Note, Notebook, Recollection, Sure, noted
 from kvchat.chat.cache.turn_journal import Journal
 
 LOOK_S = 0.5
@@ -87,6 +87,8 @@ class SlotObserver:
         """What tells that there is nothing new to note."""
         self._left_running: int | None = None
         """The slot of a request that another run never ended."""
+        self._unplaced = False
+        """Whether a request is on its way whose prompt shows at its end: until then nobody knows its slot."""
 
     def keep(self, notebook: Notebook, prefixes: BranchIds) -> None:
         """Go on from what another run noted, which the next look corrects, and note what comes."""
@@ -110,9 +112,14 @@ class SlotObserver:
     def _is_new(self) -> bool:
         before, self._noted = (
             self._noted,
-            (self.journal.number, self._tasks_seen, self._last_counts, self.simulator.running),
+            (self.journal.number, self._tasks_seen, self._last_counts, self._running),
         )
         return before != self._noted
+
+    @property
+    def _running(self) -> int | None:
+        """The slot of a request that is on its way, as it is noted."""
+        return SOMEWHERE if self._unplaced else self.simulator.running
 
     def merge(self, note: Note) -> None:
         """As of `Noted`."""
@@ -128,7 +135,14 @@ class SlotObserver:
             return count if count is not None else sure(held)
 
         return noted(
-            self.simulator, self.journal, self.server.base_url, self.state, self._tasks_seen, self._last_counts, known
+            self.simulator,
+            self.journal,
+            self.server.base_url,
+            self.state,
+            self._tasks_seen,
+            self._last_counts,
+            self._running,
+            known,
         )
 
     async def look(self) -> Look:
@@ -205,7 +219,7 @@ class SlotObserver:
 
     def _used_by_another(self, found: Mismatch, count: SlotCount) -> None:
         """A slot holds what was not played: another kvchat may have noted that it did it, else it was none."""
-        if found.slot == self._left_running:
+        if self._left_running in (found.slot, SOMEWHERE):
             self._inherits = True
             return
         note = self.notebook.note if self.notebook is not None else None

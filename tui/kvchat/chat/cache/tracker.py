@@ -19,6 +19,7 @@ from kvchat.backends.dialect import (
     Emit,
     HostClass,
     Progressed,
+    PromptShown,
     Replicated,
     ServerInfo,
     ServerState,
@@ -37,7 +38,7 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.model_file import model_in_file
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.server_notes import Notebook, Recollection, note_in
+from kvchat.chat.cache.server_notes import Notebook, Recollection, ids_in, ids_noted, note_in
 from kvchat.chat.cache.slot_observer import LOOK_S
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.conversations.conversations import Conversations
@@ -53,6 +54,7 @@ from kvchat.prompt.request import wires_of
 from kvchat.prompt.token_ids import known_ids
 from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError
+from kvchat.store.conversations import PROMPT_IDS
 from kvchat.text.faults import Fault
 
 NOBODY_FORESEES = frozenset(
@@ -215,9 +217,11 @@ class CacheTracker:
     async def _ask_template(self, link: Link) -> None:
         """Read the template when an answer has come: nobody waits for it."""
         try:
-            await self._read_template(link, await link.connector.ready())
+            backend = await link.connector.ready()
         except BackendError:
-            pass
+            return
+        if link.template is None and self._servers.consent.agreed_to(backend.info):
+            await self._read_template(link, backend)
 
     async def template_facts(self, id: str) -> TemplateFacts | None:
         """What the chat template of a conversation's model does, found out now where it was not before; None where it
@@ -242,7 +246,9 @@ class CacheTracker:
 
     async def _prefix_of(self, cache: ServerCache, id: str, tip: str) -> Tokens | None:
         """The token ids of a branch of a conversation, named by the digest of its last message."""
-        if not self._servers.consent.agreed_to(cache.server):
+        if (kept := ids_in(self._ground.setting(PROMPT_IDS + id), cache.state.process).get(tip)) is not None:
+            return kept
+        if cache.is_brief or not self._servers.consent.agreed_to(cache.server):
             return None
         try:
             turn = self._turn_at(self._conversations.load(id), tip)
@@ -272,6 +278,23 @@ class CacheTracker:
         for link in self._servers.links:
             if link.cache is not None and link.info is not None:
                 await link.cache.noted_now()
+                await self._note_ids(link.cache)
+
+    async def _note_ids(self, cache: ServerCache) -> None:
+        """Note the token ids of what a server holds, by conversation, so that the next run need not ask for them."""
+        if cache.notebook is None or self._ground.incognito:
+            return
+        process, found = cache.state.process, dict[str, dict[str, Tokens]]()
+        for held in cache.simulator.best.held:
+            if held.owner and held.tip:
+                kept = ids_in(self._ground.setting(PROMPT_IDS + held.owner), process).get(held.tip)
+                ids = self._known_prefix_of(cache, held.owner, held.tip) or kept
+                if ids is not None:
+                    found.setdefault(held.owner, {})[held.tip] = ids
+        for owner, ids_of in found.items():
+            name, note = PROMPT_IDS + owner, ids_noted(process, ids_of)
+            if self._conversations.listed(owner) is not None and self._ground.setting(name) != note:
+                await self._note_down(name, note)
 
     def _note_cancelled(self, key: str, note: str) -> None:
         """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
@@ -426,6 +449,11 @@ class CacheTracker:
         def noting(event: StreamEvent) -> None:
             if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":
                 tracked.loading_seen = True
+            if isinstance(event, PromptShown):
+                if tracked is not None:
+                    tracked.shown = event.text
+                    tracked.heard.set()
+                return
             if tracked is not None and isinstance(event, Progressed):
                 event = Progressed(replace(event.progress, shared=tracked.sent_before, cause=ended))
             emit(event)
