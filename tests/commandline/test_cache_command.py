@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kvchat.aliases import JSON_FIELDS
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -69,16 +68,12 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
         "heat": "unknown",
         "held": None,
         "to_prefill": None,
-        "reread": None,
         "since": None,
         "exact": True,
     }
     assert report["here"]["totals"]["turns"] == 3 and report["week"]["totals"]["turns"] == 4
     assert report["plan"] is None
     assert report["here"]["totals"]["wasted_tokens"] > 0
-    for found in (report["warmth"], report["here"]["totals"], *report["messages"]):
-        for old, new in JSON_FIELDS.items():
-            assert (old in found) == (new in found) and found.get(old) == found.get(new), "scripts know the old names"
 
 
 async def silent(visit: Any) -> None:

@@ -18,7 +18,7 @@ from kvchat.backends.engine.cache_kind import CacheKind, fingerprint, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdicts
-from kvchat.cache.causes.cause import Statement, said, stored
+from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
@@ -407,7 +407,7 @@ def test_context_slots_threads_and_build_make_another_kind(tmp_path: Path) -> No
         assert kind.difference(kind_of(model, replace(info, **change), 1))  # type: ignore[arg-type]
 
 
-NO_USE = said(SnapshotProblem.NO_HELP, reused=0, wanted=9, given_up=True)
+NO_USE = said(SnapshotProblem.UNUSED, given_up=True)
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -417,28 +417,6 @@ def test_what_was_given_up_stays_given_up(tmp_path: Path) -> None:
     Verdicts(tmp_path).put("k", NO_USE)
     assert Verdicts(tmp_path).get("k") == NO_USE
     assert Verdicts(tmp_path).get("other") is None
-
-
-def test_what_an_earlier_version_gave_up_stays_given_up_in_its_words(tmp_path: Path) -> None:
-    sentence = "A restored snapshot did not help: 0 of 9 tokens were reused. Snapshots are no longer used."
-    (tmp_path / "verdicts.json").write_text(
-        json.dumps(
-            {
-                "k": [False, 1, sentence],
-                "kind": [False, 2, stored(NO_USE)],
-                "once": [True, 1, None],
-                "well": [True, 0, ""],
-            }
-        )
-    )
-    Verdicts(tmp_path).put("other", NO_USE)
-    assert [Verdicts(tmp_path).get(key) for key in ("k", "kind", "once", "well", "other")] == [
-        sentence,
-        NO_USE,
-        None,
-        None,
-        NO_USE,
-    ]
 
 
 @pytest.mark.parametrize("problem", SnapshotProblem)
@@ -457,8 +435,7 @@ def test_every_problem_is_a_sentence(problem: SnapshotProblem) -> None:
         shape="a",
         now="b",
         name="m",
-        reused=0,
-        wanted=9,
+        sentence="It is full.",
         title="t",
         room=4_000_000_000,
         release="r",

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import corpus
+from kvchat.cache.causes.cause import said
 from kvchat.prompt import context
 from kvchat.prompt.branching import grafted
 from kvchat.prompt.context import NOTE, TIME, ContextBlock, broken, defused, foreign, guarded, removed, rendered
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Message, Role, State, new_id, node, system_message
+from kvchat.prompt.message import Message, NoteKind, Role, State, new_id, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.transfer.formats import Source, render
 from lossless_reading import read_lossless
@@ -352,5 +353,7 @@ def test_a_message_that_another_version_rendered_keeps_its_bytes(monkeypatch: py
 def test_an_answer_that_filled_the_window_is_only_cut_on_another_branch() -> None:
     """Where a summary made room, nothing says that the window is full, and the answer can be continued."""
     root = node(None, system_message("Be brief."), 0.0)
-    full = node(root, Message(Role.ASSISTANT, "So far"), 1.0, state=State.CONTEXT_FULL, note="The window is full.")
-    assert (grafted(root, full).state, grafted(root, full).note) == (State.LENGTH, "")
+    full = node(
+        root, Message(Role.ASSISTANT, "So far"), 1.0, state=State.CONTEXT_FULL, note=said(NoteKind.FILLS_WINDOW, size=9)
+    )
+    assert (grafted(root, full).state, grafted(root, full).note) == (State.LENGTH, None)

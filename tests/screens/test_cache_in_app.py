@@ -9,6 +9,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.cause import Reason, said
 from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
@@ -97,7 +98,7 @@ async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: 
                     answer.figures,
                     new_tokens=40,
                     cause="slot_taken",
-                    evidence="“weather” took this conversation's slot.",
+                    evidence=said(Reason.OTHER_CONVERSATION, name="weather"),
                 ),
             )
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
-import struct
+from contextlib import closing
 from pathlib import Path
 
 from kvchat.store import Store
-from kvchat.store.file.salvage import Pages
+from kvchat.store.file import schema
 
 
 def everything(folder: Path) -> tuple[dict, dict]:
@@ -42,39 +43,28 @@ def open_damaged(path: Path) -> tuple[Store, bytes]:
     return store, before
 
 
-def free_pages(path: Path) -> set[int]:
-    """The pages that hold nothing, but for the trunks of their list."""
+def break_index(path: Path) -> None:
+    """Damage what no row depends on: a check finds it, and every row can still be read."""
+    _overwrite_root(path, "side_request_created")
+
+
+def break_table(path: Path, table: str) -> None:
+    """Damage a table so that none of its rows can be read."""
+    _overwrite_root(path, table)
+
+
+def _overwrite_root(path: Path, name: str) -> None:
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (name,)).fetchone()
     data = path.read_bytes()
-    free: set[int] = set()
-    trunk = int.from_bytes(data[32:36], "big")
-    while trunk:
-        words = struct.unpack(">1024I", data[(trunk - 1) * 4096 : trunk * 4096])
-        free.update(words[2 : 2 + words[1]])
-        trunk = words[0]
-    return free
+    path.write_bytes(data[: (page - 1) * 4096] + random.Random(6).randbytes(4096) + data[page * 4096 :])
 
 
-def rows_on_pages(path: Path) -> dict[int, set[str]]:
-    """The ids of messages and conversations on each page, overflow pages included."""
-    pages = Pages(path)
-    found: dict[int, set[str]] = {}
-    touched: list[int] = []
-    read = pages.page
-
-    def page(number: int) -> bytes:
-        touched.append(number)
-        return read(number)
-
-    pages.page = page  # type: ignore[method-assign]
-    for number in range(1, pages.count + 1):
-        data = read(number)
-        start = 100 if number == 1 else 0
-        if data[start] != 13:
-            continue
-        touched.clear()
-        for row in pages._cells(data, start):
-            if len(row.values) in (18, 19):
-                for one in {number, *touched}:
-                    found.setdefault(one, set()).add(str(row.values[1]))
-            touched.clear()
-    return found
+def rows_of_tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of kvchat's tables, but for the state of the search index."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {
+            name: connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()
+            for name in sorted(schema.TABLES)
+            if name != "setting"
+        }

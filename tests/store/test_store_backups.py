@@ -81,19 +81,19 @@ def test_when_a_backup_was_made_is_told_by_its_name(folder, at):
     assert at(NOON + 2 * DAY) is None
 
 
-def test_after_damage_the_newest_backup_is_offered_and_not_one_from_the_future(folder, at):
+def test_after_damage_the_newest_backup_is_taken_and_not_one_from_the_future(folder, at):
     ahead, today = at(NOON + 4000 * DAY), at(NOON)
     (folder / "kvchat.db").write_bytes(bytes(8192))
     store = Store.open(folder, clock=lambda: NOON + 60)
-    assert f"The newest backup is {today}" in store.notices[0] and str(ahead) not in store.notices[0]
+    assert f"are back from the backup {today}" in store.notices[0] and str(ahead) not in store.notices[0]
     store.close()
 
 
-def test_where_all_backups_are_from_the_future_the_newest_of_them_is_offered(folder, at):
+def test_where_all_backups_are_from_the_future_the_newest_of_them_is_taken(folder, at):
     first, second = at(NOON), at(NOON + DAY)
     (folder / "kvchat.db").write_bytes(bytes(8192))
     store = Store.open(folder, clock=lambda: 60.0)
-    assert f"The newest backup is {second}" in store.notices[0] and first
+    assert f"are back from the backup {second}" in store.notices[0] and first
     store.close()
 
 

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -173,10 +174,10 @@ def test_an_error_of_the_file_system_is_told_with_its_path(store, monkeypatch):
 def test_a_newer_database_is_refused_and_left_as_it_is(folder):
     Store.open(folder).close()
     connection = sqlite3.connect(folder / "kvchat.db")
-    connection.execute("PRAGMA user_version = 99")
+    connection.execute("PRAGMA user_version = 999")
     connection.close()
     before = (folder / "kvchat.db").read_bytes()
-    with pytest.raises(StoreError, match=r"kvchat\.db was written by a newer kvchat \(version 99"):
+    with pytest.raises(StoreError, match=r"kvchat\.db was written by a newer kvchat \(version 999"):
         Store.open(folder)
     assert (folder / "kvchat.db").read_bytes() == before
     assert not (folder / "quarantine").exists()
@@ -192,22 +193,44 @@ def test_an_upgrade_makes_a_backup_first_and_happens_whole_or_not_at_all(folder,
         db.execute("CREATE TABLE half(x)")
         db.execute("CREATE TABLE half(x)")
 
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, fails])
+    monkeypatch.setattr(schema, "MIGRATIONS", [fails])
     with pytest.raises(StoreError):
         Store.open(folder)
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
+    monkeypatch.setattr(schema, "MIGRATIONS", [])
     store = Store.open(folder)
     assert store.conversation(talk.id).title == "Talk"
     assert store._db.rows("SELECT name FROM sqlite_master WHERE name = 'half'") == []
     store.close()
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE more(x)")])
+    monkeypatch.setattr(schema, "MIGRATIONS", [lambda db: db.execute("CREATE TABLE more(x)")])
     store = Store.open(folder)
     assert store._db.rows("SELECT * FROM more") == [] and store.tree(talk.id)
     store.close()
     old = sqlite3.connect(backups(folder)[0])
-    assert old.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS) - 1,)
+    assert old.execute("PRAGMA user_version").fetchone() == (schema.FIRST,)
     assert old.execute("SELECT title FROM conversation").fetchall() == [("Talk",)]
     old.close()
+
+
+def test_a_database_from_before_0_2_is_set_aside_whole_and_what_is_not_of_it_stays(folder):
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "kvchat.db")) as old, old:
+        old.execute("CREATE TABLE conversation(id TEXT, title TEXT)")
+        old.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        old.execute("PRAGMA user_version = 15")
+    before = (folder / "kvchat.db").read_bytes()
+    for name in ("backups/kvchat-20261120-000000.db", "snapshots/kvchat-0.bin", "index.db", "memory/profile.md"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(name)
+    store = Store.open(folder)
+    (notice,) = store.notices
+    assert "before 0.2. It was moved whole to" in notice and "kvchat export --all -f json" in notice
+    assert store.conversations() == [] and store.backup_if_due()
+    store.close()
+    assert Store.open(folder).notices == []
+    (place,) = (folder / "quarantine").iterdir()
+    assert (place / "kvchat.db").read_bytes() == before
+    assert {path.name for path in place.iterdir()} == {"kvchat.db", "backups", "snapshots", "index.db"}
+    assert (folder / "memory/profile.md").read_text() == "memory/profile.md"
 
 
 def test_a_daily_backup_is_whole_and_seven_are_kept(folder, tmp_path, new_talk):
@@ -392,7 +415,7 @@ def test_one_of_an_older_shape_is_read_too(folder, new_talk, refusing, monkeypat
     talk.say("kept")
     store.close()
     before = (folder / "kvchat.db").read_bytes()
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE more(x)")])
+    monkeypatch.setattr(schema, "MIGRATIONS", [lambda db: db.execute("CREATE TABLE more(x)")])
     refusing()
     found = Store.open(folder)
     assert found._db.rows("SELECT * FROM more") == [] and found.tree(talk.id)

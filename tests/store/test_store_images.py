@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from damaging import open_damaged
-from test_store_collections import OLD, old_database
-
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.drafts import Draft, Span, label_of
-from kvchat.prompt.message import Role
 from kvchat.store import Store
-from kvchat.store.file import schema
 from kvchat.store.images import UNSENT_S, Image
 from kvchat.store.queue import QueuedRow
 
@@ -85,32 +80,6 @@ def test_a_search_finds_an_image_by_its_name_and_none_of_its_bytes(store: Store,
     talk.say("What is this?", blocks=(block(LAMP, "lighthouse.png"),))
     assert [hit.node for hit in store.search("lighthouse")]
     assert not store.search("QUJDQUJD")
-
-
-def test_an_older_database_gets_images(folder: Path) -> None:
-    version = schema.MIGRATIONS.index(schema._images)
-    old_database(folder, version)
-    store = Store.open(folder)
-    store.images.put([LAMP])
-    assert store.images.get(LAMP.sha256) == LAMP and OLD in {row.id for row in store.conversations()}
-    store.close()
-
-
-def test_images_and_the_messages_that_hold_them_are_saved_from_a_damaged_file(folder: Path, new_talk) -> None:
-    store = Store.open(folder)
-    store.images.put([LAMP])
-    talk = new_talk(store)
-    talk.say("What?", blocks=(block(LAMP),))
-    wires = [node.wire for node in store.tree(talk.id)]
-    store.close()
-    path = folder / "kvchat.db"
-    path.write_bytes(bytes(100) + path.read_bytes()[100:])
-    store, _ = open_damaged(path)
-    assert store.images.get(LAMP.sha256) == LAMP
-    found = store.tree(talk.id)
-    assert [node.wire for node in found] == wires
-    assert [node.message.blocks for node in found if node.role is Role.USER] == [(block(LAMP),)]
-    store.close()
 
 
 def test_the_index_finds_messages_with_images(store: Store) -> None:

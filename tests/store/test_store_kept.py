@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
-import pytest
-from damaging import check_sound, open_damaged
-from test_store_collections import OLD, old_database
-
 from kvchat.cache.kept import Kept
-from kvchat.store import Store
 
 
 def digests(store, talk, tip):
@@ -52,31 +46,3 @@ def test_it_outlives_the_trash_and_goes_when_that_is_emptied(store, talk) -> Non
     assert [kept.conversation for kept in store.kept.all()] == [talk.id]
     store.purge_trash(6.0)
     assert store.kept.all() == []
-
-
-def test_an_older_database_keeps_from_now_on(folder) -> None:
-    old_database(folder, 9)
-    store = Store.open(folder)
-    store.kept.put(Kept(OLD, "", 1.0))
-    store.close()
-    store = Store.open(folder)
-    assert store.kept.all() == [Kept(OLD, "", 1.0)] and store.kept.paths()[OLD]
-    store.close()
-    check_sound(folder)
-
-
-@pytest.mark.parametrize("at_message", [False, True])
-def test_it_is_saved_from_a_damaged_database(folder, new_talk, at_message) -> None:
-    store = Store.open(folder)
-    talk, other = new_talk(store), new_talk(store, "Other")
-    answer = talk.say("one")
-    other.say("two")
-    kept = Kept(talk.id, answer.id if at_message else "", 1.5)
-    store.kept.put(kept)
-    store.close()
-    path = folder / "kvchat.db"
-    path.write_bytes(random.Random(1).randbytes(4096) + path.read_bytes()[4096:])
-    store, _ = open_damaged(path)
-    assert store.kept.all() == [kept]
-    store.close()
-    check_sound(folder)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
 
 import pytest
-from damaging import open_damaged
 
 from kvchat.prompt.branching import asked
 from kvchat.prompt.message import new_id
 from kvchat.store import NotQueued, Store
-from kvchat.store.file import schema
 from kvchat.store.queue import QueuedRow
 
 
@@ -71,34 +68,4 @@ def test_the_trash_takes_the_queue_along(folder, new_talk):
     store.change(talk.record, lambda row: replace(row, trashed=5.0))
     store.purge_trash(6.0)
     assert waiting(store, talk.id) == []
-    store.close()
-
-
-def test_what_waits_is_saved_of_a_damaged_file(folder, new_talk):
-    store = Store.open(folder)
-    talk = new_talk(store)
-    talk.say("first")
-    for text in ("a", "b"):
-        store.queue.put(row(talk.id, text))
-    before = store.queue.of(talk.id)
-    store.close()
-    path = folder / "kvchat.db"
-    path.write_bytes(bytes(100) + path.read_bytes()[100:])
-    store, _ = open_damaged(path)
-    assert store.queue.of(talk.id) == before
-    store.close()
-
-
-def test_an_older_database_gets_a_queue(folder):
-    folder.mkdir(parents=True, exist_ok=True)
-    version = schema.MIGRATIONS.index(schema._queue)
-    connection = sqlite3.connect(folder / "kvchat.db", isolation_level=None)
-    for migration in schema.MIGRATIONS[:version]:
-        migration(connection)
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    connection.close()
-    store = Store.open(folder)
-    store.queue.put(row("0" * 32, "waits"))
-    assert waiting(store, "0" * 32) == ["waits"]
     store.close()

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import random
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from damaging import check_sound, open_damaged
 from hypothesis import given
 from hypothesis import strategies as st
-from test_store_collections import OLD, old_database
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import new_id
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, LONGEST, TagError, listed, meant, tag_name, tagged
-from kvchat.store import Store
-from kvchat.store.file import schema
 
 
 def tag(store, id, *add, remove=()):
@@ -109,40 +102,6 @@ def test_tags_come_with_a_new_conversation_and_go_with_one_that_is_purged(store,
         (other.id, "home"),
         (other.id, "work"),
     ]
-
-
-# An older database, and a damaged one
-
-
-def test_a_database_of_version_7_gets_tags(folder) -> None:
-    old_database(folder, 7)
-    store = Store.open(folder)
-    assert store.conversation(OLD).tags == ()
-    tag(store, OLD, FAVOURITE)
-    store.close()
-    store = Store.open(folder)
-    assert store.conversation(OLD).tags == (FAVOURITE,)
-    store.close()
-    with closing(sqlite3.connect(folder / "kvchat.db")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone()[0] == len(schema.MIGRATIONS) >= 8
-    check_sound(folder)
-
-
-def test_tags_are_saved_from_a_damaged_database(folder, new_talk) -> None:
-    store = Store.open(folder)
-    talk, other = new_talk(store), new_talk(store, "Other")
-    talk.say("one")
-    other.say("two")
-    tag(store, talk.id, "work", FAVOURITE)
-    store.set_setting("key", "value")
-    store.close()
-    path = folder / "kvchat.db"
-    path.write_bytes(random.Random(1).randbytes(4096) + path.read_bytes()[4096:])
-    store, _ = open_damaged(path)
-    assert {one.title: one.tags for one in store.conversations()} == {"Talk": (FAVOURITE, "work"), "Other": ()}
-    assert store.prompts() == [] and store.setting("key") == "value"
-    store.close()
-    check_sound(folder)
 
 
 # Searching

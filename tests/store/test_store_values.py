@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
 from dataclasses import fields, replace
 
 import pytest
@@ -11,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation, SavedPrompt
-from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, new_id, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreUnavailable, UnknownConversation
-from kvchat.store.file import schema
 from kvchat.store.messages import _SPEEDS_OF_LATE
 from kvchat.store.rows import FIGURE_FIELDS
 from whole_rows import add_nodes, put_row
@@ -46,6 +44,7 @@ messages = st.builds(
     st.sampled_from(["reasoning_content", "reasoning"]),
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=2).map(tuple),
 )
+NOTE = statement(NoteKind.MODEL_REFUSED, {"refusal": "[no] – “never”"})
 final = st.sampled_from([state for state in State if state is not State.STREAMING])
 
 
@@ -54,7 +53,7 @@ def whole(value: Node) -> Node:
     said = value.message
     parts = tuple(ContextBlock(*map(whole_characters, (b.kind, b.source, b.text))) for b in said.blocks)
     message = replace(said, text=whole_characters(said.text), reasoning=whole_characters(said.reasoning), blocks=parts)
-    return replace(value, message=message, model=whole_characters(value.model), note=whole_characters(value.note))
+    return replace(value, message=message, model=whole_characters(value.model))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -71,7 +70,7 @@ def test_any_conversation_comes_back_as_it_was(said, options, title, template, u
     record = store.create(Conversation(new_id(), root.id, 1.0, 2.0), root)
     given_nodes = []
     for i, (message, state, word, cost, wire) in enumerate(said):
-        tip = node(tip, message, i + 0.25, state=state, model=word, figures=cost, note=word)
+        tip = node(tip, message, i + 0.25, state=state, model=word, figures=cost, note=NOTE)
         if wire is not None:  # bytes as another version made them
             tip = replace(tip, wire=wire)
         given_nodes.append(tip)
@@ -128,21 +127,6 @@ def test_the_clock_set_back_makes_nothing_that_is_used_later_an_older_one(store,
     new_talk(store, "new")
     ahead.ask("?")
     assert [c.title for c in store.conversations()] == ["ahead", "new", "later"]
-
-
-def test_conversations_of_before_stand_in_the_order_of_their_times_and_none_in_the_future():
-    db = sqlite3.connect(":memory:")
-    for step in schema.MIGRATIONS[:14]:
-        step(db)
-    for updated in (5.0, 1e300, 7.5, 1e12):
-        db.execute(
-            "INSERT INTO conversation(id, created, updated, title, turns, model, unread) VALUES (?, 1, ?, '', 1, '', 0)",
-            (str(updated), updated),
-        )
-    schema.MIGRATIONS[14](db)
-    found = [id for (id,) in db.execute("SELECT id FROM conversation ORDER BY place DESC, seq DESC")]
-    assert found == ["1000000000000.0", "1e+300", "7.5", "5.0"]
-    assert db.execute("SELECT max(place) FROM conversation").fetchone()[0] <= time.time() * 1000
 
 
 def test_a_conversation_is_found_by_the_beginning_of_its_id(store):

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from kvchat.aliases import CAUSES
-from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement, said
+from kvchat.cache.causes.cause import Argument, Reason, Remedy, Statement, said
 from kvchat.text.findings import behind_colon, cause_name, evidence_sentence, remedy_sentence
 
 GIVEN: dict[str, Argument] = {
@@ -66,16 +65,3 @@ def test_a_kind_of_a_later_version_is_not_guessed() -> None:
     later = Statement("sabotaged", (("by", "gremlins"),))
     assert evidence_sentence(later, 12) == "The cause is one of a later version: 12 tokens were prefilled again."
     assert remedy_sentence(later) == "" and cause_name("sabotage") == "unknown"
-
-
-def test_what_was_stored_as_a_sentence_is_shown_as_it_was() -> None:
-    stored = "The server restarted: 1,387 tokens were read again."
-    assert evidence_sentence(stored, 1_387) == stored
-    assert behind_colon(stored, 1_387) == behind_colon(said(Reason.RESTARTED), 1_387) == "the server restarted"
-    assert remedy_sentence("Start the server with --parallel 2.") == "Start the server with --parallel 2."
-
-
-def test_causes_are_named_as_they_were_when_their_names_were_stored() -> None:
-    for name, kind in CAUSES.items():
-        assert cause_name(kind) == name
-    assert set(CAUSES.values()) == {*Cause} - {Cause.UNKNOWN, Cause.OTHER_ANSWER}, "came when kinds were stored"

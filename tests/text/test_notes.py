@@ -59,4 +59,3 @@ def test_no_kind_is_named_like_a_fault() -> None:
 )
 def test_what_is_not_known_is_not_guessed(strange: Statement) -> None:
     assert note_sentence(strange) == ""
-    assert note_sentence("As it was stored.") == "As it was stored."

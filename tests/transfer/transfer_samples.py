@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import said
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message
+from kvchat.prompt.message import Message, Node, NoteKind, Role, State, new_id, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.transfer.formats import Source
@@ -95,7 +96,7 @@ def hostile_conversation() -> Source:
                 BEGIN + number,
                 model=text,
                 state=State.ERROR,
-                note=text,
+                note=said(NoteKind.OTHER_MODEL_ANSWERED, answered=text, asked="m", program=text),
             )
         )
         nodes.append(node(nodes[-2], Message(Role.ASSISTANT, f"```{text}\n{text}"), BEGIN + number + 0.5))

@@ -10,6 +10,7 @@ import pytest
 from screens_kit import Grower, Shown, Source, T, a_report, conversation, figures, opened, showing
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Reason, Remedy, said
 from kvchat.cache.report import CacheReport, MessageCells, TurnReport
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import Answered, begins, span, stats
@@ -95,14 +96,10 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
     ("cost", "words"),
     [
         (
-            replace(figures(2000, 613, 64), evidence="the server was restarted at 09:15.", remedy="Keep it running."),
-            "(4.0 s): the server was restarted at 09:15. → Keep it running.",
+            replace(figures(2000, 613, 64), evidence=said(Reason.RESTARTED), remedy=said(Remedy.SEND_CACHE_PROMPT)),
+            "(4.0 s): the server restarted. → Remove cache_prompt = false from the parameters.",
         ),
         (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
-        (
-            replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
-            "1,323 tokens prefilled again (4.0 s): the server restarted.",
-        ),
         (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): cause unknown."),
         (figures(2000, 1936, 64), "Turn 2: nothing wasted."),
         (TurnFigures(2000, 1936, 20, None), "Turn 2: waste unknown: the previous turn was stopped"),

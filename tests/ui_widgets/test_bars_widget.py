@@ -11,6 +11,7 @@ from textual.widget import Widget
 
 from kvchat.backends.dialect import HostClass, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, TurnFigures
+from kvchat.cache.causes.cause import Reason, said
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.text.servers import model_name
 from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter
@@ -184,7 +185,7 @@ async def test_what_was_noted_has_no_markup(hosting: Hosting) -> None:
         assert line(status).endswith("memory: [/x]␛[2J ")
 
 
-WASTED = TurnFigures(3900, 2465, 31, 48, 4300, 4100, 500, 8192, evidence="another client took the slot")
+WASTED = TurnFigures(3900, 2465, 31, 48, 4300, 4100, 500, 8192, evidence=said(Reason.OTHER_BRANCH))
 FINE = TurnFigures(3990, 3931, 31, 59, 140, 170, 500, 8192)
 
 
@@ -197,13 +198,13 @@ async def test_a_warning_stays_until_it_was_seen_and_does_not_come_back(hosting:
             await pilot.pause()
             return line(status)
 
-        assert "took the slot.  F2 why" in await shows(WASTED)
-        assert "took the slot" in await shows(WASTED)
+        assert "took its slot.  F2 why" in await shows(WASTED)
+        assert "took its slot" in await shows(WASTED)
         status.acknowledge()
-        assert "took the slot" not in await shows(WASTED) and "1,387 wasted" in line(status)
+        assert "took its slot" not in await shows(WASTED) and "1,387 wasted" in line(status)
         assert "wasted" not in await shows(WASTED, FINE)
-        assert "took the slot" not in await shows(WASTED)
-        assert "took the slot" in await shows(replace(WASTED, cached_tokens=2466))
+        assert "took its slot" not in await shows(WASTED)
+        assert "took its slot" in await shows(replace(WASTED, cached_tokens=2466))
 
 
 async def test_reading_ahead_stands_quietly_at_the_right_and_gives_way_to_an_answer(hosting: Hosting) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
+from kvchat.cache.causes.cause import Reason, Remedy, statement
 from kvchat.prompt.message import State
 from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
 from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
@@ -35,8 +36,10 @@ NO_CACHE = turn(2206, None, 40)
 CANCELLED = TurnFigures(ttft_ms=None)
 
 
-def because(evidence: str) -> TurnFigures:
-    return replace(WASTED, cause="other_client", evidence=evidence, remedy="Give the server one more slot.")
+def because(other: str) -> TurnFigures:
+    """Another conversation, named `other`, took the slot."""
+    taken = statement(Reason.OTHER_CONVERSATION, {"name": other})
+    return replace(WASTED, cause="slot_taken", evidence=taken, remedy=statement(Remedy.MORE_SLOTS, {"flag": "-np 2"}))
 
 
 def said(*turns: TurnFigures, width: int = 120, **options: object) -> str:
@@ -62,13 +65,13 @@ def test_a_perfect_turn_has_its_figures_and_no_percentage(width: int) -> None:
 
 
 def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
-    line = said(FIRST, PERFECT, because("another client took the slot."))
-    assert line == "1,387 wasted (4.0 s): another client took the slot.  F2 why"
+    line = said(FIRST, PERFECT, because("weather"))
+    assert line == "1,387 wasted (4.0 s): “weather” took this conversation's slot.  F2 why"
     assert [p.tone for p in settled([FIRST, WASTED], 120) if "wasted" in p.text] == ["warning"]
 
 
 def test_the_tokens_stand_once_in_the_sentence() -> None:
-    line = said(FIRST, because("Another program used the model: 1,387 tokens were read again."))
+    line = said(FIRST, replace(because(""), evidence=statement(Reason.FOREIGN, {})))
     assert "1,387 wasted (4.0 s): another program used the model.  F2 why" in line and line.count("1,387") == 1
 
 

@@ -445,9 +445,9 @@ class Ended:
     model anew, let another model answer. Each a `NoteKind`."""
 
     @property
-    def note(self) -> Statement | str:
-        """What is to be said of how it ended; empty for nothing."""
-        return self.error.note if self.error is not None else self.remark or ""
+    def note(self) -> Statement | None:
+        """What is to be said of how it ended."""
+        return self.error.note if self.error is not None else self.remark
 
 
 @dataclass(frozen=True, slots=True)

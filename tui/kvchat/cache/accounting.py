@@ -51,10 +51,10 @@ class TurnFigures:
     """What the simulator of the server's cache said before the answer: compare with `cached_tokens`."""
     cause: str | None = None
     """Why more was evaluated than was new: a value of `Cause`. None where there is nothing to explain."""
-    evidence: Statement | str | None = None
-    """What was seen; a sentence where an earlier version stored it."""
-    remedy: Statement | str | None = None
-    """What helps against it; a sentence as before."""
+    evidence: Statement | None = None
+    """What was seen."""
+    remedy: Statement | None = None
+    """What helps against it."""
     estimated: bool | None = None
     """Whether `cached_tokens` is an estimate, for servers that do not report it."""
     block: int | None = None

@@ -26,8 +26,6 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from kvchat.aliases import with_old_names
-from kvchat.cache.causes.cause import Statement
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import GivenUp, TooLongError
@@ -431,7 +429,7 @@ async def ask(
         found = dict(report(conversation, answer))
         if args.alternatives:
             found["alternatives"] = [report(conversation, one) for one in answers]
-        print(json.dumps(with_old_names(found), ensure_ascii=True))
+        print(json.dumps(found, ensure_ascii=True))
     elif args.alternatives:
         for number, one in enumerate(answers, 1):
             goes_on = " (goes on)" if one.id == answer.id else ""
@@ -443,7 +441,7 @@ async def ask(
     if ended is not None:
         return ended
     if answer.state not in GOOD or not answer.text.strip():
-        is_of_a_name = isinstance(answer.note, Statement) and answer.note.kind == Fault.NO_SUCH_MODEL
+        is_of_a_name = answer.note is not None and answer.note.kind == Fault.NO_SUCH_MODEL
         said = note_sentence(answer.note) or "The answer did not complete."
         raise (UsageError if is_of_a_name else CommandError)(said)
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
@@ -661,7 +659,7 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
         "finish_reason": FINISH.get(answer.state, str(answer.state)),
         "note": note_sentence(answer.note) or None,
-        "note_kind": answer.note.kind if isinstance(answer.note, Statement) else None,
+        "note_kind": answer.note.kind if answer.note else None,
         "prompt_tokens": figures and figures.prompt_tokens,
         "cached_tokens": figures and figures.cached_tokens,
         "estimated": bool(figures and figures.estimated),

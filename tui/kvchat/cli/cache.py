@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from kvchat.aliases import with_old_names
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
@@ -73,7 +72,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.meet(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        words = asdict(report, dict_factory=lambda pairs: with_old_names(_known(plain(pairs))))
+        words = asdict(report, dict_factory=lambda pairs: _known(plain(pairs)))
         print(json.dumps(words, indent=1, default=str))
     else:
         _print(report, service.clock().timestamp())

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from kvchat.aliases import STATUSES, renamed
 from kvchat.cli import common_options
 from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import CommandError, Session, UsageError, instant, number, print_notices
@@ -133,7 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = command("list", "list the memories, newest first")
     listing.add_argument("--kind", choices=tuple(Kind))
     listing.add_argument(
-        "--status", type=_status, choices=(*Status, "all"), default="live", help="live (default): what is in the files"
+        "--status", choices=(*Status, "all"), default="live", help="live (default): what is in the files"
     )
     listing.add_argument("--page", metavar="P", help="profile, or the name of a topic")
     command("search", "find memories by their words").add_argument("words", metavar="WORDS", nargs="+")
@@ -163,13 +162,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command("path", "print the folder of the files")
     queue = command("queue", "show what is queued for extraction")
     queue.add_argument("-n", dest="number", type=number, metavar="N", default=50, help="so many conversations (50)")
-
-
-def _status(name: str) -> str:
-    """An argument that is a status."""
-    new = STATUSES.get(name, name)
-    print_notices([renamed({name: new})] if new != name else ())
-    return new
 
 
 def run(session: Session) -> int:

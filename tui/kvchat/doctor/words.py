@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from kvchat.aliases import with_old_names
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.kinds import title_of
 from kvchat.cache.causes.cause import plain
@@ -160,18 +159,16 @@ def as_json(report: Report) -> dict[str, object]:
 
 def _turn_json(turn: ProbeTurn) -> dict[str, object]:
     figures = turn.figures
-    return with_old_names(
-        {
-            "step": turn.step,
-            "prompt_tokens": figures.prompt_tokens,
-            "cached_tokens": figures.cached_tokens,
-            "evaluated_tokens": figures.evaluated_tokens,
-            "new_tokens": figures.new_tokens,
-            "wasted_tokens": figures.wasted_tokens if turn.step in BEFORE else None,
-            "predicted_tokens": figures.predicted_tokens,
-            "ttft_ms": figures.ttft_ms,
-            "prompt_ms": figures.prompt_ms,
-            "predicted_ms": figures.predicted_ms,
-            "estimated": turn.estimated,
-        }
-    )
+    return {
+        "step": turn.step,
+        "prompt_tokens": figures.prompt_tokens,
+        "cached_tokens": figures.cached_tokens,
+        "evaluated_tokens": figures.evaluated_tokens,
+        "new_tokens": figures.new_tokens,
+        "wasted_tokens": figures.wasted_tokens if turn.step in BEFORE else None,
+        "predicted_tokens": figures.predicted_tokens,
+        "ttft_ms": figures.ttft_ms,
+        "prompt_ms": figures.prompt_ms,
+        "predicted_ms": figures.predicted_ms,
+        "estimated": turn.estimated,
+    }

@@ -20,12 +20,14 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
 from kvchat.store.covering import mark
 from kvchat.store.file.database import Database
-from kvchat.store.file.schema import MEMORY_SINCE
 from kvchat.store.jobs import JobReason
 from kvchat.store.rows import columns, to_json
 
 if TYPE_CHECKING:
     from kvchat.config import MemorySettings
+
+_SINCE = "store.memory_since"
+"""The key of the setting with the `node.seq` of the last message that is not to be gone through."""
 
 FACTS = "facts"
 EMPTY = "empty"
@@ -57,7 +59,7 @@ class Cell:
 
 
 _FIELDS = tuple(field.name for field in fields(Cell))
-_NEW = f"""+seq > coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE key = '{MEMORY_SINCE}'), 0)
+_NEW = f"""+seq > coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE key = '{_SINCE}'), 0)
     AND NOT EXISTS (SELECT 1 FROM {{covered}} AS covered WHERE covered.node = node.id)"""
 _SAID = "role IN ('user', 'assistant')"
 _UNCOVERED = f"""
@@ -195,7 +197,7 @@ class Ledger:
             connection.execute(
                 "INSERT INTO setting SELECT ?, CAST(coalesce(max(seq), 0) AS TEXT) FROM node WHERE true"
                 " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-                (MEMORY_SINCE,),
+                (_SINCE,),
             )
 
     def cells(self, conversation: str = "", limit: int = 50) -> list[Cell]:

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kvchat.aliases import STATUSES
 from kvchat.memory.entry import Act, Change, Entry, Kind, Status
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 from kvchat.store.rows import ENTRY_FIELDS, Row, columns, from_json, to_json
 
 _KINDS = {kind.value: kind for kind in Kind}
-_STATUSES = {status.value: status for status in Status} | {old: Status(new) for old, new in STATUSES.items()}
+_STATUSES = {status.value: status for status in Status}
 _ACTS = {act.value: act for act in Act}
 _ENTRY = f"SELECT {columns(ENTRY_FIELDS)} FROM entry"
 _PUT_ENTRY = (

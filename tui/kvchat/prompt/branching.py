@@ -81,7 +81,7 @@ def grafted(parent: Node, twig: Node) -> Node:
     if state is State.STREAMING:
         state = State.INTERRUPTED
     elif state is State.CONTEXT_FULL:
-        state, note = State.LENGTH, ""
+        state, note = State.LENGTH, None
     return replace(
         twig,
         id=new_id(),

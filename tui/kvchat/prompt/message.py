@@ -173,9 +173,9 @@ class Node:
     """The model that answered, as the server names it."""
     figures: TurnFigures | None = None
     """What the turn cost, on an answer."""
-    note: Statement | str = ""
+    note: Statement | None = None
     """How it ended, where that was not just the end of the answer: a `NoteKind` or a fault (`kvchat.text.notes` has
-    the words); a sentence where it was stored by an earlier version."""
+    the words)."""
     ids: AnswerIds | None = None
     """Of an answer whose prompt went as token ids: the server's own ids of it."""
 
@@ -211,7 +211,7 @@ def node(
     state: State = State.DONE,
     model: str = "",
     figures: TurnFigures | None = None,
-    note: Statement | str = "",
+    note: Statement | None = None,
     ids: AnswerIds | None = None,
 ) -> Node:
     """A node below `parent`: its wire bytes and digest are made here and nowhere else."""
@@ -232,7 +232,7 @@ def settled(
     reasoning_field: str = "reasoning_content",
     model: str = "",
     figures: TurnFigures | None = None,
-    note: Statement | str = "",
+    note: Statement | None = None,
     ids: AnswerIds | None = None,
 ) -> Node:
     """The final form of a streaming answer: same id and place, wire bytes and digest of what was received."""

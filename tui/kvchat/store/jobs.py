@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-from kvchat.aliases import JOB_STATES
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
@@ -57,7 +56,7 @@ class Job:
     created: float = 0.0
 
 
-_STATES = {state.value: state for state in JobState} | {old: JobState(new) for old, new in JOB_STATES.items()}
+_STATES = {state.value: state for state in JobState}
 _FREE = "(state != 'running' OR owner = :owner)"
 """What another kvchat runs is its own to end."""
 _PUT = """

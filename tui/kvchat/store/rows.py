@@ -14,7 +14,6 @@ from dataclasses import fields
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement, statement_of, stored
 from kvchat.prompt.context import ContextBlock
@@ -179,7 +178,7 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     del column["blocks"]
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))
-    column["note"] = tuple(_note_of(text) if text else text for text in column["note"])
+    column["note"] = tuple(_note_of(text) if text else None for text in column["note"])
     column["ids"] = tuple(_ids_of(stored) if isinstance(stored, bytes) else None for stored in column["ids"])
     return filled(Node, column, count)
 
@@ -222,7 +221,7 @@ def row_of(node: Node) -> tuple[object, ...]:
         node.state.value,
         whole_characters(node.model),
         figures_to_json(node.figures),
-        to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note),
+        to_json(stored(node.note)) if node.note else "",
         _stored_ids(node.ids) if node.ids is not None else None,
         to_json(message.pasted) if message.pasted else None,
     )
@@ -257,9 +256,9 @@ def figures_of(texts: Iterable[str | None]) -> list[TurnFigures | None]:
     column: dict[str, Iterable[object]] = {}
     if given:
         column.update(zip(FIGURE_FIELDS, zip(*given, strict=True), strict=True))
-        column["cause"] = [CAUSES.get(cause, cause) if isinstance(cause, str) else None for cause in column["cause"]]
+        column["cause"] = [cause if isinstance(cause, str) else None for cause in column["cause"]]
         for name in ("evidence", "remedy"):
-            column[name] = [value if value is None else statement_of(value) for value in column[name]]
+            column[name] = [statement_of(value) for value in column[name]]
     figures = iter(filled(TurnFigures, column, len(given)))
     return [None if values is None else next(figures) for values in found]
 
@@ -268,9 +267,8 @@ def figures_to_json(figures: TurnFigures | None) -> str | None:
     return None if figures is None else to_json([stored(getattr(figures, name)) for name in FIGURE_FIELDS])
 
 
-def _note_of(text: str) -> Statement | str:
-    """A stored note: a kind and its arguments, or the sentence of an earlier version."""
-    return statement_of(from_json(text, list)) or text if str(text).startswith("[") else text
+def _note_of(text: str) -> Statement | None:
+    return statement_of(from_json(text, list))
 
 
 def conversations_of(rows: Sequence[Row], tags: Mapping[str, tuple[str, ...]]) -> list[Conversation]:

@@ -1,7 +1,6 @@
 """Why tokens were wasted, and what helps, in words.
 
-The rule: a kind and its arguments become one sentence here and nowhere else. What an earlier version stored as a
-sentence is shown as it is.
+The rule: a kind and its arguments become one sentence here and nowhere else.
 """
 
 from __future__ import annotations
@@ -57,35 +56,23 @@ def cause_name(cause: str | None) -> str:
     return _CAUSES.get(known, known.value.replace("_", " "))
 
 
-def evidence_sentence(evidence: Statement | str, tokens: int) -> str:
+def evidence_sentence(evidence: Statement, tokens: int) -> str:
     """What was seen, as one sentence. `tokens`: wasted; 0 where the server does not report them."""
-    if isinstance(evidence, str):
-        return evidence
     clause, ending = _seen(evidence, tokens)
     if ending:
         return f"{clause}{ending}"
     return f"{clause}: {_again(tokens)}." if tokens else f"{clause}; it does not report what it prefilled again."
 
 
-def behind_colon(evidence: Statement | str, tokens: int) -> str:
+def behind_colon(evidence: Statement, tokens: int) -> str:
     """What was seen, as it stands behind a colon that follows the number of wasted tokens: that is not said again, and
     no full stop ends it. Raw."""
-    if isinstance(evidence, str):
-        return _stored_behind_colon(evidence, tokens)
     clause, ending = _seen(evidence, tokens)
     whole = f"{clause}{ending}".removesuffix(".")
     if evidence.kind == Reason.UNKNOWN:
         return "why is not known"
     first = whole.partition(" ")[0]
     return first.lower() + whole[len(first) :] if first in ("The", "Another", "Other", "Caching") else whole
-
-
-def _stored_behind_colon(sentence: str, tokens: int) -> str:
-    """The same for a sentence that an earlier version stored."""
-    said = sentence.strip().removesuffix(".").removesuffix(f": {tokens:,} tokens were read again")
-    said = said.removeprefix(f"{tokens:,} tokens were read again; ")
-    first = said.partition(" ")[0]
-    return first.lower() + said[len(first) :] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
 
 
 def _again(tokens: int) -> str:
@@ -259,7 +246,7 @@ def dropped_text_notice(evidence: Statement) -> str:
     return f"{evidence_sentence(evidence, 0)} Compact it (/compact) or give the server a larger window."
 
 
-def remedy_sentence(remedy: Statement | str | None) -> str:
+def remedy_sentence(remedy: Statement | None) -> str:
     """What helps, as one sentence; empty for None, and for a kind of a later version."""
     if remedy is None or isinstance(remedy, str):
         return remedy or ""

@@ -1,7 +1,6 @@
 """How an answer ended and what to know of it, in words.
 
-The rule: a kind and its arguments become one sentence here, a fault in `kvchat.text.faults`. What an earlier version
-stored as a sentence is shown as it is.
+The rule: a kind and its arguments become one sentence here, a fault in `kvchat.text.faults`.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ _SENTENCES: dict[str, str] = {
 }
 
 
-def note_sentence(note: Statement | str) -> str:
+def note_sentence(note: Statement | None) -> str:
     """How an answer ended, as one sentence or two; empty for nothing, and for a kind of a later version."""
-    if isinstance(note, str):
-        return note
+    if note is None:
+        return ""
     words = {"size": 0, **dict(note.arguments)}
     try:
         if (known := _SENTENCES.get(note.kind)) is None:

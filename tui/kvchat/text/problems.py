@@ -114,20 +114,32 @@ class Damage(StrEnum):
     TABLES = "was damaged (tables are missing)"
     FOREIGN = "was not a database of kvchat"
     FOUND = "was damaged ({error})"
-    LOG = "has lost a part of its log: what was said last may be missing"
+    DRAFT = "is of a kvchat before 0.2"
 
 
-def moved_aside(database: Path, damage: str, place: Path, saved: str, offer: str) -> str:
-    """That a database was put into `place`, what was `saved` of it, and the way back."""
-    return f"{database} {damage}. It was moved to {place}. {saved} {offer}"
+def moved_aside(database: Path, damage: str, place: Path, saved: str) -> str:
+    """That a database was put into `place`, and what was `saved` of it."""
+    return f"{database} {damage}. It was moved to {place}. {saved}"
 
 
-def saved_words(messages: int, conversations: int, lost: int) -> str:
-    """What could be read of a damaged database; `lost`: rows that could not."""
-    if not messages and not conversations:
-        return "Nothing could be read from it; a new database was begun."
-    rest = f"at least {lost} rows could not be read" if lost else "as many as could be found"
-    return f"{messages} messages in {conversations} conversations were saved into a new database, {rest}."
+def draft_moved(database: Path, place: Path) -> str:
+    """That a database from before 0.2 is not read."""
+    return (
+        f"{database} {Damage.DRAFT}. It was moved whole to {place}; memory, personas and settings stay. To have its "
+        "conversations here, export them with that kvchat (kvchat export --all -f json) and import the file."
+    )
+
+
+def saved_words(messages: int, conversations: int, backup: Path | None, whole: bool | None) -> str:
+    """What was saved of a damaged database. `backup`: what it was put together with; `whole`: whether every row could
+    be read, None: none could."""
+    saved = f"{messages} messages in {conversations} conversations"
+    if whole is None and backup is None:
+        return "Nothing could be read from it, and there is no backup; a new database was begun."
+    if whole is None:
+        return f"Nothing could be read from it; {saved} are back from the backup {backup}."
+    source = "" if backup is None else f" and from the backup {backup}"
+    return f"{saved} were saved from it{source}{'' if whole else '; some rows could not be read'}."
 
 
 def log_moved(database: Path, place: Path, offer: str) -> str:
@@ -141,9 +153,9 @@ def log_damaged(database: Path, offer: str) -> str:
     )
 
 
-def finished(database: Path, place: Path, offer: str) -> str:
+def finished(database: Path, place: Path) -> str:
     """That a database which an earlier run has saved is in use now."""
-    return f"{database} was damaged. It was moved to {place}, and what could be read is in a new database. {offer}"
+    return f"{database} was damaged. It was moved to {place}, and what could be read is in a new database."
 
 
 def opened_for_reading(refusal: str) -> str:

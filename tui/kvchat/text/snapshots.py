@@ -46,6 +46,7 @@ class SnapshotProblem(StrEnum):
     NO_FOLDER = auto()
     NO_PROOF = auto()
     FOLDER_UNUSABLE = auto()  # reason
+    NO_WRITE = auto()  # sentence
     QUIT_TOO_LONG = auto()  # seconds
     # saving
     NOT_SAVED = auto()
@@ -71,7 +72,6 @@ class SnapshotProblem(StrEnum):
     CHANGED = auto()
     UNUSED = auto()
     UNPROVED = auto()
-    NO_HELP = auto()  # reused, wanted: tokens; of an earlier version
 
 
 GIVEN_UP = "Snapshots are no longer used for this model with this build of the server."
@@ -85,6 +85,7 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.NO_FOLDER: "The server was started without a folder for slots.",
     SnapshotProblem.NO_PROOF: "The server gives no log-probabilities, by which a snapshot is proved: none are kept.",
     SnapshotProblem.FOLDER_UNUSABLE: "The folder of snapshots cannot be used: {reason}.",
+    SnapshotProblem.NO_WRITE: "{sentence}",
     SnapshotProblem.QUIT_TOO_LONG: "Not every conversation was saved: the server took longer than {seconds:.0f} s.",
     SnapshotProblem.NOT_SAVED: "The server did not save a snapshot.",
     SnapshotProblem.ABOVE_BOUND: "The snapshot would take {needed}; all of them may take {most}. It was not saved.",
@@ -111,15 +112,14 @@ _SENTENCES: dict[str, str] = {
     SnapshotProblem.CHANGED: f"{_OF_CONVERSATION} did not come back as it was saved; {_INSTEAD}",
     SnapshotProblem.UNUSED: f"The server took back a snapshot and reuses nothing of it; {_INSTEAD}",
     SnapshotProblem.UNPROVED: f"{_OF_CONVERSATION} could not be proved: the server did not answer; {_INSTEAD}",
-    SnapshotProblem.NO_HELP: "A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused.",
 }
 
 
-def snapshot_sentence(problem: Statement | str | None) -> str:
+def snapshot_sentence(problem: Statement | None) -> str:
     """The problem as one sentence, or two where snapshots were given up for it; empty for none, and for one of a later
-    version. What an earlier version stored as a sentence is that already."""
-    if problem is None or isinstance(problem, str):
-        return problem or ""
+    version."""
+    if problem is None:
+        return ""
     words = _with_sizes(dict(problem.arguments))
     if problem.kind == SnapshotProblem.KEPT_FULL:
         words["remedy"] = room_remedy(str(words.get("release", "")), words.get("frees"))

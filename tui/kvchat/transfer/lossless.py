@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 from kvchat import __version__
-from kvchat.aliases import CAUSES, EXPORT_FIELDS
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement, plain, statement
 from kvchat.prompt.context import ContextBlock
@@ -59,7 +58,7 @@ def _node_fields(node: Node) -> dict[str, object]:
         "state": node.state.value,
         "model": node.model,
         "figures": None if node.figures is None else asdict(node.figures, dict_factory=plain),
-        "note": asdict(node.note, dict_factory=plain) if isinstance(node.note, Statement) else node.note,
+        "note": asdict(node.note, dict_factory=plain) if node.note else None,
     }
 
 
@@ -125,7 +124,7 @@ class Fields:
         self.where = where
         if not isinstance(value, dict):
             raise TransferError(f"{where} is not a JSON object. Nothing was read.")
-        self._values = {EXPORT_FIELDS.get(name, name): field for name, field in value.items()}
+        self._values = dict(value)
 
     def wrong(self, name: str, wanted: str) -> TransferError:
         return TransferError(f"{self.where}: the field {name} is not {wanted}. Nothing was read.")
@@ -327,7 +326,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         predicted_ms=item.optional_number("predicted_ms"),
         context_size=item.optional_whole("context_size"),
         predicted_cached=item.optional_whole("predicted_cached"),
-        cause=_cause(item),
+        cause=item.optional_text("cause"),
         evidence=_statement(item, "evidence"),
         remedy=_statement(item, "remedy"),
         estimated=item.optional_flag("estimated"),
@@ -339,16 +338,9 @@ def _figures(item: Fields | None) -> TurnFigures | None:
     )
 
 
-def _cause(item: Fields) -> str | None:
-    cause = item.optional_text("cause")
-    return CAUSES.get(cause, cause) if cause is not None else None
-
-
-def _statement(item: Fields, name: str) -> Statement | str | None:
-    """A kind and its arguments; a sentence where an earlier version wrote the file."""
-    if item.is_text(name):
-        return item.text(name)
-    if (found := item.optional_inner(name)) is None:
+def _statement(item: Fields, name: str) -> Statement | None:
+    """A kind and its arguments; None also for a sentence, as kvchat before 0.2 wrote it."""
+    if item.is_text(name) or (found := item.optional_inner(name)) is None:
         return None
     return statement(found.text("kind"), found.mapping("arguments"))
 
@@ -416,7 +408,7 @@ def _node(item: Fields, tree: Tree) -> Node:
         state,
         item.text("model"),
         _figures(item.optional_inner("figures")),
-        _statement(item, "note") or "",
+        _statement(item, "note"),
     )
 
 

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.aliases import THEME_KEYS, renamed
 from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
@@ -197,17 +196,15 @@ class _Reader:
     def _variables(self, table: object) -> dict[str, str]:
         found: dict[str, str] = {}
         known, given = _known_variables(), self._table("variables", table)
-        if old := {key: THEME_KEYS[key] for key in given if key in THEME_KEYS}:
-            self._wrong(("variables", next(iter(old))), renamed(old))
         for key, value in given.items():
             style = key.endswith("-style")
-            if key not in known and key not in old:
+            if key not in known:
                 self._wrong(("variables", key), f"unknown variable {one_line(key, 60)}" + _meant(key, sorted(known)))
             elif not isinstance(value, str) or not (_STYLE if style else _COLOUR).fullmatch(value):
                 kind = 'a style such as "bold"' if style else 'a colour such as "#7c9cf5"'
                 self._wrong(("variables", key), f"{key} must be {kind}; it is left out")
-            elif old.get(key) not in given:
-                found[old.get(key, key)] = value
+            else:
+                found[key] = value
         return found
 
     def _table(self, section: str, table: object) -> dict[str, object]:

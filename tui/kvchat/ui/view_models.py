@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
@@ -68,17 +67,12 @@ def item_of(
         reasoning=shown.reasoning if shown else node.message.reasoning,
         blocks=node.message.blocks,
         state=node.state,
-        note=note_sentence(node.note) if node.note and not _is_plain(node.note) else "",
+        note=note_sentence(node.note) if node.note and node.note.kind != NoteKind.LONGEST else "",
         siblings=tree.version(node.id),
         figures=node.figures,
         streaming=streaming,
         sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
     )
-
-
-def _is_plain(note: Statement | str) -> bool:
-    """Whether a note says no more than the state of its answer."""
-    return isinstance(note, Statement) and note.kind == NoteKind.LONGEST
 
 
 def sidebar_rows(

@@ -38,8 +38,7 @@ MOST_BRANCHES = 3
 LEFTOVER_SECONDS = 600.0
 """A file that belongs to no snapshot may be one that is being written, for so long."""
 
-_OURS = compiled_later(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\.(bin|\d+\.tmp)")
-"""The second form is the one of earlier versions: by model and slot."""
+_OURS = compiled_later(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?")
 
 
 class SnapshotError(Exception):
@@ -299,7 +298,7 @@ class SnapshotShelf:
         return shutil.disk_usage(self.folder).free
 
     def _clear(self, known: Collection[str]) -> None:
-        """Remove leftovers of snapshots that were never finished, and the files of earlier versions."""
+        """Remove leftovers of snapshots that were never finished."""
         before = time.time() - LEFTOVER_SECONDS
         for path in self.folder.iterdir():
             if _OURS.fullmatch(path.name) and path.stem not in known and _changed(path) < before:

@@ -23,12 +23,11 @@ class Verdicts:
         self._file = folder / FILE
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> Statement | str | None:
-        """Why snapshots are not used with a model and build (`CacheKind.key`); None while they are. A sentence where an
-        earlier version stored it."""
+    def get(self, key: str) -> Statement | None:
+        """Why snapshots are not used with a model and build (`CacheKind.key`); None while they are."""
         return self._read().get(key)
 
-    def put(self, key: str, why: Statement | str) -> None:
+    def put(self, key: str, why: Statement) -> None:
         """Remember it over restarts. Raises PathError."""
         with self._lock:
             known = self._read()
@@ -37,18 +36,13 @@ class Verdicts:
             data = {key: stored(why) for key, why in kept.items()}
             paths.write_private(self._file, json.dumps(data).encode())
 
-    def _read(self) -> dict[str, Statement | str]:
-        found: dict[str, Statement | str] = {}
+    def _read(self) -> dict[str, Statement]:
+        found: dict[str, Statement] = {}
         try:
             for key, value in json.loads(self._file.read_bytes()).items():
-                why = statement_of(value[2] if _is_older(value) else value)
+                why = statement_of(value)
                 if why:
                     found[key] = why
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             pass  # without the file every model is tried anew
         return found
-
-
-def _is_older(value: object) -> bool:
-    """Whether an earlier version wrote it: whether they worked, failures in a row, and why they are given up."""
-    return isinstance(value, list) and len(value) == 3 and isinstance(value[0], bool)

@@ -160,11 +160,9 @@ def stored(value: object) -> object:
     return [value.kind, dict(value.arguments)] if isinstance(value, Statement) else value
 
 
-def statement_of(value: object) -> Statement | str | None:
-    """A stored statement: a kind and its arguments, or the sentence of an earlier version; None for anything else."""
+def statement_of(value: object) -> Statement | None:
+    """A stored statement: a kind and its arguments; None for anything else."""
     match value:
-        case str():
-            return value
         case [str(kind), dict(arguments)]:
             return statement(kind, arguments)
     return None
@@ -201,8 +199,8 @@ class Finding:
     cause: Cause
     tokens: int
     """Wasted tokens."""
-    evidence: Statement | str
-    """A `Reason`; a sentence where it was stored by an earlier version."""
-    remedy: Statement | str | None = None
+    evidence: Statement
+    """A `Reason`."""
+    remedy: Statement | None = None
     """A `Remedy`; None when nothing helps or nothing is needed."""
     divergence: Divergence | None = None

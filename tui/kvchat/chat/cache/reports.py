@@ -123,13 +123,13 @@ def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[Tu
 
 
 def _finding(figures: TurnFigures | None) -> Finding | None:
-    if figures is None or figures.cause is None:
+    if figures is None or figures.cause is None or figures.evidence is None:
         return None
     try:
         cause = Cause(figures.cause)
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
-    return Finding(cause, figures.wasted_tokens or 0, figures.evidence or "", figures.remedy)
+    return Finding(cause, figures.wasted_tokens or 0, figures.evidence, figures.remedy)
 
 
 def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:

@@ -192,7 +192,7 @@ class AnswerRun:
         if state is State.CANCELLED:
             unsent = live.waiting is not None and live.waiting.phase in UNSENT
             early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
-            note = "" if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
+            note = None if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
         question = self._path[-2] if live.begun else self._path[-1]
         return settled(
             self.answer,

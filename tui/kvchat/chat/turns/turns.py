@@ -17,7 +17,6 @@ from typing import Protocol
 from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.tracker import CacheTracker
@@ -649,7 +648,7 @@ def _no_continuing(answer: Node | None) -> ChatProblem:
     """Why an answer cannot be continued. None: it is none."""
     if answer is None:
         return ChatProblem.NO_ANSWER
-    if isinstance(answer.note, Statement) and answer.note.kind == NoteKind.TOOL_CALLS:
+    if answer.note is not None and answer.note.kind == NoteKind.TOOL_CALLS:
         return ChatProblem.CALLED_TOOL
     return {State.STREAMING: ChatProblem.STILL_COMING, State.CONTEXT_FULL: ChatProblem.WINDOW_FULL}.get(
         answer.state, ChatProblem.COMPLETE

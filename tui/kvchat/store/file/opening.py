@@ -74,7 +74,7 @@ def _for_writing(folder: Path, now: float) -> tuple[Database, list[str]]:
             try:
                 prepare(connection, path)
                 version = schema.version_of(connection)
-                if 0 < version < len(schema.MIGRATIONS):
+                if 0 < version < schema.newest():
                     back_up(path, now, f"-v{version}")
                 _bring_up_to_date(connection)
             except BaseException:
@@ -97,7 +97,7 @@ def _for_reading(path: Path) -> sqlite3.Connection | None:
             if _content_trouble(found, path, thorough=path.stat().st_size < ALWAYS_CHECKED) is not None:
                 return None
             prepare(found, None)
-            if schema.version_of(found) == len(schema.MIGRATIONS) and not index.is_due(found, has_fts(found)):
+            if schema.version_of(found) == schema.newest() and not index.is_due(found, has_fts(found)):
                 return found
             memory = connect(":memory:")
             with closing(found):
@@ -127,7 +127,7 @@ def _require_sqlite() -> None:
 def _bring_up_to_date(connection: sqlite3.Connection) -> None:
     """One transaction that makes the tables and the index what this version expects."""
     fts = has_fts(connection)
-    if schema.version_of(connection) == len(schema.MIGRATIONS) and not index.is_due(connection, fts):
+    if schema.version_of(connection) == schema.newest() and not index.is_due(connection, fts):
         return
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
@@ -148,19 +148,21 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
     if not path.exists():
         _refuse_unless(alone or not log, path, Damage.DELETED)
         notices = [quarantine.set_aside_log(path, now)] if log else []
-        notices += quarantine.finish(path, now) if alone else []
+        notices += quarantine.finish(path) if alone else []
         path.touch(0o600)
         return notices
     if not path.is_file():
         raise StoreUnavailable(StoreProblem.NO_FILE, path=path)
     make_private(path)
     found = wal.read(path, _PAGE_SIZE) if alone and log and _is_known(path) else None
-    if found is not None and (found.is_readable_behind or found.is_stale):
-        return [quarantine.set_aside(path, Damage.LOG, now)]
+    if found is not None and found.is_stale:
+        quarantine.move_log(path, now)
     trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or (alone and log))
     if trouble is None:
         return [quarantine.told_of_log(path, now)] if found is not None and found.lost else []
     _refuse_unless(alone, path, trouble)
+    if trouble is Damage.DRAFT:
+        return [quarantine.set_aside_draft(path, now)]
     return [quarantine.set_aside(path, trouble, now)]
 
 
@@ -168,7 +170,8 @@ def _is_known(path: Path) -> bool:
     """Whether the file is of a version that this kvchat may write. One that is damaged is."""
     with path.open("rb") as file:
         head = file.read(72)
-    return int.from_bytes(head[60:64], "big") <= len(schema.MIGRATIONS) or not head.startswith(schema.MAGIC)
+    version = int.from_bytes(head[60:64], "big")
+    return not head.startswith(schema.MAGIC) or version == 0 or schema.FIRST <= version <= schema.newest()
 
 
 def _refuse_unless(alone: bool, path: Path, damage: str) -> None:
@@ -202,11 +205,13 @@ def _content_trouble(found: sqlite3.Connection, path: Path, thorough: bool) -> s
     mark = found.execute("PRAGMA application_id").fetchone()[0]
     version = schema.version_of(found)
     ours = mark == schema.APPLICATION_ID
-    if ours and version > len(schema.MIGRATIONS):
-        raise StoreError(StoreProblem.NEWER, path=path, version=version, known=len(schema.MIGRATIONS))
+    if ours and version > schema.newest():
+        raise StoreError(StoreProblem.NEWER, path=path, version=version, known=schema.newest())
+    if ours and 0 < version < schema.FIRST:
+        return Damage.DRAFT
     if not tables and version == 0 and (ours or mark == 0):
         return None  # kvchat ended while it made the file
-    if not tables >= schema.tables_of(version) or not ours:
+    if not tables >= schema.TABLES or not ours:
         return Damage.TABLES if tables & schema.TABLES else Damage.FOREIGN
     if thorough and (answer := found.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         return Damage.FOUND.format(error=" ".join(str(answer).split())[:120])

@@ -13,22 +13,24 @@ from pathlib import Path
 from kvchat.paths import make_private
 from kvchat.store.file.backup import backups
 from kvchat.store.file.database import has_content
-from kvchat.text.problems import backup_words, finished, log_damaged, log_moved, moved_aside, saved_words
+from kvchat.text.problems import backup_words, draft_moved, finished, log_damaged, log_moved, moved_aside, saved_words
 
 FOLDER = "quarantine"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
 _FRESH = "salvaged.db"
+_MADE_FROM_DRAFTS = ("backups", "snapshots", "trunks", "index.db", "index.db-wal", "index.db-shm")
 
 
 def set_aside(database: Path, damage: str, now: float) -> str:
-    """Save what can be read of `database` into a new one, move the old files to quarantine/<time>/, and put the new
-    one in place. Returns the sentences for the person. Raises OSError and sqlite3.Error."""
+    """Save what can be read of `database` and the newest backup into a new one, move the old files to
+    quarantine/<time>/, and put the new one in place. Returns the sentences for the user. Raises OSError and
+    sqlite3.Error."""
     place = _new_folder(database.parent / FOLDER, now)
     fresh = place / _FRESH
     try:
         from kvchat.store.file.salvage import salvage
 
-        saved = salvage(database, fresh)
+        saved = salvage(database, fresh, now)
     except BaseException:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
@@ -38,15 +40,32 @@ def set_aside(database: Path, damage: str, now: float) -> str:
     for path in place.iterdir():
         make_private(path)
     fresh.replace(database)
-    words = saved_words(saved.messages, saved.conversations, saved.lost)
-    return moved_aside(database, damage, place, words, _offer(database, now))
+    words = saved_words(saved.messages, saved.conversations, saved.backup, saved.whole)
+    return moved_aside(database, damage, place, words)
+
+
+def set_aside_draft(database: Path, now: float) -> str:
+    """Move a database from before 0.2, and what was made from it, to quarantine/<time>/. Returns the sentence for the
+    user. Raises OSError."""
+    place = _new_folder(database.parent / FOLDER, now)
+    _move(database, place, COMPANIONS)
+    for name in _MADE_FROM_DRAFTS:
+        if (made := database.with_name(name)).exists():
+            made.replace(place / name)
+    database.touch(0o600)
+    return draft_moved(database, place)
 
 
 def set_aside_log(database: Path, now: float) -> str:
     """Move the log of a database that is gone: a new database must not take it for its own."""
+    return log_moved(database, move_log(database, now), _offer(database, now))
+
+
+def move_log(database: Path, now: float) -> Path:
+    """Move what lies beside a database to quarantine/<time>/."""
     place = _new_folder(database.parent / FOLDER, now)
     _move(database, place, COMPANIONS[1:])
-    return log_moved(database, place, _offer(database, now))
+    return place
 
 
 def told_of_log(database: Path, now: float) -> str:
@@ -54,13 +73,13 @@ def told_of_log(database: Path, now: float) -> str:
     return log_damaged(database, _offer(database, now))
 
 
-def finish(database: Path, now: float) -> list[str]:
+def finish(database: Path) -> list[str]:
     """Put in place what was saved by a kvchat that ended before it could, if there is such a thing."""
     left = sorted((database.parent / FOLDER).glob(f"*/{_FRESH}"))
     if not left:
         return []
     left[-1].replace(database)
-    return [finished(database, left[-1].parent, _offer(database, now))]
+    return [finished(database, left[-1].parent)]
 
 
 def has_log(database: Path) -> bool:

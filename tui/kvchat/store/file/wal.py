@@ -1,7 +1,7 @@
 """The write-ahead log as it lies on the disk, read without SQLite.
 
-The rule: read only. SQLite takes a log up to its first damaged frame and drops the rest without a word; here it is
-found how much there was, and read on behind the damage. Formats: https://sqlite.org/fileformat2.html#walformat and
+SQLite takes a log up to its first damaged frame and drops the rest without a word; here it is found how much there
+was. Formats: https://sqlite.org/fileformat2.html#walformat and
 https://sqlite.org/walformat.html.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +28,8 @@ class Log:
     """Frames that were committed, as far as that is known."""
     taken: int
     """Those that SQLite takes: the committed ones in front of the first damage."""
-    is_readable_behind: bool
-    """Whether some of the others can be read all the same."""
     written_back: int
     """So many of the first frames are in the database itself."""
-    pages: Mapping[int, bytes]
-    """The newest pages by number, as far as they can be read and are not in the database."""
 
     @property
     def lost(self) -> int:
@@ -77,7 +72,7 @@ def read(database: Path, page_size: int) -> Log | None:
     elif index is not None:
         order, page_size, salts, first = index.order, index.page_size, index.salts, None
     else:
-        return Log((len(data) - _HEADER) // (_FRAME + page_size), 0, False, 0, {})
+        return Log((len(data) - _HEADER) // (_FRAME + page_size), 0, 0)
     return _walked(data, order, page_size, salts, first, index)
 
 
@@ -85,27 +80,19 @@ def _walked(data: bytes, order: str, page_size: int, salts: bytes, first: Checks
     """The log from its frames. `first`: the checksum that they go on from, None when it is lost."""
     committed, written_back = (index.committed, index.written_back) if index is not None else (0, 0)
     before, is_whole = first, first is not None
-    taken, readable = 0, list[tuple[int, int, bytes]]()
+    taken = 0
     for number, at in enumerate(range(_HEADER, len(data) - _FRAME - page_size + 1, _FRAME + page_size), 1):
-        page, pages_then, *own = struct.unpack(">II8xII", data[at : at + _FRAME])
+        pages_then, *own = struct.unpack(">4xI8xII", data[at : at + _FRAME])
         content = data[at + _FRAME : at + _FRAME + page_size]
         belongs = data[at + 8 : at + 16] == salts
         # Behind a frame whose own checksum is lost it cannot be told whether one is whole.
         is_sound = belongs and (before is None or _checksum(order, before, data[at : at + 8] + content) == tuple(own))
         before = (own[0], own[1]) if belongs else None
         is_whole = is_whole and is_sound
-        if is_sound:
-            readable.append((number, page, content))
-            if pages_then:  # the last of a transaction
-                committed = max(committed, number)
-                taken = number if is_whole else taken
-    return Log(
-        committed,
-        taken,
-        any(taken < number <= committed for number, _, _ in readable),
-        written_back,
-        {page: content for number, page, content in readable if written_back < number <= committed},
-    )
+        if is_sound and pages_then:  # the last of a transaction
+            committed = max(committed, number)
+            taken = number if is_whole else taken
+    return Log(committed, taken, written_back)
 
 
 def _index(path: Path) -> _Index | None:

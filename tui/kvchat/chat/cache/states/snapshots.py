@@ -84,7 +84,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    why: Statement | str
+    why: Statement
     slot_emptied: bool = False
     """Whether the server tried and failed; otherwise the slot holds what it held."""
 
@@ -120,8 +120,6 @@ TOKEN_BYTES = 32 << 10
 NOT_KEPT, NO_SERVER = said(SnapshotProblem.NOT_KEPT), said(SnapshotProblem.NO_SERVER)
 
 log = logging.getLogger(__name__)
-Problem = Statement | str
-"""A `SnapshotProblem`; a sentence where an earlier version stored it, or the file system's own part says it."""
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -132,7 +130,7 @@ class Snapshots:
     def __init__(
         self,
         folder: Path | None,
-        notice: Callable[[Problem], None] | None = None,
+        notice: Callable[[Statement], None] | None = None,
         *,
         shelf: SnapshotShelf | None = None,
     ) -> None:
@@ -140,11 +138,11 @@ class Snapshots:
         self._verdicts = Verdicts(self._shelf.folder) if self._shelf else None
         self._kind: CacheKind | None = None
         self._proof = StateProof(extends=True)
-        self._given_up: Problem | None = None
+        self._given_up: Statement | None = None
         self._why_not: Statement | None = NO_SERVER if self._shelf else NOT_KEPT
         self._busy = asyncio.Lock()
         self._speed = FIRST_GUESS
-        self._said: set[Problem] = set()
+        self._said: set[Statement] = set()
         self.notice = notice
         """Told every problem once."""
         self.held: Callable[[], Sequence[SlotContent]] | None = None
@@ -155,7 +153,7 @@ class Snapshots:
         """Told what became of the slot that was named."""
 
     @property
-    def why_not(self) -> Problem | None:
+    def why_not(self) -> Statement | None:
         """Why snapshots are neither saved nor restored with the server in use; None when they are."""
         return self._why_not or self._given_up
 
@@ -167,7 +165,7 @@ class Snapshots:
             self._why_not = NOT_KEPT
             return
 
-        def look() -> tuple[CacheKind, Problem | None]:
+        def look() -> tuple[CacheKind, Statement | None]:
             shelf.load()
             kind = kind_of(options.model, backend.info, options.used_threads)
             return kind, verdicts.get(kind.key)
@@ -189,13 +187,13 @@ class Snapshots:
             shape = f"{info.context_size or 0:,} tokens per slot, {info.slots or 1} slots"
             kind = CacheKind(info.model, shape, info.build)
 
-            def look() -> tuple[CacheKind, Problem | None]:
+            def look() -> tuple[CacheKind, Statement | None]:
                 shelf.load()
                 return kind, verdicts.get(kind.key)
 
             await self._begin(look, extends=False)
 
-    async def _begin(self, look: Callable[[], tuple[CacheKind, Problem | None]], extends: bool) -> None:
+    async def _begin(self, look: Callable[[], tuple[CacheKind, Statement | None]], extends: bool) -> None:
         if (found := await self._filed(look, None)) is not None:
             self._kind, self._given_up = found
             self._proof, self._why_not = StateProof(extends=extends), None
@@ -499,12 +497,12 @@ class Snapshots:
         except SnapshotError as error:
             self._tell(error.problem)
         except PathError as error:
-            self._tell(str(error))
+            self._tell(said(SnapshotProblem.NO_WRITE, sentence=str(error)))
         except OSError as error:
             self._tell(said(SnapshotProblem.FOLDER_UNUSABLE, reason=reason(error)))
         return otherwise
 
-    def _tell(self, problem: Problem) -> None:
+    def _tell(self, problem: Statement) -> None:
         if problem not in self._said:
             self._said.add(problem)
             log.warning("%s", snapshot_sentence(problem))

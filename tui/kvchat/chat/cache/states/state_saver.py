@@ -20,7 +20,7 @@ from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_claims import KeptClaims
-from kvchat.chat.cache.states.snapshots import NO_SERVER, Problem, SlotContent, Snapshots, Touch
+from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, Snapshots, Touch
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import Noticed
@@ -76,7 +76,7 @@ class StateSaver(ConversationObserver):
         """Have the little that a slot lacks of a kept conversation prefilled by this, before it is saved."""
         self._settle = settle
 
-    def _notice(self, problem: Statement | str) -> None:
+    def _notice(self, problem: Statement) -> None:
         self._ground.events.tell(Noticed(snapshot_sentence(problem), "warning"))
 
     async def ready(self, backend: Backend, *, known_only: bool = False) -> None:
@@ -96,7 +96,7 @@ class StateSaver(ConversationObserver):
             return None
         return link.connector.snapshots
 
-    def why_not(self, id: str) -> Problem | None:
+    def why_not(self, id: str) -> Statement | None:
         """Why the states of a conversation cannot be saved; None where they can, or its server is not known yet."""
         link = self._servers.link(id)
         snapshots = link.connector.snapshots if link.info is not None else self._links.snapshots
