@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from app_kit import Drive, Driven
 
-from kvchat.config import Settings, changed
+from kvchat.config import Settings
 from kvchat.prompt.message import State
 from toyserver import ToyServer, error, tokens
 
@@ -190,25 +190,3 @@ async def test_text_that_the_server_dropped_is_said_in_red(drive: Drive, server:
         await app.say("and now?")
         await app.until(lambda: app.noticed("The server dropped old text of this conversation: it read 2,048 tokens"))
         assert severities[-1] == "error"
-
-
-async def test_a_summary_written_at_rest_is_shown_as_ready_and_one_key_puts_it_in_place(
-    drive: Drive,
-    server: ToyServer,
-) -> None:
-    settings = changed(changed(Settings(), "cache.summary_at_rest", True), "memory.rest_seconds", 0)
-    async with talk(drive, server, used=3700, settings=settings) as app:
-        app.service.jobs.enabled = True
-        app.service.begin_background()
-        app.service.jobs.typed_at = 0.0
-        assert "Window 90 % full · /compact sums up the older turns" in app.notices
-        app.service.summaries._soon(app.conversation.id)
-        await app.until(lambda: "summary ready: Shift+F2" in app.lines[-2])
-        assert app.noticed("Summary ready · Shift+F2 compacts to ")
-        posts, before = server.posts, app.said
-        await app.press("shift+f2")
-        await app.until(lambda: app.said == before[-2:])
-        await app.until(lambda: app.noticed("Compacted: 3,700 → "))
-        assert server.posts == posts and app.shown == app.said and "summary ready" not in app.text
-        await app.run("undo")
-        await app.until(lambda: app.shown == before)

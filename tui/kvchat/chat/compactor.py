@@ -64,8 +64,6 @@ class CompactionPrice:
     """To read the instruction and write the summary, at most; None until the speeds are measured."""
     read_seconds: float | None = None
     """To read the new branch once, at most."""
-    ready: int | None = None
-    """Tokens of the new branch, where its summary is written already; None: it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +79,9 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadySummary:
-    """A summary that was written while nobody asked, for the branch that ends at `head`."""
+class Summary:
+    """What a branch goes on with."""
 
-    head: str
     plan: CompactionPlan
     text: str
     tokens: int
@@ -133,10 +130,6 @@ class Compactor:
         """The compaction that runs: one at a time."""
         self._tracked: TrackedTurn | None = None
         """The request for the summary."""
-        self._ready: dict[str, ReadySummary] = {}
-        """By conversation."""
-        self._taking: dict[str, asyncio.Future[None]] = {}
-        """The conversations that go on with a ready summary just now; each with its end."""
         self._conversations.occupations.append(self)
 
     # -- when
@@ -144,9 +137,6 @@ class Compactor:
     def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
         conversation = self._conversations.loaded[id]
-        if (ready := self.ready(conversation)) is not None:
-            after, speed = ready.plan.after_with(ready.tokens), self._tracker.prefill_speed(id)
-            return CompactionPrice(ready.plan, self._servers.window(id), 0.0, after / speed if speed else None, after)
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
@@ -175,11 +165,8 @@ class Compactor:
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
         with self._conversations.shared.under_way(id) as act:
             conversation = await self._conversations.for_act(id, Head.SETTLED, act)
-            ready = self.ready(conversation)
             try:
-                done = await (
-                    self._summarized(conversation, act) if ready is None else self._take(conversation, ready, act)
-                )
+                done = await self._summarized(conversation, act)
             except GivenUp:
                 done = None
         self._told(id, done)
@@ -270,7 +257,7 @@ class Compactor:
             await cache.ended(tracked, answer.figures)
             cache.left(tracked, [answer], self._tracker.turn_after(conversation, [*path, answer]))
 
-    def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> ReadySummary:
+    def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Summary:
         """The summary in an answer. Raises ChatError when it cannot be used."""
         if answer.state in (State.ERROR, State.INTERRUPTED):
             raise ChatError(ChatProblem.NO_SUMMARY, why=note_sentence(answer.note))
@@ -283,10 +270,10 @@ class Compactor:
             length = len(summary.encode()) // BYTES_PER_TOKEN
         if length >= plan.replaced:
             raise ChatError(ChatProblem.LONG_SUMMARY, tokens=length, replaced=plan.replaced)
-        return ReadySummary(conversation.record.head or "", plan, summary, length)
+        return Summary(plan, summary, length)
 
     async def _put_in_place(
-        self, conversation: OpenConversation, summary: ReadySummary, act: UnderWay, spent: TurnFigures | None = None
+        self, conversation: OpenConversation, summary: Summary, act: UnderWay, spent: TurnFigures | None = None
     ) -> Compacted:
         """Go on with the summary. `spent`: on the request for it, while the person waited. Raises GivenUp."""
         await self._go_on(conversation, summary.plan, summary.text, act)
@@ -317,57 +304,13 @@ class Compactor:
                 except HeadMoved:
                     continue
 
-    # -- a summary that is written before it is wanted
-
-    def ready(self, conversation: OpenConversation) -> ReadySummary | None:
-        """The summary that waits for the branch that is shown; None: there is none, or the branch has changed since."""
-        found = self._ready.get(conversation.id)
-        return found if found is not None and found.head == conversation.record.head else None
-
-    @property
-    def by_itself(self) -> bool:
-        """Whether a summary is put in place as soon as it is ready."""
-        return self._ground.settings.cache.compact_at_rest
-
-    def is_enough(self, conversation: OpenConversation) -> bool:
-        """Whether going on with the ready summary leaves the window less full than compacting is offered from: else
-        every turn would compact again."""
-        ready, window = self.ready(conversation), self._servers.window(conversation.id)
-        most = (window or 0) * self._ground.settings.cache.compact_at / 100
-        return ready is not None and ready.plan.after_with(ready.tokens) < most
-
-    def request(self, conversation: OpenConversation) -> tuple[CompactionPlan, list[Node], Parameters]:
-        """What is sent for a summary of the branch that is shown. Raises ChatError when there is nothing to compact."""
-        plan = self.price(conversation.id).plan
-        return plan, request_path(conversation.path(), plan, self._ground.timestamp()), _parameters(conversation, plan)
-
-    def keep(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> None:
-        """Keep the summary in an answer until it is wanted. Raises ChatError when it cannot be used."""
-        self._ready[conversation.id] = self._usable(conversation, plan, answer)
-        self._ground.events.tell(CompactionChanged(conversation.id))
-
-    async def _take(self, conversation: OpenConversation, ready: ReadySummary, act: UnderWay) -> Compacted:
-        """Go on with a summary that is ready. Raises GivenUp."""
-        id, ended = conversation.id, asyncio.get_running_loop().create_future()
-        self._taking[id] = ended
-        try:
-            done = await self._put_in_place(conversation, ready, act)
-            del self._ready[id]
-            return done
-        finally:
-            del self._taking[id]
-            ended.set_result(None)
-            self._ground.events.tell(CompactionChanged(id))
-            self._turns.send_next(id)
-
     # -- while it runs the conversation is as busy as with an answer
 
     def busy(self) -> Mapping[str, asyncio.Future[None]]:
-        running = {} if self.running is None else {self.running.conversation: self.running.ended}
-        return self._taking | running
+        return {} if self.running is None else {self.running.conversation: self.running.ended}
 
     def refuse(self, id: str) -> None:
-        if id in self._taking or self._running_in(id):
+        if self._running_in(id):
             raise ChatError(ChatProblem.COMPACTING)
 
     async def stop_all(self) -> None:

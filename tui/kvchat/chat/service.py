@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.skills import Skills
     from kvchat.chat.background.spare_time import SpareTime
-    from kvchat.chat.background.summaries import Summaries
     from kvchat.chat.background.titles import Titles
     from kvchat.chat.cache.prices import Prices
     from kvchat.chat.cache.rail import Rail
@@ -122,7 +121,6 @@ class ChatService:
             ("consolidation", lambda: self.consolidation),
             ("skills", lambda: self.skills),
             ("episodes", lambda: self.episodes),
-            ("summary", lambda: self.summaries),
             ("title", lambda: self.titles),
             ("trunk", lambda: self.trunks),
         ):
@@ -181,8 +179,6 @@ class ChatService:
             _ = self.kept
         if self.settings.titles.by_model:
             _ = self.titles
-        if self.settings.cache.summary_at_rest:
-            _ = self.summaries
         if self.settings.export.mirror_folder.strip():
             _ = self.mirror
 
@@ -332,21 +328,6 @@ class ChatService:
             self.jobs,
             self.memory,
             self.side_requests,
-            self.spare_time,
-        )
-
-    @cached_property
-    def summaries(self) -> Summaries:
-        from kvchat.chat.background.summaries import Summaries
-
-        return Summaries(
-            self.ground,
-            self.conversations,
-            self.servers,
-            self.turns,
-            self.jobs,
-            self.side_requests,
-            self.compactor,
             self.spare_time,
         )
 

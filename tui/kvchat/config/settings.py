@@ -60,14 +60,6 @@ class CacheSettings:
         10000,
     )
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
-    summary_at_rest: bool = flag(
-        False,
-        "Have the summary for that written while you rest, so that compacting takes no time. It is a request "
-        "like that of /compact, made by itself.",
-    )
-    compact_at_rest: bool = flag(
-        False, "Compact by itself as soon as that summary is ready. The old version is kept, Undo goes back to it."
-    )
 
 
 @dataclass(frozen=True, slots=True)

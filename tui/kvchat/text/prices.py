@@ -111,9 +111,7 @@ def compaction_lines(
 
 
 def compaction_in_brief(seconds: float | None) -> str:
-    """What a compaction takes, in a few words. None: not measured yet; 0: its summary is written already."""
-    if seconds == 0:
-        return "summary ready"
+    """What a compaction takes, in a few words. None: not measured yet."""
     return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
 
 

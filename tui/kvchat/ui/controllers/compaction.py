@@ -20,7 +20,7 @@ from kvchat.ui.view_models import items_of, live_row
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
-    from kvchat.chat.compactor import ReadySummary, RunningCompaction
+    from kvchat.chat.compactor import RunningCompaction
     from kvchat.chat.conversations.live import LiveAnswer
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.server import ServerController
@@ -50,8 +50,6 @@ class CompactionController:
         self._status = status
         self._offered = ""
         """The conversation in which compacting was offered last in a notice."""
-        self._told: ReadySummary | None = None
-        """The ready summary that was offered last."""
 
     @in_worker("dialog")
     async def compact(self) -> None:
@@ -64,24 +62,11 @@ class CompactionController:
         except ChatError as error:
             workspace.say(str(error))
             return
-        agreed = price.ready is not None  # that price stands in the status line
-        if not agreed:
-            agreed = bool(
-                await workspace.ask(
-                    ConfirmScreen(
-                        "Compact this conversation?",
-                        compaction_lines(
-                            price.plan,
-                            price.window,
-                            price.summary_seconds,
-                            price.read_seconds,
-                            workspace.key_of("undo"),
-                        ),
-                        [("y", "Compact", True), ("n", "Cancel", False)],
-                    )
-                )
-            )
-        if agreed and await self._server.may_leave_this_machine():
+        lines = compaction_lines(
+            price.plan, price.window, price.summary_seconds, price.read_seconds, workspace.key_of("undo")
+        )
+        question = ConfirmScreen("Compact this conversation?", lines, [("y", "Compact", True), ("n", "Cancel", False)])
+        if await workspace.ask(question) and await self._server.may_leave_this_machine():
             self._transcript.follow()
             if await workspace.attempt(self._service.compactor.compact(id)) and workspace.shows(id):
                 self._transcript.follow()
@@ -91,8 +76,6 @@ class CompactionController:
         current = self.workspace.current
         if current is None or not self._servers.is_nearly_full(current):
             return ""
-        if self._service.compactor.ready(current) is not None:
-            return f"summary ready: {self.workspace.key_of('compact') or '/compact'}"
         return f"{percent(self._servers.window_share(current))} full: /compact"
 
     def offer(self) -> None:
@@ -105,15 +88,6 @@ class CompactionController:
             self._offered = conversation.id
             full = percent(self._servers.window_share(conversation))
             self.workspace.say(f"Window {full} full · /compact sums up the older turns")
-
-    def offer_ready(self) -> None:
-        """Say once of a summary that it is there before it is wanted, and what going on with it makes of the window."""
-        ready = self._service.compactor.ready(self.workspace.conversation)
-        if ready is not None and ready is not self._told and not self._service.compactor.by_itself:
-            self._told = ready
-            after = counted(ready.plan.after_with(ready.tokens), "token")
-            key = self.workspace.key_of("compact") or "/compact"
-            self.workspace.say(f"Summary ready · {key} compacts to {after} at once")
 
     def _summary(self) -> RunningCompaction | None:
         """The compaction of the branch that is looked at, while its summary is written."""

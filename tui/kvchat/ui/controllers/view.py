@@ -270,7 +270,6 @@ class ConversationView:
             self._begin_ticking()
             self._compaction.show()
         elif self.workspace.shows(id):
-            self._compaction.offer_ready()
             self._show_aside()
 
     def _begin_ticking(self) -> None:
