@@ -66,7 +66,7 @@ class LlamaServer(ToyServer):
             return self.model.post(visit.path, body)
         self.at_chat(visit)
         answer, send = self.model.chat(body, (*words(self.says(body)), "")), visit.send
-        self.model.held[-1:] = ["<end>"]  # the empty text is the token that ended the answer
+        del self.model.held[-1:]  # the empty text is the token that ended the answer: it is not decoded
 
         async def sending(data: bytes) -> None:
             if b'"finish_reason":"stop"' in data:
