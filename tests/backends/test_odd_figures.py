@@ -83,7 +83,7 @@ async def test_an_odd_figure_is_lost_and_the_answer_is_not(odd: str, heard: Hear
     async with ToyServer() as server:
         server.on_chat(sse(stream(ODD[odd])))
         ended = await llamacpp_at(server).chat(a_turn(), heard)
-    assert (ended.state, ended.note, heard.text) == (State.DONE, "", "Hello")
+    assert (ended.state, ended.note, heard.text) == (State.DONE, None, "Hello")
     known = heard.reported
     for tokens in (known.prompt_tokens, known.cached_tokens, known.predicted_tokens):
         assert tokens is None or tokens < 2**24

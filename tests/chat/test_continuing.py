@@ -110,7 +110,7 @@ async def test_esc_keeps_what_came_and_it_can_go_on_again(service, server, tmp_p
     assert conversation.live.begun == old.id
     await service.conversations.stop(conversation.id)
     stopped = conversation.path()[-1]
-    assert (stopped.text, stopped.state, stopped.note) == ("Half an hour", State.CANCELLED, "")
+    assert (stopped.text, stopped.state, stopped.note) == ("Half an hour", State.CANCELLED, None)
     whole = await go_on(service, conversation, stopped, server, tokens(" later."))
     assert whole.text == "Half an hour later."
     assert [n.state for n in conversation.tree.siblings(whole.id)] == [State.LENGTH, State.CANCELLED, State.DONE]
@@ -158,7 +158,7 @@ async def test_one_that_brings_nothing_new_makes_room_for_the_next(service, serv
 async def test_an_end_at_once_makes_it_whole(service, server):
     conversation, old = await cut(service, server, "All of it.")
     new = await go_on(service, conversation, old, server, tokens())
-    assert (new.text, new.state, new.note) == ("All of it.", State.DONE, "")
+    assert (new.text, new.state, new.note) == ("All of it.", State.DONE, None)
     with pytest.raises(ChatError, match="complete"):
         await service.turns.go_on(conversation.id, new.id)
 

@@ -209,7 +209,7 @@ async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(wor
     assert 1 <= tried <= 3, f"the store was written to {tried} times for a job that another kvchat does"
 
 
-@pytest.mark.parametrize("kind", ["extraction", "consolidation", "skills", "episodes", "summary", "title", "trunk"])
+@pytest.mark.parametrize("kind", ["extraction", "consolidation", "skills", "episodes", "title", "trunk"])
 async def test_a_kind_of_job_is_built_when_there_is_one(tmp_path, monkeypatch, kind):
     built, register = [], Jobs.register
     monkeypatch.setattr(Jobs, "register", lambda self, handler: (built.append(handler.kind), register(self, handler)))

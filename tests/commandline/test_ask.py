@@ -47,7 +47,6 @@ async def test_the_answer_is_printed_and_one_object_tells_the_figures(run):
     assert answer["note"] is answer["note_kind"] is None
     assert (answer["prompt_tokens"], answer["cached_tokens"], answer["evaluated_tokens"]) == (60, 41, 19)
     assert (answer["new_tokens"], answer["wasted_tokens"], answer["context_size"]) == (18, 1, 4096)
-    assert answer["avoidable_tokens"] == 1, "scripts know it by this name"
 
 
 async def test_the_next_request_extends_the_last_in_another_process(spawn):

@@ -334,8 +334,6 @@ def test_the_files_of_others_are_not_touched(folder: Path) -> None:
     for name in ("notes.txt", "a.bin", "kvchat-short.bin", "kvchat.json"):
         (folder / name).write_text("mine")
         os.utime(folder / name, (OLD, OLD))
-    (folder / f"{'a' * 20}-0.bin").write_text("of an earlier version")
-    os.utime(folder / f"{'a' * 20}-0.bin", (OLD, OLD))
     opened(folder)
     assert files(folder) == {"notes.txt", "a.bin", "kvchat-short.bin", "kvchat.json"}
 

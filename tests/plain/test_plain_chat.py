@@ -158,7 +158,7 @@ async def test_a_price_is_asked_as_yes_or_no() -> None:
             await run.type("A long text.")
             said = await run.type("/system Be brief.", "n")
             assert re.search(
-                r"Prefills [\d,]+ tokens .*\nThe old version is kept\.\n"
+                r"Prefills ~?[\d,]+ tokens .*\nThe old version is kept\.\n"
                 r"Change the system prompt\? y or n: n\nNot done\.\n",
                 said,
             )
