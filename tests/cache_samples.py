@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvchat.cache.accounting import TurnFigures, totals
-from kvchat.cache.causes.cause import Cause, Divergence, Finding
+from kvchat.cache.causes.cause import Cause, Divergence, Finding, Reason, Remedy, said
 from kvchat.cache.llamacpp.planner import Option, Plan, Way
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport, WarmupTotals
 from kvchat.cache.speed import SpeedFit
@@ -29,8 +29,8 @@ def a_report(now: float, **changes: Any) -> CacheReport:
     taken = Finding(
         Cause.OTHER_CLIENT,
         1323,
-        "a title request of another client took the slot",
-        "Give the server one more slot, or turn that client's titles off.",
+        said(Reason.FOREIGN_SLOT, slot=0, tokens=318),
+        said(Remedy.MORE_SLOTS, flag="--parallel 2", embedded=False),
         parted,
     )
     questions = (

@@ -23,7 +23,6 @@ KEYS = {
     "cached_tokens",
     "evaluated_tokens",
     "new_tokens",
-    "avoidable_tokens",
     "ttft_ms",
     "prompt_ms",
     "predicted_tokens",

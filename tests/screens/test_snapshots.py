@@ -25,6 +25,7 @@ from textual.widgets import Input, TextArea
 
 from cache_samples import a_report
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.cause import statement
 from kvchat.cache.price import Alternative, Price, Way
 from kvchat.cache.report import CacheReport
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
@@ -35,7 +36,6 @@ from kvchat.config import Settings, changed
 from kvchat.paths import find
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.store import Store
-from kvchat.text.notes import note_sentence
 from kvchat.ui.app import KvchatApp
 from toyserver import SSE_HEAD, Answer, ToyServer, Visit, chunked, error, event, tokens
 
@@ -345,7 +345,8 @@ def test_after_an_error(studio: Studio) -> None:
         await ask(app)
         await app.settled()
         failed = app.path[-1]
-        app.conversation.tree.put(replace(failed, note=note_sentence(failed.note).replace(studio.server.url, ADDRESS)))
+        words = {name: ADDRESS if value == studio.server.url else value for name, value in failed.note.arguments}
+        app.conversation.tree.put(replace(failed, note=statement(failed.note.kind, words)))
         app.chat.view.show()
 
     studio.picture(scene, answer=error(500, "the request exceeds the available memory"))

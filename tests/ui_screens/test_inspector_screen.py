@@ -83,10 +83,10 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
         await shown.press("up")
         assert shown.cursor_line.strip(" │▌").startswith("3 ")
         assert (
-            "Turn 3: ░ 1,323 tokens prefilled again (4.0 s): a title request of another client took the slot."
-            in shown.prose
+            "Turn 3: ░ 1,323 tokens prefilled again (4.0 s): another program used the model: slot 0 holds 318 tokens "
+            "that are not ours." in shown.prose
         )
-        assert "→ Give the server one more slot, or turn that client's titles off." in shown.prose
+        assert "→ Start the server with --parallel 2." in shown.prose
         assert "Predicted 1,936 cached tokens, server says 613." in shown.prose
         await shown.press("home")
         assert "Turn 1: the first turn: nothing to reuse yet." in shown.prose

@@ -312,17 +312,6 @@ def test_variables_and_styles_reach_the_theme(folder: Path) -> None:
     assert theme.variables == {"cache-cached": "#00ff00", "link-style": "bold not underline"}
 
 
-def test_old_names_of_variables_work_with_one_notice_and_give_way_to_the_new_ones(folder: Path) -> None:
-    old = GOOD + '[variables]\ncache-reused = "#00ff00"\nrule = "#333333"\ncache-avoidable = "#ff0000"\n'
-    notice = "mine.toml:8:1: cache-reused is called cache-cached now, cache-avoidable is called cache-wasted now; "
-    assert said(folder, old) == [notice + "old names still work"]
-    wanted = {"cache-cached": "#00ff00", "rule": "#333333", "cache-wasted": "#ff0000"}
-    assert load_themes([folder])[0]["mine"].variables == wanted
-    assert len(said(folder, old + 'cache-cached = "#0000ff"\n')) == 1
-    assert load_themes([folder])[0]["mine"].variables == {**wanted, "cache-cached": "#0000ff"}
-    assert load_themes([folder])[0]["mine"].variables.keys() <= OWN_VARIABLES
-
-
 def test_two_themes_of_one_name_are_told(folder: Path) -> None:
     (folder / "a.toml").write_text(GOOD)
     assert said(folder, GOOD, "b.toml") == ["b.toml:1:1: a.toml has the name mine too; this theme is left out"]
