@@ -203,8 +203,10 @@ class KvchatApp(App[int]):
         if not self._has_themes:
             self._take_themes()
         self._notices += [*screen.load_snippets(), *self._load_personas()]
-        for notice in (*self._notices, *self.service.store.notices):
+        for notice in self._notices:
             screen.workspace.say(notice, "warning")
+        if told := self.service.store.notices:  # where the conversations are: it is read to its end
+            screen.workspace.say("\n".join(told), "warning", seconds=60)
         if self.follows_terminal:
             self.ask_terminal()
         self.call_after_refresh(self._connect)

@@ -75,14 +75,16 @@ class Workspace:
         """Whether this conversation is open."""
         return self.current is not None and self.current.id == id
 
-    def say(self, text: str, severity: Severity = "information") -> None:
-        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before. Over a dialog
-        nothing is said: it waits."""
+    def say(self, text: str, severity: Severity = "information", seconds: float = 0.0) -> None:
+        """A sentence in a corner of the screen, for a few seconds or so many; it takes the place of the one before.
+        Over a dialog nothing is said: it waits."""
         if self.app.screen is not self.screen:
             self._unsaid = text, severity
             return
         self.app.clear_notifications()
-        self.screen.notify(clean(text), severity=severity, markup=False, timeout=8 if severity == "error" else 5)
+        self.screen.notify(
+            clean(text), severity=severity, markup=False, timeout=seconds or (8 if severity == "error" else 5)
+        )
 
     def say_what_waits(self) -> None:
         """The main screen is in front again."""
