@@ -13,6 +13,7 @@ from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, Source, a_report, co
 from textual.screen import Screen
 
 from kvchat.backends.http.payload import Model
+from kvchat.cache.causes.cause import Reason, Remedy, said
 from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.server.choice import ServerChoice
@@ -91,7 +92,17 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
     )
     cost = figures(2000, 613, 64)
     report = a_report(
-        turns=tuple(TurnReport(text, replace(cost, evidence=text, remedy=text)) for text in texts),
+        turns=tuple(
+            TurnReport(
+                text,
+                replace(
+                    cost,
+                    evidence=said(Reason.MESSAGE_CHANGED, message=1, text=text),
+                    remedy=said(Remedy.MORE_SLOTS, flag=text, embedded=False),
+                ),
+            )
+            for text in texts
+        ),
         messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
         states=tuple(HeldState(text, text, 10) for text in texts),
         rules=texts[0],
