@@ -259,11 +259,19 @@ class ServerCache(SlotObserver):
             self.prompts.gave_up(error)
 
     async def _as_shown(self, tracked: TrackedTurn) -> None:
-        """Play a request again by the prompt that the server says it had, where that is another one."""
+        """Play a request again where the server says that its prompt was another one, and its template makes that; else
+        something has changed it on the way."""
         await self._until_read(tracked)
         if not tracked.shown or not tracked.rendered or tracked.shown == tracked.rendered:
             return
         if tracked.prediction is None or self._current is not tracked:
+            return
+        try:
+            tracked.shown = await self.access.prompt_text(tracked.turn)
+        except BackendError as error:
+            self.prompts.gave_up(error)
+            return
+        if tracked.shown == tracked.rendered or self._current is not tracked:
             return
         self.simulator.never_began()
         tracked.prediction = tracked.tokens = None
