@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import small_model
-from kvchat.backends.dialect import Backend, ChatTurn, Reported, StreamEvent
+from kvchat.backends.dialect import Backend, ChatTurn, ReasoningDelta, Reported, StreamEvent, TextDelta
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Engine
 from kvchat.backends.identify import connect
@@ -54,7 +54,7 @@ async def told(backend: Backend, path: list[Node], text: str) -> tuple[list[Node
         nonlocal figures
         if isinstance(event, Reported):
             figures = event
-        elif hasattr(event, "text"):
+        elif isinstance(event, TextDelta | ReasoningDelta):
             said.append(event.text)
 
     wires = wires_of([*path, question])
