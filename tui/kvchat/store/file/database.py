@@ -143,7 +143,7 @@ class Database:
             except sqlite3.OperationalError as error:
                 if "decode to UTF-8" not in str(error):
                     raise
-            connection.text_factory = _readable
+            connection.text_factory = readable
             try:
                 return connection.execute(sql, values).fetchall()
             finally:
@@ -232,7 +232,8 @@ class Database:
             raise StoreUnavailable(StoreProblem.REPLACED, path=self.path)
 
 
-def _readable(text: bytes) -> str:
+def readable(text: bytes) -> str:
+    """Text that may be damaged, with replacement characters."""
     return text.decode("utf-8", "replace")
 
 

@@ -19,7 +19,7 @@ from kvchat.store.conversations import collect
 from kvchat.store.errors import StoreError
 from kvchat.store.file import schema
 from kvchat.store.file.backup import backups, copy
-from kvchat.store.file.database import connect, has_fts
+from kvchat.store.file.database import connect, has_fts, readable
 from kvchat.store.fulltext import index
 from kvchat.store.rows import NODE_FIELDS, columns, row_of
 
@@ -112,14 +112,10 @@ def _opened(damaged: Path) -> sqlite3.Connection:
         found = connect(damaged, read_only=True, uri_options=options)
         with suppress(*_FAULTS):
             if schema.is_known(found):
-                found.text_factory = _readable
+                found.text_factory = readable
                 return found
         found.close()
     return connect(":memory:")  # nothing of ours can be read
-
-
-def _readable(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 def _tables(old: sqlite3.Connection) -> Iterator[_Table]:

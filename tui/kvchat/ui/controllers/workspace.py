@@ -53,7 +53,7 @@ class Workspace:
         """The import made last, for undo."""
         self.tagged: Tagged | None = None
         """The change of tags made last, for undo."""
-        self._unsaid: tuple[str, Severity] | None = None
+        self._unsaid: tuple[str, Severity, float] | None = None
         """What waits until the dialog in front is closed."""
 
     @property
@@ -79,7 +79,7 @@ class Workspace:
         """A sentence in a corner of the screen, for a few seconds or so many; it takes the place of the one before.
         Over a dialog nothing is said: it waits."""
         if self.app.screen is not self.screen:
-            self._unsaid = text, severity
+            self._unsaid = text, severity, seconds
             return
         self.app.clear_notifications()
         self.screen.notify(
