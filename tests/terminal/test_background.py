@@ -74,7 +74,8 @@ def ground(name: str) -> bytes:
 )
 async def test_on_a_light_terminal_the_light_theme_is_taken(own_folders: Path, reads: list[str]) -> None:
     async with ToyServer() as server:
-        with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment()) as terminal:
+        slow = environment(ESCDELAY="5000")  # milliseconds: on a busy machine the pieces come late
+        with Terminal(["-m", "kvchat.cli", "--base-url", server.url], slow) as terminal:
             await terminal.writes(QUERY.encode())
             assert b"\x1b[?2026h" in terminal.output.partition(QUERY.encode())[0]  # the first frame stands
             assert ground("kvchat-day") not in terminal.output

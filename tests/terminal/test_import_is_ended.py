@@ -52,9 +52,12 @@ def _until_there() -> None:
         time.sleep(0.02)
 
 
-def check(seconds: float) -> None:
-    assert seconds < LIMIT_S
-    assert not list(readers())
+def check(since: float) -> None:
+    """Nothing reads for an import any more within the limit of `since`, by the monotonic clock; what is stored is whole."""
+    while list(readers()):
+        assert time.monotonic() - since < LIMIT_S
+        time.sleep(0.02)
+    assert time.monotonic() - since < LIMIT_S
     store = Store.open(Path(os.environ["KVCHAT_DATA_DIR"]))
     try:
         for row in store.conversations():
@@ -81,7 +84,7 @@ async def test_the_app_ends_and_what_reads_for_it(ending: str, tmp_path: Path, o
                 await terminal.closed()
             elif ending == "esc":
                 await terminal.shows("What was imported until then is kept.", ESCAPE)
-                check(time.monotonic() - at)
+                check(at)
                 await terminal.press(CTRL_Q)
                 assert await terminal.ended() == 0
             else:
@@ -91,7 +94,7 @@ async def test_the_app_ends_and_what_reads_for_it(ending: str, tmp_path: Path, o
                     terminal.process.send_signal(getattr(signal, ending))
                 assert await terminal.ended() == 0
                 assert terminal.left_on == []
-            check(time.monotonic() - at)
+            check(at)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -108,4 +111,4 @@ async def test_the_command_ends_and_what_reads_for_it(
         terminal.process.send_signal(ending)
         await terminal.ended()
         assert b"Traceback" not in terminal.output
-        check(time.monotonic() - at)
+        check(at)
