@@ -247,6 +247,11 @@ SCENARIOS = {
         evidence(0, foreign=Foreign(0, 512)),
         "Another program used the model: slot 0 holds 512 tokens that are not ours.",
     ),
+    "another program, that emptied the slot": (
+        Cause.OTHER_CLIENT,
+        evidence(0, foreign=Foreign(0, 0)),
+        "Another program emptied slot 0",
+    ),
     "another program, by the totals": (
         Cause.OTHER_CLIENT,
         evidence(0, foreign=Foreign(None, 3_210)),

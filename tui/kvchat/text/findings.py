@@ -177,8 +177,9 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
 
 
 def _foreign_slot(s: Statement, tokens: int) -> str:
-    text = f"{_number(s['tokens'])} tokens that are" if s["tokens"] else "text that is"
-    return f"Another program used the model: slot {s['slot']} holds {text} not ours"
+    if not s["tokens"]:
+        return f"Another program emptied slot {s['slot']} of the server"
+    return f"Another program used the model: slot {s['slot']} holds {_number(s['tokens'])} tokens that are not ours"
 
 
 _WHOLE: dict[str, Callable[[Statement, int], str]] = {

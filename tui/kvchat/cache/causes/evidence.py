@@ -128,7 +128,8 @@ class Foreign:
     slot: int | None = None
     """The slot it was seen in; None where only the server's totals grew."""
     tokens: int = 0
-    """Tokens of it that the slot holds, or that the totals grew by beyond what was sent from here; 0: not known."""
+    """Tokens of it that the slot holds, 0 where it was emptied; or that the totals grew by beyond what was sent from
+    here, 0 where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ def other_client(case: Case) -> Suspicion | None:
         evidence = said(Reason.FOREIGN_TOKENS, tokens=tokens)
     else:
         evidence = said(Reason.FOREIGN)
+    emptied = foreign.slot is not None and not tokens
     taken = any(_lost(use) > case.cached + NOISE for use in case.e.uses)
     elsewhere = (
         foreign.slot is not None
@@ -108,7 +109,7 @@ def other_client(case: Case) -> Suspicion | None:
     return case.suspect(
         Cause.OTHER_CLIENT,
         evidence,
-        remedies.another_program(case.flags, case.e.shape, _shared(case, None)),
+        None if emptied else remedies.another_program(case.flags, case.e.shape, _shared(case, None)),
         convincing=not elsewhere and not foreseen and not taken,
     )
 

@@ -175,7 +175,7 @@ class SlotObserver:
         """The tokens that the server last reported for a slot."""
         return self._last_counts[slot] if slot < len(self._last_counts) else 0
 
-    def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> Look:
+    def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1) -> Look:
         """Correct the simulator by what the slots hold. `slot`: where a request of ours ended just now, which left
         about `left` tokens; None: it is not known where; -1: there was none."""
         if not counts:
@@ -190,9 +190,10 @@ class SlotObserver:
             before is not None and (now is None or now < before)
             for before, now in zip(self._tasks_seen, tasks, strict=False)
         )
+        quiet = not self._began  # else a slot may have been emptied to make room
         used = (
             []
-            if self._began or emptied
+            if not quiet or emptied
             else [
                 slot for slot, (before, now) in enumerate(zip(self._tasks_seen, tasks, strict=False)) if before != now
             ]
@@ -210,7 +211,7 @@ class SlotObserver:
         if came is not None and came[0] < len(counts):
             came[1](counts[came[0]].tokens)
         for found in () if first or emptied or slot is None else surprises:
-            if (found.count or found.held) and found.slot != slot and found.count != left:
+            if (found.count or (found.held and quiet)) and found.slot != slot and found.count != left:
                 self._used_by_another(found, counts[found.slot])
         self._left_running = None
         if surprises:
