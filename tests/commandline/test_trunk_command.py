@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from toyserver import ToyServer
+from toyserver import ToyServer, reply
 
 
 @pytest.fixture
@@ -79,3 +79,12 @@ async def test_what_cannot_be_done_is_said_in_one_sentence(run, notes, monkeypat
         done = await run("--base-url", server.url, *words)
     assert done.status == code and said in done.err and "Traceback" not in done.err
     assert server.posts == 0
+
+
+async def test_a_template_that_leaves_the_text_out_costs_no_trunk(run, notes):
+    async with ToyServer() as server:
+        server.on("/apply-template", reply(200, {"prompt": "always the same"}))
+        server.on("/tokenize", reply(200, {"tokens": [1, 2, 3]}))
+        made = await run("--base-url", server.url, "trunk", "add", "light", str(notes))
+    assert (made.status, "Traceback" in made.err) == (0, False), made
+    assert made.out.startswith("light: 2 files"), made.out

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
 from kvchat.cache.token_estimate import TokenEstimate
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache.tokens import Tokens
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
@@ -151,7 +151,9 @@ class Trunks:
                 return await self._untracked(link, backend, trunk)
             turn = self._turn(backend.info, trunk)
             prefix = await cache.prompts.prefix(turn)
-            return await self._parts(link, backend, cache, trunk, path, prefix or NO_TOKENS)
+            if not prefix:  # the server's template does not tell where the question begins
+                return Prefilled(0, 0, saved=False)
+            return await self._parts(link, backend, cache, trunk, path, prefix)
         except BackendError as error:
             raise ChatError.of(error.sentence) from None
 
