@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from kvchat.prompt.message import Role
-from kvchat.ui.render import markdown, table
+from kvchat.ui.render import long_text, markdown, table
 from kvchat.ui.render.markdown import MarkdownDocument
 from kvchat.ui.render.message import Folds, TranscriptItem
-from kvchat.ui.render.rows import Span, copied, text_of
-from kvchat.ui.render.wrap import wrapped
+from kvchat.ui.render.rows import Span, copied, spans_width, text_of
+from kvchat.ui.render.wrap import plain_rows, wrapped
 from kvchat.ui.widgets.transcript.entry import Entry
 
 
@@ -70,6 +72,41 @@ def test_what_is_too_much_to_be_parsed_is_shown_as_it_was_written(text: str, mon
     monkeypatch.setattr(markdown, "block_tokens", lambda text: parsed.append(len(text)) or known(text))
     drawn(text)
     assert blocks_drawn == [] and len(parsed) == 1
+
+
+LONG = {
+    "a line of words": "word " * 100_000,
+    "a line without a space": "x" * 500_000,
+    "a line of wide characters": "日本語の" * 100_000,
+    "a line of joined ones": "日e\u0301👩\u200d🚀 " * 60_000,
+    "many lines": "".join(f"line {number} {'x' * (number % 300)}\n" for number in range(20_000)),
+}
+
+
+@pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT])
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_a_very_long_message_is_laid_out_where_it_is_seen(
+    text: str, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out: list[int] = []
+    monkeypatch.setattr(
+        long_text, "plain_rows", lambda text, width: laid_out.append(len(text)) or plain_rows(text, width)
+    )
+    entry = Entry(TranscriptItem("1", role, "model", text=text), Folds(), 80)
+    for row in (sys.maxsize, 0, 2000, sys.maxsize):
+        before = sum(laid_out)
+        row = entry.lay_out(row, 40, 80)
+        seen = range(max(0, row - 40), min(entry.height, row + 80))
+        assert len(seen) >= 40 and all(entry.is_laid_out(number) for number in seen)
+        assert sum(laid_out) - before <= 3 * long_text.PART, "no more than what is around"
+        assert copied(entry.rows(), (entry.body_start, 0)).split() == text.split(), "nothing is lost"
+    assert sum(laid_out) == before, "nor laid out again"
+    entry.lay_out(0, 0, sys.maxsize)
+    body = entry.rows()[entry.body_start : -1]
+    assert "".join("".join(text_of(body)).split()) == "".join(text.split())
+    assert all(spans_width(row.spans) <= 80 for row in body)
+    if "\n" in text:
+        assert text_of(body) == text_of(plain_rows(text.strip("\n"), 80)), "as if it had been laid out at once"
 
 
 def test_a_message_that_is_selected_is_not_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:

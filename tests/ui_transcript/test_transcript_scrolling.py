@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from textual.selection import SELECT_ALL
 
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -166,3 +167,35 @@ async def test_a_message_whose_height_was_estimated_stays_findable_by_home_and_e
         await pilot.press("end")
         await pilot.pause()
         assert "c" in app.lines()[-1]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+async def test_no_row_of_a_very_long_message_is_skipped_on_the_way_through_it(
+    make_app: Any, items: Any, wide: bool
+) -> None:
+    numbers = [
+        f"{'長い行' * (number % 40) if wide else 'x' * (number % 140)} line {number} end" for number in range(9000)
+    ]
+    turns = items.turns(4)
+    app = make_app([*turns[:4], items.answer(9, "\n".join(numbers)), *turns[4:]])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        view = app.transcript
+        for key, there in (("home", "question 0"), ("end", "question 3")):
+            below = app.lines()
+            for _ in range(60):
+                old = round(view.scroll_y)
+                view.scroll_relative(y=-7 if key == "home" else 7, animate=False)
+                await pilot.pause()
+                lines = app.lines()
+                if view.scroll_y and not view.following:
+                    assert lines[7:] == below[:-7] if key == "home" else lines[:-7] == below[7:], (old, view.scroll_y)
+                below = lines
+            await pilot.press(key)
+            await pilot.pause()
+            assert there in "\n".join(app.lines())
+        assert len(numbers) > 8000 and view.find("line 4321 end") == 1
+        await pilot.pause()
+        assert any("line 4321 end" in line for line in app.lines())
+        everything = view.get_selection(SELECT_ALL)
+        assert everything is not None and all(number in everything[0] for number in numbers)

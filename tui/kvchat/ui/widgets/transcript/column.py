@@ -5,6 +5,7 @@ The rule: heights change often and near the end, so the sums below a change are 
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -67,24 +68,31 @@ class Column:
         index = bisect_right(tops, y) - 1
         return index, y - tops[index]
 
-    def draw_around(self, index: int, row: int, above: int, below: int) -> None:
-        """Draw entries so that `above` rows above and `below` rows below a place are exact."""
+    def draw_around(self, index: int, row: int, above: int, below: int) -> int:
+        """Draw entries so that `above` rows above and `below` rows below a place are exact; the row in its entry that
+        is there then."""
+        entry = self.entries[index]
+        row = self._draw(index, row, above, below)
         low, missing = index, above - row
         while missing > 0 and low > 0:
             low -= 1
-            missing -= self._draw(low)
-        high, missing = index, below + row
+            self._draw(low, sys.maxsize, missing, 0)
+            missing -= self.entries[low].height
+        high, missing = index + 1, below + row - entry.height
         while missing > 0 and high < len(self.entries):
-            missing -= self._draw(high)
+            self._draw(high, 0, 0, missing)
+            missing -= self.entries[high].height
             high += 1
         self._release_far(low, high)
+        return row
 
-    def _draw(self, index: int) -> int:
+    def _draw(self, index: int, row: int, above: int, below: int) -> int:
         entry = self.entries[index]
-        if not entry.drawn:
-            entry.draw()
+        height = entry.height
+        row = entry.lay_out(row, above, below)
+        if entry.height != height:
             self.changed(index)
-        return entry.height
+        return row
 
     def _release_far(self, low: int, high: int) -> None:
         """Forget the rows of messages far from the view when very many are kept."""

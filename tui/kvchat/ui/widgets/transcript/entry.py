@@ -14,7 +14,9 @@ from textual.strip import Strip
 from kvchat.cache.rail import NO_WORD, Where
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
+from kvchat.ui.render.long_text import UNSEEN, LongText
 from kvchat.ui.render.message import NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
+from kvchat.ui.render.parser import MAX_TEXT
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.sources import linked
 from kvchat.ui.render.wrap import plain_rows
@@ -34,6 +36,11 @@ def estimated_height(item: TranscriptItem, width: int) -> int:
     """Rows that an item will take, about."""
     lines = item.text.count("\n") + len(item.text) // max(1, width) + 1 if item.text else 0
     return 2 + lines + bool(item.blocks) + bool(item.reasoning) + 2 * bool(item.sources)
+
+
+def is_long(item: TranscriptItem) -> bool:
+    """Whether it is laid out as it comes into view."""
+    return len(item.text) > MAX_TEXT and not item.streaming
 
 
 def _body_of(item: TranscriptItem) -> tuple[object, ...]:
@@ -72,6 +79,8 @@ class Entry:
         self._body: list[Row] = []
         self._foot: list[Row] = []
         self._document: MarkdownDocument | None = None
+        self._long: LongText | None = None
+        """The body, where it is laid out as it comes into view."""
         self._shown: TranscriptItem | None = None
         """What the body shows."""
         self.height = estimated_height(item, width)
@@ -79,7 +88,7 @@ class Entry:
     # -- drawing
 
     def draw(self) -> None:
-        """Make the rows, if they are not made yet."""
+        """Make the rows, if they are not made yet; those of a very long text by `lay_out`."""
         if self.drawn:
             return
         self._draw_body()
@@ -87,11 +96,28 @@ class Entry:
         self.drawn = True
         self._settle()
 
+    def lay_out(self, row: int, above: int, below: int) -> int:
+        """Make so many rows above and below a row, the end's if there is none; where that row stands then."""
+        self.draw()
+        row = min(row, self.height)
+        if self._long is None:
+            return row
+        head, height, seen = len(self._head), len(self._body), self._long.seen
+        inside = min(max(0, row - head), height)
+        moved = self._long.lay_out(inside, above, below) - inside
+        if self._long.seen != seen:
+            self._settle()
+        return row + (moved if row < head + height else len(self._body) - height)
+
+    def is_laid_out(self, row: int) -> bool:
+        """Whether a row can be shown."""
+        return self.drawn and self.row(row).action != UNSEEN.action
+
     def release(self) -> None:
         """Forget the rows; the height stays."""
         self.drawn = False
         self._head, self._body, self._foot = [], [], []
-        self._document = self._shown = None
+        self._document = self._long = self._shown = None
         self.marks = None
         self.strips.clear()
 
@@ -108,6 +134,10 @@ class Entry:
         if shown is not None and _body_of(shown) == _body_of(self.item):
             return len(self._body)
         self._shown = self.item
+        self._long = LongText(clean(text).strip("\n"), self._width) if is_long(self.item) else None
+        if self._long is not None:
+            self._document, self._body = None, self._long.rows
+            return 0
         if self.item.role is not Role.ASSISTANT:
             self._body = plain_rows(clean(text).strip("\n"), self._width) if text else []
             return 0
@@ -243,7 +273,7 @@ class Entry:
 
     def codes(self) -> list[CodeBlock]:
         """The code blocks, in the order of their numbers."""
-        if self.item.role is not Role.ASSISTANT:
+        if self.item.role is not Role.ASSISTANT or is_long(self.item):
             return []
         if self._document is not None:
             return self._document.codes

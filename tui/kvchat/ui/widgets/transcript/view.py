@@ -6,6 +6,7 @@ around it change, unless the end is followed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Mapping
 from typing import TypeAlias
 
@@ -125,11 +126,11 @@ class TranscriptView(ScrollView):
             self._place(0)
         elif self.following or anchor is None:
             last = len(entries) - 1
-            self._column.draw_around(last, entries[last].height, 2 * page, page)
+            self._column.draw_around(last, sys.maxsize, 2 * page, page)
             self._place(self._whole_height - page)
         else:
             index, row = anchor
-            self._column.draw_around(index, row, page, 2 * page)
+            row = self._column.draw_around(index, row, page, 2 * page)
             self._place(self._column.top(index) + min(row, entries[index].height - 1))
         self.refresh()
 
@@ -170,7 +171,7 @@ class TranscriptView(ScrollView):
         anchor = self._anchor()
         if anchor is not None:
             index, row = anchor
-            self._column.draw_around(index, row, self._view_height, 2 * self._view_height)
+            row = self._column.draw_around(index, row, self._view_height, 2 * self._view_height)
             self._place(self._column.top(index) + row)
 
     def follow(self) -> None:
@@ -243,7 +244,7 @@ class TranscriptView(ScrollView):
 
     def _row_strip(self, index: int, row: int, width: int) -> Strip:
         entry = self._column.entries[index]
-        if not entry.drawn:
+        if not entry.is_laid_out(row):
             self.call_later(self._arrange, self._anchor())
             return Strip.blank(width, self._book.style(""))
         strip = entry.strips.get(row)

@@ -6,6 +6,7 @@ takes a bounded share of a core, however fast the text comes and however dear it
 
 from __future__ import annotations
 
+import sys
 from asyncio import TimerHandle, get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, thread_time
@@ -272,6 +273,8 @@ class Transcript(TranscriptKeys, can_focus=True):
         if index is None:
             return
         entry = self._column.entries[index]
+        entry.lay_out(0, 0, sys.maxsize)
+        self._column.changed(index)
         self._column.draw_around(index, 0, self._view_height, 2 * self._view_height)
         found = marks(entry.rows(), entry.body_start, self._query)
         row, start, _ = found[min(match.ordinal, len(found) - 1)] if found else (0, 0, 0)
