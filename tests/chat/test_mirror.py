@@ -272,6 +272,7 @@ async def test_a_long_run_of_turns_loses_nothing_and_stays_level(mirrored, serve
         for turn in range(IN_ONE):
             await service.turns.send(id, Question(f"question {conversation}.{turn} of night"))
             await service.conversations.wait(id)
+        server.visits.clear()  # the server is in this process, and keeps every prompt
         gc.collect()
         rows = Path("/proc/self/status").read_text().splitlines() if sys.platform == "linux" else ["VmRSS: 0 kB"]
         resident = next(int(row.split()[1]) for row in rows if row.startswith("VmRSS"))
@@ -285,5 +286,5 @@ async def test_a_long_run_of_turns_loses_nothing_and_stays_level(mirrored, serve
     settled, last = levels[len(levels) // 4], levels[-1]
     print(f"\n{TURNS} turns: resident {settled[0] >> 10} MB, then {last[0] >> 10} MB; files {settled[1]}, {last[1]}")
     assert last[1] <= settled[1] + 5 and last[2] <= settled[2] + 5
-    assert last[0] <= settled[0] * 1.25 + 20_000
+    assert last[0] <= settled[0] + 16_000
     assert service.notices == []
