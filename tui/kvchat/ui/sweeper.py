@@ -13,8 +13,8 @@ EVERY = 2.0
 """Seconds between looks whether this is a quiet moment."""
 WORTH = 10
 """Collections of the young after which one of all is worth its time: Python's own number."""
-MUCH = 1000
-"""So many make it come at any moment: seven million new objects."""
+MUCH = 100
+"""So many make it come at any moment: 700,000 new objects, 100 MB."""
 
 
 class Sweeper:
