@@ -22,7 +22,7 @@ from toyserver import ToyServer, tokens
 pytestmark = pytest.mark.process
 
 WORDS = "what nobody has sent"
-CTRL_G, CTRL_N, CTRL_Q, UP = "\x07", "\x0e", "\x11", "\x1b[A"
+CTRL_G, CTRL_N, CTRL_Q, UP, ESCAPE = "\x07", "\x0e", "\x11", "\x1b[A", "\x1b"
 
 
 def unsent(folder: Path) -> list[Unsent]:
@@ -39,6 +39,17 @@ def unsent(folder: Path) -> list[Unsent]:
 def texts(folder: Path) -> list[str]:
     found = unsent(folder)
     return [one.draft.text for one in found] + [edit.draft.text for one in found for edit in one.edits]
+
+
+def unsaved(folder: Path) -> list[str]:
+    """What is stored as written in dialogs and not saved."""
+    if not (folder / "data" / "kvchat.db").exists():
+        return []
+    store = Store.open(folder / "data")
+    try:
+        return [text for (text,) in store.database.rows("SELECT value FROM setting WHERE key GLOB 'typed.*'")]
+    finally:
+        store.close()
 
 
 def at(server: ToyServer, *more: str, **variables: str) -> Terminal:
@@ -103,6 +114,46 @@ async def test_in_the_app(own_folders: Path, door: str, end: str) -> None:
             wanted = await DOORS[door](terminal, server)
             await ends(terminal, end, lambda: any(wanted in text for text in texts(own_folders)))
     assert any(text.startswith(wanted) for text in texts(own_folders))
+
+
+async def system_prompt(terminal: Terminal) -> None:
+    await terminal.shows("save as", "/system", "\r")
+
+
+async def new_memory(terminal: Terminal) -> None:
+    await terminal.shows("Something to remember", "/remember", "\r")
+
+
+async def setting(terminal: Terminal) -> None:
+    await terminal.shows("default:", "/settings system_prompt", "\r")
+    await terminal.shows("new line", "\r")
+
+
+DIALOGS = {dialog.__name__: dialog for dialog in (system_prompt, new_memory, setting)}
+
+
+@pytest.mark.parametrize("end", ["escape", "quit", "closed", "SIGTERM", "SIGHUP", "SIGINT", "killed"])
+@pytest.mark.parametrize("dialog", DIALOGS)
+async def test_in_a_dialog(own_folders: Path, dialog: str, end: str) -> None:
+    async with ToyServer() as server:
+        with at(server) as terminal:
+            await terminal.shows("this machine")
+            await DIALOGS[dialog](terminal)
+            await terminal.shows(WORDS, f" {WORDS}")
+            if end == "escape":
+                await terminal.press(ESCAPE)
+                await until(lambda: unsaved(own_folders))
+                terminal.process.kill()
+                await terminal.ended()
+            else:
+                await ends(terminal, end, lambda: any(WORDS in text for text in unsaved(own_folders)))
+        assert any(WORDS in text for text in unsaved(own_folders))
+        if end in ("escape", "quit"):
+            with at(server) as terminal:
+                await terminal.shows("this machine")
+                await DIALOGS[dialog](terminal)
+                await terminal.shows("Not saved")
+                await terminal.shows(WORDS)
 
 
 def editor(folder: Path, then: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from screens_kit import NOW, T, conversation
+from screens_kit import NOW, T, TypedTexts, conversation
 
 from kvchat.cache.accounting import SideTotals
 from kvchat.chat.background.memory_service import MemoryService
@@ -177,6 +177,7 @@ class Service:
     def __init__(self, book: Any, *, queue: Sequence[Row] = ()) -> None:
         self.book = book
         self.rows = list(queue)
+        self.typed = TypedTexts()
         self.known = [conversation("lighthouse log", id=LAMP), conversation("harbour office", id=HARBOUR, ago=900)]
         self.settings: Settings = Settings()
         self.asked: list[tuple[str, ...]] = []
@@ -190,7 +191,7 @@ class Service:
         self.extraction, self.jobs, self.conversations, self.servers = self, Jobs(self), self, self
 
     def source(self, **options: Any) -> MemorySource:
-        return MemorySource(self.memory, self, self.jobs, self, lambda: NOW, LAMP, **options)  # type: ignore[arg-type]
+        return MemorySource(self.memory, self, self.jobs, self, lambda: NOW, self.typed, LAMP, **options)  # type: ignore[arg-type]
 
     def screen(self, **options: Any) -> ManagerScreen:
         return ManagerScreen(self.source(**options), self.events)

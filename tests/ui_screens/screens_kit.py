@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ import cache_samples
 from cache_samples import figures as figures
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import CacheReport
+from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
@@ -35,6 +37,20 @@ HOSTILE: list[str] = [
     entry["text"] for entry in json.loads((Path(__file__).parents[1] / "fixtures" / "hostile_text.json").read_text())
 ]
 MARKUP = "[/b] [red]red[/] [@click=app.quit]x[/] ["
+
+
+class TypedTexts(Drafts):
+    """What is written in fields, without a store."""
+
+    def __init__(self) -> None:
+        self._fields = {}
+        self.texts = defaultdict[str, str](str)
+
+    def left(self, name: str) -> str:
+        return self.texts[name]
+
+    def leave(self, name: str, text: str) -> None:
+        self.texts[name] = text
 
 
 class Host(App[None]):

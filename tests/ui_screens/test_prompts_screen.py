@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from screens_kit import Shown, showing
+from screens_kit import Shown, TypedTexts, showing
 from textual.widgets import Input, TextArea
 
 from kvchat.cache.price import Price, price
@@ -30,8 +30,8 @@ class Library:
         del self.saved[name]
 
 
-def screen(library: Library | None = None, cost: Price = PRICE) -> SystemPromptScreen:
-    return SystemPromptScreen("Be brief.", cost, library or Library())
+def screen(library: Library | None = None, cost: Price = PRICE, typed: TypedTexts | None = None) -> SystemPromptScreen:
+    return SystemPromptScreen("Be brief.", cost, library or Library(), typed or TypedTexts(), "here")
 
 
 def text_of(shown: Shown) -> str:
@@ -54,6 +54,20 @@ async def test_escape_leaves_everything_as_it_was() -> None:
     async with showing(screen()) as shown:
         await shown.press(*"new", "escape")
         assert shown.answers == [None]
+
+
+async def test_what_was_written_and_not_applied_is_there_again_and_can_be_taken_back() -> None:
+    typed = TypedTexts()
+    async with showing(screen(typed=typed)) as shown:
+        await shown.press(*" Cite.", "escape")
+    assert typed.texts["here"] == "Be brief. Cite."
+    async with showing(screen(typed=typed)) as shown:
+        assert text_of(shown) == "Be brief. Cite." and "Not saved; Ctrl+_ takes it back" in shown.text
+        assert "prefills 3,812 tokens" in shown.text
+        await shown.press("ctrl+underscore")
+        assert text_of(shown) == "Be brief." and "Not saved" not in shown.text
+        await shown.press("escape")
+    assert not typed.texts["here"]
 
 
 async def test_the_price_appears_with_the_first_change_and_goes_with_the_last() -> None:
@@ -82,7 +96,7 @@ async def test_a_saved_prompt_is_loaded_and_undo_brings_the_text_back() -> None:
     async with showing(screen()) as shown:
         await shown.press("tab", "enter")
         assert text_of(shown) == "You keep\nthe light."
-        await shown.press("ctrl+z")
+        await shown.press("ctrl+underscore")
         assert text_of(shown) == "Be brief."
 
 

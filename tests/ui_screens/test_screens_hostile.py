@@ -9,7 +9,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, Source, a_report, conversation, figures, opened, showing
+from screens_kit import (
+    HOSTILE,
+    MARKUP,
+    NOW,
+    Grower,
+    Host,
+    Source,
+    TypedTexts,
+    a_report,
+    conversation,
+    figures,
+    opened,
+    showing,
+)
 from textual.screen import Screen
 
 from kvchat.backends.http.payload import Model
@@ -29,6 +42,12 @@ from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
 from kvchat.ui.screens.options import ParametersScreen, SystemPromptScreen
 from kvchat.ui.screens.servers import EngineTroubleScreen, ModelPicker, WelcomePanel
+
+
+def typed(texts: Sequence[str]) -> TypedTexts:
+    left = TypedTexts()
+    left.leave("here", texts[-1])
+    return left
 
 
 def models(texts: Sequence[str]) -> list[Any]:
@@ -131,7 +150,7 @@ MAKERS: dict[str, Callable[[Sequence[str]], Screen[Any]]] = {
     "picker": lambda t: ConversationPicker([conversation(text) for text in t], now=NOW),
     "search": search,
     "export": lambda t: ExportScreen(conversation(t[0]), folder=Path("/tmp")),
-    "prompts": lambda t: SystemPromptScreen("\n".join(t), Price(5), Library(t)),
+    "prompts": lambda t: SystemPromptScreen("\n".join(t), Price(5), Library(t), typed(t), "here"),
     "parameters": lambda t: ParametersScreen(Parameters(stop=tuple(t))),
     "branches": branches,
     "rename": lambda t: RenameScreen(t[0]),

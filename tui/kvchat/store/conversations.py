@@ -39,12 +39,14 @@ from kvchat.text.problems import StoreProblem
 Change = Callable[[Conversation], Conversation]
 """What an act makes of a conversation's row as it is when the act is stored."""
 
-_BEGUN = "store.begun "
 PROMPT_IDS = "store.prompt_ids "
 """In front of a conversation's id: the key of the setting with the token ids that a server holds of it."""
+_BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
 TITLE_ASKED = "title.asked "
 """In front of a conversation's id: the key of the setting that says that a model was asked for its title."""
+SYSTEM_TYPED = "typed.system "
+"""In front of a conversation's id: the key of the setting with the system prompt that is written and not applied."""
 SKILLS_TO = "skills.to "
 """In front of a conversation's id: the key of the setting that names the last extraction that skills were looked for
 in."""
@@ -306,7 +308,7 @@ class Conversations:
             images = held(connection)
             for table in ("draft", "queued"):
                 connection.execute(f"DELETE FROM {table} WHERE conversation IN ({gone})", (older_than,))
-            for key in (_BEGUN, PROMPT_IDS, tips.KEY, TITLE_ASKED, SKILLS_TO):
+            for key in (_BEGUN, PROMPT_IDS, tips.KEY, TITLE_ASKED, SYSTEM_TYPED, SKILLS_TO):
                 connection.execute(
                     f"DELETE FROM setting WHERE key IN (SELECT ? || id FROM ({gone}))", (key, older_than)
                 )

@@ -1,5 +1,5 @@
 """What is written and not sent, whatever it is for: the next message, questions that are being changed, a message that
-was taken out of the queue.
+was taken out of the queue, a text in a dialog.
 
 The rule: it is stored at the latest two seconds after a key, and before kvchat ends, whatever ends it.
 """
@@ -15,6 +15,7 @@ from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.ground import Ground
 from kvchat.prompt.drafts import Unsent, unsent_in
+from kvchat.store.conversations import SYSTEM_TYPED as SYSTEM_TYPED
 
 LONGEST_S = 1.5
 """After a key; the write comes on top."""
@@ -27,8 +28,16 @@ class WritingSurface(Protocol):
         """A conversation, and all that is written in it by now; None: none is open."""
 
 
+class WritingField(Protocol):
+    """Where the user writes a text that is no message."""
+
+    @property
+    def unsaved(self) -> str:
+        """What is written by now; empty: it is as it was."""
+
+
 class Drafts:
-    """The unsent texts of all conversations."""
+    """The unsent texts of all conversations, and the unsaved ones of dialogs."""
 
     def __init__(self, ground: Ground, conversations: Conversations) -> None:
         self._ground = ground
@@ -37,6 +46,10 @@ class Drafts:
         self._due: asyncio.TimerHandle | None = None
         self._last: asyncio.Task[None] | None = None
         """The last write."""
+        self._fields: dict[str, WritingField] = {}
+        """Those that are open, by the setting that keeps their text."""
+        self._unsaved: dict[str, str] = {}
+        """By that setting: what was stored last."""
 
     def of(self, conversation: OpenConversation) -> Unsent:
         """What is stored of a conversation. The edit of a message that is not there any more is a message now."""
@@ -64,6 +77,8 @@ class Drafts:
             id, unsent = written
             if unsent.encoded() != self._conversations.load(id).draft:
                 self.put(id, unsent)
+        for name, field in self._fields.items():
+            self.leave(name, field.unsaved)
         if self._last is not None:
             await asyncio.shield(self._last)  # each waits for itself: one that is cancelled ends no other's wait
         return not self._ground.keeper.unsaved
@@ -72,6 +87,33 @@ class Drafts:
         """Take this as all that is written in a conversation, at once, and store it."""
         self._last = self._conversations.set_draft(id, unsent.encoded())
         return asyncio.shield(self._last)
+
+    def left(self, name: str) -> str:
+        """What was written under a name (that of the setting which keeps it) and not saved; empty: nothing."""
+        if name not in self._unsaved:
+            self._unsaved[name] = self._ground.setting(name)
+        return self._unsaved[name]
+
+    def leave(self, name: str, text: str) -> None:
+        """Have this as what is written under a name, and store it; empty: it is saved, or not wanted."""
+        if text != self.left(name):
+            self._unsaved[name] = text
+            self._last = self._ground.in_background(self._ground.keep_setting(name, text or None))
+
+    def begin(self, name: str, field: WritingField) -> None:
+        """The user writes in this field: its text is kept until it is saved."""
+        self._fields[name] = field
+
+    def end(self, name: str, field: WritingField) -> None:
+        """A field is left. Its text stays, unless it is saved."""
+        if self._fields.get(name) is field:
+            del self._fields[name]
+            self.leave(name, field.unsaved)
+
+    def saved(self, name: str) -> None:
+        """What was written under a name is where it belongs."""
+        self._fields.pop(name, None)
+        self.leave(name, "")
 
     async def aclose(self) -> None:
         """Store what is written for the last time."""

@@ -71,6 +71,7 @@ class MemoryController:
                     service.jobs,
                     service.conversations,
                     service.clock,
+                    service.drafts,
                     self.workspace.conversation.id,
                     query=query,
                     fresh=fresh,
@@ -99,6 +100,10 @@ class MemoryController:
             self._open(add=True)
         elif await self.workspace.attempt(self._memory.remember(text, self.workspace.conversation.id)):
             self.workspace.say(f"Remembered: “{one_line(text, 36)}” · {self.workspace.key_of('memory')} shows it")
+        else:
+            from kvchat.ui.screens.memory.editor import TYPED
+
+            self._service.drafts.leave(TYPED, text)
 
     async def forget(self, words: str = "") -> None:
         """Delete the one memory that has these words; where there are several, show them."""

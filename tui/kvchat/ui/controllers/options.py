@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kvchat.chat.conversations.drafts import SYSTEM_TYPED
 from kvchat.chat.errors import ChatError
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -25,6 +26,7 @@ class OptionController:
         self.workspace = workspace
         self._personas = personas
         self._options = service.options
+        self._drafts = service.drafts
         self._branches = service.branches
         self._tracker = service.tracker
         self._costs = costs
@@ -44,20 +46,26 @@ class OptionController:
         from kvchat.ui.screens.options import SystemPromptScreen
 
         conversation = self.workspace.conversation
-        price = self.workspace.service.prices.estimate(conversation.id, "system")
+        price, key = self.workspace.service.prices.estimate(conversation.id, "system"), SYSTEM_TYPED + conversation.id
         chosen: str | None = text
-        if not text:
-            chosen = await self.workspace.ask(SystemPromptScreen(conversation.instructions, price, self._personas))
+        if text:
+            self._drafts.leave(key, text)
+        else:
+            screen = SystemPromptScreen(conversation.instructions, price, self._personas, self._drafts, key)
+            chosen = await self.workspace.ask(screen)
         if chosen is None:
             return
         # The screen has shown the price; a cheaper way, or words given with the command, are still asked about.
         decision: Decision | None = "go"
         if text or price.alternative is not None:
             decision = await self._costs.decided("system", text=chosen, instead=True)
-        if decision == "go":
-            await self.workspace.attempt(self._branches.set_instructions(conversation.id, chosen))
-        elif decision == "instead":
+        if decision == "instead":
             self._composer.begin(f"From now on: {chosen}")
+        elif decision is None or not await self.workspace.attempt(
+            self._branches.set_instructions(conversation.id, chosen)
+        ):
+            return
+        self._drafts.saved(key)
 
     @in_worker("dialog")
     async def thinking(self, word: str = "") -> None:

@@ -44,7 +44,7 @@ class SettingsController:
         except ConfigError as error:
             self.workspace.say(str(error), "warning")
             return
-        await self.workspace.ask(SettingsScreen(self.rows, self.change, query))
+        await self.workspace.ask(SettingsScreen(self.rows, self.change, self._service.drafts, query))
 
     def rows(self) -> list[SettingRow]:
         """Every setting as it is now, whoever changed it. Raises ConfigError."""

@@ -30,11 +30,13 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.options import reserved_words
 from kvchat.text.prices import FREE, change_price
 from kvchat.ui.actions import bindings
+from kvchat.ui.screens.long_text import LongText
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import BAD, MUTED, STRONG, content, shown
 
 if TYPE_CHECKING:
+    from kvchat.chat.conversations.drafts import Drafts
     from kvchat.chat.conversations.personas import Personas
 
 
@@ -286,11 +288,7 @@ class SystemPromptScreen(Modal[str]):
     SystemPromptScreen #frame { height: 88vh; max-height: 34; max-width: 112; }
     SystemPromptScreen {
         & #both { height: 1fr; }
-        & TextArea {
-            border: none; padding: 0; background: transparent; width: 1fr;
-            & .text-area--cursor-line { background: transparent; }
-            &:focus { border: none; }
-        }
+        & LongText { width: 1fr; }
         & #library { width: 30; margin-left: 2; padding-left: 1; border-left: solid $foreground 20%; }
         & #library .head { height: 1; }
         & FilterLine { border: none; height: 1; }
@@ -300,7 +298,8 @@ class SystemPromptScreen(Modal[str]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
 
-    def __init__(self, instructions: str, price: Price, library: Personas) -> None:
+    def __init__(self, instructions: str, price: Price, library: Personas, drafts: Drafts, key: str) -> None:
+        """`key`: under which `drafts` keep what is written."""
         super().__init__()
         self.heading = "System prompt"
         self.hints = (
@@ -310,14 +309,16 @@ class SystemPromptScreen(Modal[str]):
             ("prompt.delete", "delete"),
             ("dialog.close", "cancel"),
         )
-        self._before = clean(instructions)
+        self._before = instructions
+        self._field = LongText(drafts, placeholder=f"Empty: “{DEFAULT_INSTRUCTIONS}”")
+        self._key = key
         self._price = price
         self._library = library
         self._prompts: list[SavedPrompt] = []
 
     def body(self) -> Iterable[Widget]:
         with Horizontal(id="both"):
-            yield TextArea(self._before, compact=True, placeholder=f"Empty: “{DEFAULT_INSTRUCTIONS}”")
+            yield self._field
             with Vertical(id="library"):
                 yield Label(content(("Library", STRONG)), classes="head")
                 yield PromptList(self._draw, empty="nothing saved yet")
@@ -326,10 +327,9 @@ class SystemPromptScreen(Modal[str]):
 
     def on_mount(self) -> None:
         self._list()
+        self._field.begin(self._key, self._before)
         self._say_price()
-        text = self.query_one(TextArea)
-        text.focus()
-        text.move_cursor(text.document.end)
+        self._field.focus()
 
     def _list(self) -> None:
         self._prompts = sorted(self._library.prompts(), key=lambda prompt: prompt.name.casefold())
@@ -341,13 +341,13 @@ class SystemPromptScreen(Modal[str]):
 
     @on(TextArea.Changed)
     def _say_price(self) -> None:
-        line = self.query_one("#price", Static)
-        changed = self._text() != self._before.strip()
+        changed, told = self._field.is_changed, self._field.told
         price = change_price(self._price if changed else None)
-        line.update(content((price, "" if changed else MUTED)))
+        words = content((f"{told}\n" if told else "", MUTED), (price, "" if changed else MUTED))
+        self.query_one("#price", Static).update(words)
 
     def _text(self) -> str:
-        return self.query_one(TextArea).text.strip()
+        return self._field.text.strip()
 
     # The library.
 
@@ -359,9 +359,8 @@ class SystemPromptScreen(Modal[str]):
         """Put the saved prompt under the cursor into the text; undo brings the text back."""
         rows = self.query_one(PromptList)
         if rows.cursor is not None:
-            text = self.query_one(TextArea)
-            text.replace(clean(self._prompts[rows.cursor].text), (0, 0), text.document.end)
-            text.focus()
+            self._field.replace(clean(self._prompts[rows.cursor].text), (0, 0), self._field.document.end)
+            self._field.focus()
 
     async def action_delete(self) -> None:
         rows = self.query_one(PromptList)
@@ -389,5 +388,4 @@ class SystemPromptScreen(Modal[str]):
         line.update(content(f"Saved as “{name}”."))
 
     def action_apply(self) -> None:
-        text = self._text()
-        self.finish(text if text != self._before.strip() else None)
+        self.finish(self._text() if self._field.is_changed else None)

@@ -6,7 +6,7 @@ The rule: a change is saved when it is made, and what is wrong with it is said i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -14,19 +14,26 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Input, Static
 
 from kvchat.config import ConfigError
 from kvchat.config.option import Kind
-from kvchat.sanitize import clean
 from kvchat.ui.actions import bindings
 from kvchat.ui.keys import TYPING
 from kvchat.ui.screens.export import ChoiceLine
+from kvchat.ui.screens.long_text import LongText
 from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import FilterInput, FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined, shown
 from kvchat.ui.setting_rows import SettingRow, given_words
 
+if TYPE_CHECKING:
+    from kvchat.chat.conversations.drafts import Drafts
+
+LONG = (Kind.TEXT, Kind.TEXTS, Kind.TABLE)
+"""What may be long, and is kept until it is saved."""
+TYPED = "typed.setting "
+"""In front of a setting's path: the key of what is written and not saved."""
 Change = Callable[[SettingRow, str | None], None]
 """Saves a value as it is written, or the default (None). Raises ConfigError."""
 
@@ -46,7 +53,7 @@ CHOOSING: Sequence[Hint] = (
 )
 
 
-class KeyField(TextArea):
+class KeyField(LongText):
     """Where a value is written; the keys of an action by their names, or by pressing them."""
 
     takes_keys = False
@@ -68,24 +75,22 @@ class ValueField(Vertical):
     ValueField {
         display: none; height: auto; padding: 0 0 0 2;
         &.-open { display: block; }
-        & > TextArea {
-            height: auto; max-height: 4; border: none; padding: 0 1; background: $foreground 10%;
-            scrollbar-size-vertical: 1;
-            & .text-area--cursor-line { background: transparent; }
-            &:focus { border: none; }
+        & > LongText {
+            height: auto; max-height: 4; padding: 0 1; background: $foreground 10%;
         }
-        &:ansi > TextArea { background: ansi_default; text-style: underline; }
+        &:ansi > LongText { background: ansi_default; text-style: underline; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("entry", priority=True)]
 
-    def __init__(self, save: Callable[[str], None]) -> None:
+    def __init__(self, save: Callable[[str], None], drafts: Drafts) -> None:
         super().__init__()
         self._save = save
+        self._field = KeyField(drafts)
         self._words: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield KeyField(compact=True, soft_wrap=True)
+        yield self._field
         yield ChoiceLine([""])
 
     @property
@@ -94,7 +99,7 @@ class ValueField(Vertical):
 
     def open(self, row: SettingRow) -> None:
         """Have the value of this setting changed."""
-        area, choice = self.query_one(KeyField), self.query_one(ChoiceLine)
+        area, choice = self._field, self.query_one(ChoiceLine)
         self._words = row.words
         area.display, choice.display = not row.words, bool(row.words)
         self.add_class("-open")
@@ -104,20 +109,28 @@ class ValueField(Vertical):
             choice.focus()
         else:
             area.takes_keys = row.kind is Kind.KEYS
-            area.text = clean(row.text)
-            area.move_cursor(area.document.end)
+            area.begin(TYPED + row.path if row.kind in LONG else "", row.text)
             area.focus()
+
+    @property
+    def told(self) -> str:
+        return self._field.told
+
+    def saved(self) -> None:
+        """What was written is in the file."""
+        self._field.saved()
 
     def close(self) -> None:
         self.remove_class("-open")
+        self._field.end()
 
     def action_save(self) -> None:
         chosen = self.query_one(ChoiceLine).chosen
-        self._save(self._words[chosen] if self._words else self.query_one(TextArea).text)
+        self._save(self._words[chosen] if self._words else self._field.text)
 
     def action_new_line(self) -> None:
         if not self._words:
-            self.query_one(TextArea).insert("\n")
+            self._field.insert("\n")
 
 
 class SettingsScreen(ListModal[None]):
@@ -129,11 +142,11 @@ class SettingsScreen(ListModal[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("settings")]
 
-    def __init__(self, rows: Callable[[], list[SettingRow]], change: Change, query: str = "") -> None:
+    def __init__(self, rows: Callable[[], list[SettingRow]], change: Change, drafts: Drafts, query: str = "") -> None:
         super().__init__(classes="-list")
         self.heading = "Settings"
         self.hints = LOOKING
-        self._look, self._change, self._query = rows, change, query
+        self._look, self._change, self._drafts, self._query = rows, change, drafts, query
         self._all: list[SettingRow] = []
         self._shown: list[SettingRow] = []
         self._said = ""
@@ -143,7 +156,7 @@ class SettingsScreen(ListModal[None]):
         yield FilterLine("find a setting", self._query)
         yield RowList(self._draw, empty="No setting has these words.")
         yield Static(classes="words", id="about")
-        yield ValueField(self._save)
+        yield ValueField(self._save, self._drafts)
         yield Static(classes="words", id="said")
 
     def on_mount(self) -> None:
@@ -241,7 +254,9 @@ class SettingsScreen(ListModal[None]):
         elif row.kind is Kind.FLAG:
             self._save("false" if row.text == "true" else "true")
         else:
-            self.query_one(ValueField).open(row)
+            field = self.query_one(ValueField)
+            field.open(row)
+            self._say(field.told)
             self._show_keys(row)
 
     def action_reset(self) -> None:
@@ -265,6 +280,7 @@ class SettingsScreen(ListModal[None]):
         except ConfigError as error:
             self._say(str(error), BAD)
             return
+        self.query_one(ValueField).saved()
         self._leave_field()
         self._find(self.rows.cursor or 0)
         self._said = "Saved; read when kvchat starts." if row.at_start else "Saved."

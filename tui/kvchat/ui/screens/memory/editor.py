@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static, TextArea
 
 from kvchat.memory.entry import Entry, Kind
-from kvchat.sanitize import clean
 from kvchat.ui.actions import bindings
+from kvchat.ui.screens.long_text import LongText
 from kvchat.ui.screens.memory.rows import KIND_MARKS
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content
+
+if TYPE_CHECKING:
+    from kvchat.chat.conversations.drafts import Drafts
 
 LARGEST = 1 << 22
 """Bytes of a page that are looked through for a line."""
 
+TYPED = "typed.memory "
+"""In front of the id of a memory, or of nothing for a new one: the key of what is written and not saved."""
 Save = Callable[[Entry | None, str, Kind], Awaitable[None]]
 """Stores the text of a memory, or a new one (None) of this kind; an empty text: nothing was changed."""
 
@@ -35,24 +41,21 @@ class EntryEditor(Vertical):
         display: none; height: 5; margin-top: 1; border-top: solid $accent; padding: 0 1 0 2;
         &.-open { display: block; }
         & > .words { height: 1; }
-        & > TextArea {
-            height: 3; border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1;
-            & .text-area--cursor-line { background: transparent; }
-            &:focus { border: none; }
-        }
+        & > LongText { height: 3; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("entry", priority=True)]
 
-    def __init__(self, save: Save) -> None:
+    def __init__(self, save: Save, drafts: Drafts) -> None:
         super().__init__(id="editor")
         self._store = save
         self._entry: Entry | None = None
         self._kind = Kind.FACT
+        self._field = LongText(drafts, placeholder="A sentence that is true for longer than today")
 
     def compose(self) -> ComposeResult:
         yield Static(classes="words")
-        yield TextArea(compact=True, soft_wrap=True, placeholder="A sentence that is true for longer than today")
+        yield self._field
 
     @property
     def is_open(self) -> bool:
@@ -65,20 +68,19 @@ class EntryEditor(Vertical):
 
     @property
     def is_empty(self) -> bool:
-        return not self.query_one(TextArea).text.strip()
+        return not self._field.text.strip()
 
     def open(self, entry: Entry | None) -> None:
         """Edit `entry`, or begin a new one."""
         self._entry, self._kind = entry, entry.kind if entry else Kind.FACT
-        field = self.query_one(TextArea)
-        field.text = clean(entry.text) if entry else ""
-        field.move_cursor(field.document.end)
+        self._field.begin(TYPED + (entry.id if entry else ""), entry.text if entry else "")
         self.add_class("-open")
         self._tell()
-        field.focus()
+        self._field.focus()
 
     def close(self) -> None:
         self.remove_class("-open")
+        self._field.end()
 
     def next_kind(self, step: int) -> None:
         """Another kind for a new memory; that of an existing one stays."""
@@ -87,21 +89,24 @@ class EntryEditor(Vertical):
             self._kind = kinds[(kinds.index(self._kind) + step) % len(kinds)]
             self._tell()
 
+    @on(TextArea.Changed)
     def _tell(self) -> None:
         what = "Edit   " if self._entry else "Something to remember   "
+        kind, told = (KIND_MARKS[self._kind], ACCENT), self._field.told
         self.query_one(".words", Static).update(
-            content((what, STRONG), (KIND_MARKS[self._kind], ACCENT), (f" {self._kind}", MUTED))
+            content((what, STRONG), kind, (f" {self._kind}{told and f'   {told}'}", MUTED))
         )
 
     async def action_save(self) -> None:
         """Store what was written; a text that is as it was is left alone."""
-        text = self.query_one(TextArea).text.strip()
-        if self._entry is not None and text == clean(self._entry.text).strip():
-            text = ""
-        await self._store(self._entry, text, self._kind)
+        await self._store(self._entry, self._field.unsaved.strip(), self._kind)
+
+    def saved(self) -> None:
+        """What was written is remembered."""
+        self._field.saved()
 
     def action_new_line(self) -> None:
-        self.query_one(TextArea).insert("\n")
+        self._field.insert("\n")
 
 
 def line_of(folder: Path, entry: Entry) -> tuple[Path, int]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kvchat.chat.background.jobs import Jobs
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.conversations.conversations import Conversations
+    from kvchat.chat.conversations.drafts import Drafts
 
 EXTRACTION = "extraction"
 """The kind of the jobs that go through a conversation."""
@@ -64,6 +65,7 @@ class MemorySource(Source):
         jobs: Jobs,
         conversations: Conversations,
         now: Callable[[], datetime],
+        drafts: Drafts,
         conversation: str = "",
         *,
         query: str = "",
@@ -88,7 +90,7 @@ class MemorySource(Source):
         self.telling = Telling(now(), lambda id: self.screen.key(id), fresh=fresh)
         self.memories, self.history = Memories(self), History(self)
         self.pages = (self.memories, Queue(self), self.history)
-        self.editor = EntryEditor(self._save)
+        self.editor = EntryEditor(self._save, drafts)
         self.acts = {
             "kind": lambda: self._next_kind(1),
             "kind_back": lambda: self._next_kind(-1),
@@ -282,6 +284,7 @@ class MemorySource(Source):
             else:
                 saved = await self.memory.edit(entry, text)
                 said = "Taken" if entry.status is Status.PENDING else "Changed"
+            self.editor.saved()
             self._end_writing()
             await self.screen.look_again(at=saved.id)
             self.screen.tell(f"{said}: {quoted(saved.text)}")
