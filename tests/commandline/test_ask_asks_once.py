@@ -57,3 +57,41 @@ async def test_it_sends_six_requests_beside_the_question_and_still_knows_what_th
     told = [figures for figures in found if figures.predicted_cached is not None]
     assert len(told) >= len(found) - 1, "of the first nothing was known"
     assert all(figures.predicted_cached == figures.cached_tokens for figures in told)
+
+
+def without_the_first_turn(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [messages[0], *messages[3:]]
+
+
+def without_the_system_prompt(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    return messages[1:]
+
+
+def with_less_of_the_first(messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [messages[0], {**messages[1], "content": messages[1]["content"][:40]}, *messages[2:]]
+
+
+@pytest.mark.parametrize("cut", [without_the_first_turn, without_the_system_prompt, with_less_of_the_first])
+async def test_it_notices_that_something_cut_its_prompt_on_the_way(run, asked, own_folders, monkeypatch, cut):
+    counted, cuts = Exchange.__init__, False
+
+    def cutting(self, endpoint, method, path, **rest):
+        if path == QUESTION and cuts:
+            sent = json.loads(rest["body"])
+            rest["body"] = json.dumps({**sent, "messages": cut(sent["messages"])}).encode()
+        counted(self, endpoint, method, path, **rest)
+
+    monkeypatch.setattr(Exchange, "__init__", cutting)
+    with running_server(slots=1) as server:
+        at = ("--base-url", server.base_url, "ask", "--json", "--max-tokens", 8)
+        system = "You know each lighthouse of the coast, who keeps it, and which oil it burns at night. " * 3
+        first = await run(*at, "--system", system, "Tell me of the lighthouse on the island of Hvar. " * 12)
+        asked.clear()
+        cuts = True
+        await run(*at, "--conversation", json.loads(first.out)["conversation"], "And who keeps it?")
+        assert len(asked) <= 1 + MOST, " ".join(asked)
+    store = Store.open(own_folders / "data")
+    answer = store.tree(json.loads(first.out)["conversation"])
+    causes = [node.figures.cause for node in answer if node.figures is not None]
+    store.close()
+    assert causes == [None, "cut"]

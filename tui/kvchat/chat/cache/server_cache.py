@@ -24,6 +24,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.cause import Finding
+from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.llamacpp.cache_config import is_tested
 from kvchat.cache.llamacpp.hypotheses import MEMORY, TOLERANCE, Hypotheses
 from kvchat.cache.llamacpp.planner import Plan
@@ -57,6 +58,8 @@ class TrackedTurn(Asked):
     """The text of the prompt as the server said at the end that it tokenised it; empty: it did not."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when `shown` has come, or is not waited for any more."""
+    altered: bool = False
+    """Whether that is not what the server makes of what was sent: something has changed it on the way."""
     finding: Finding | None = None
     kind: Literal["conversation", "side"] = "conversation"
     """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
@@ -94,6 +97,14 @@ DOUBTFUL = 1.5
 def _added(tracked: TrackedTurn, answer: Node) -> str:
     """The text that an answer has behind its prompt, of which a cut one is a part already."""
     return answer.text.removeprefix(tracked.path[-1].text) if tracked.turn.continues else answer.text
+
+
+def _has_all(tracked: TrackedTurn) -> bool:
+    """Whether the text that a server shows has all messages: but for thoughts, which templates drop."""
+    return all(
+        node.message.reasoning or content_of(wire).strip() in tracked.shown
+        for node, wire in zip(tracked.path, tracked.turn.wires, strict=False)
+    )
 
 
 class ServerCache(SlotObserver):
@@ -231,9 +242,10 @@ class ServerCache(SlotObserver):
 
     async def _text(self, tracked: TrackedTurn) -> str:
         """The text of a prompt: as it goes on from a prefix that was rendered before; where kvchat ends with this
-        request, as the server shows it at the end; else as the template makes it. Raises BackendError."""
+        request, as the server shows it at the end, if that has every message; else as the template makes it. Raises
+        BackendError."""
         turn = tracked.turn
-        if tracked.shown:
+        if tracked.shown and not self.is_brief:
             return tracked.shown
         shows = (
             tracked.kind == "conversation" and isinstance(self.access, PromptShower) and self.access.shows_prompt(turn)
@@ -245,7 +257,12 @@ class ServerCache(SlotObserver):
             self.noting()  # should kvchat be killed meanwhile
             await tracked.heard.wait()
             self._unplaced = False
-        return tracked.shown or await self.access.prompt_text(turn)
+        if tracked.shown and _has_all(tracked):
+            return tracked.shown
+        text = await self.access.prompt_text(turn)
+        tracked.altered = bool(tracked.shown) and tracked.shown != text
+        tracked.shown = tracked.shown and text
+        return text
 
     async def _read_history(self, tracked: TrackedTurn, history: ChatTurn) -> None:
         """Count the tokens of a prompt that were prefilled before: in itself where kvchat ends with it."""
@@ -320,7 +337,7 @@ class ServerCache(SlotObserver):
     async def _answered_elsewhere(self, tracked: TrackedTurn, cached: int) -> None:
         """Where less or more was reused than predicted, another slot may have answered: the one with a new task."""
         prediction = tracked.prediction
-        if prediction is None or abs(prediction.cached - cached) <= TOLERANCE:
+        if prediction is None or tracked.altered or abs(prediction.cached - cached) <= TOLERANCE:
             return
         counts = await self._counts() or ()
         new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot : slot + 1] != (count.task,)]
@@ -440,6 +457,8 @@ class ServerCache(SlotObserver):
     ) -> Tokens:
         """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others. Those of a
         reply that has another number of tokens as history are not known: it is read ahead in that form."""
+        if tracked.altered:
+            return Tokens.unknown(min(count, MOST_SAMPLED))
         state = answer.state
         if self.is_brief and tracked.shown and not answer.message.reasoning:
             try:
