@@ -48,6 +48,46 @@ async def test_every_act_is_predicted(models: dict[str, Path], tmp_path: Path) -
         assert not walk.tally.wrong and walk.tally.right >= COUNT - 3, walk.tally.lines
 
 
+@pytest.mark.parametrize("kind", ["hybrid", "sliding"])
+async def test_a_state_from_a_file_goes_back_as_far_as_it_did_when_it_was_saved(
+    models: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    """Also in the next kvchat."""
+    shape = shape_of(kind, ram=0, batch=512)
+    async with walked(models[kind], tmp_path, shape, {}, 0, seed=1, known=False, context=8192) as walk:
+        for _ in range(3):
+            await (walk.append if walk.now else walk.new)(walk.play)
+            await walk.play.answered(kept := walk.now)
+        await walk.play.service.kept.keep(kept)
+        await walk.play.service.kept.settled()
+        await walk.new(walk.play)
+        await walk.play.answered(walk.now)
+        walk.now = kept
+        await walk.begin()
+        assert (await walk.play.say(kept, "And now?")).cached_tokens, "it came back"
+        await walk.play.service.turns.edit(kept, walk.play.questions(kept)[1], "Something else, then?")
+        figures = await walk.play.answered(kept)
+        assert figures.predicted_cached == figures.cached_tokens != 0, figures
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "sliding"])
+async def test_what_another_kvchat_left_goes_back_as_far_as_that_one_noted(
+    models: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    async with walked(
+        models[kind], tmp_path, shape_of(kind, batch=512), {}, 0, seed=1, known=False, context=8192
+    ) as walk:
+        walk.systems, walk.said = walk.systems[1:], lambda: "Why?"  # type: ignore[method-assign]
+        await walk.new(walk.play)
+        await walk.play.answered(walk.now)
+        await walk.ask(walk.play)  # it takes the slot, and this one goes on in it
+        await walk.play.answered(walk.now)
+        await walk.play.service.turns.edit(walk.now, walk.play.questions(walk.now)[0], "Something else, then?")
+        figures = await walk.play.answered(walk.now)
+        assert figures.predicted_cached == figures.cached_tokens != 0, figures
+    assert not walk.tally.wrong, walk.tally.lines
+
+
 @pytest.mark.skipif(not FULL, reason="half an hour: run with KVCHAT_FULL=1")
 @pytest.mark.parametrize("slots", [1, 2, 4])
 @pytest.mark.parametrize(("kind", "least"), [("dense", 0.99), ("hybrid", 0.97), ("sliding", 0.95)])

@@ -139,7 +139,7 @@ def on_disk(folder: Path) -> int:
 async def test_a_saved_conversation_is_restored_after_a_restart(start, server):
     snapshots = await start()
     server.holds[0] = ("river", 100)
-    saved = await snapshots.save(server, 0, "c1", "b", 100, path=("r", "a", "b"))
+    saved = await snapshots.save(server, SlotContent(0, "c1", "b", 100, path=("r", "a", "b")))
     server.holds.clear()
     snapshots = await start()
     done = await snapshots.restore(server, 1, snapshots.best_for(["r", "a", "b", "next"]))
@@ -152,24 +152,24 @@ async def test_a_saved_conversation_is_restored_after_a_restart(start, server):
 async def test_the_same_state_is_written_once(snapshots, server):
     server.holds[0] = ("river", 100)
     for _ in range(3):
-        assert (await snapshots.save(server, 0, "c1", "a", 100)).snapshot.tokens == 100
+        assert (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot.tokens == 100
     assert server.asked == ["save", "restore"]  # the first one shows whether states come back
     server.holds[0] = ("river", 120)
-    await snapshots.save(server, 0, "c1", "a", 120)
+    await snapshots.save(server, SlotContent(0, "c1", "a", 120))
     assert server.asked == ["save", "restore", "save"]
 
 
 @pytest.mark.parametrize("tokens", [0, 89])
 async def test_a_slot_that_lost_the_conversation_is_not_saved_under_its_name(snapshots, server, folder, tokens):
     server.holds[0] = ("another", tokens)
-    assert await snapshots.save(server, 0, "c1", "a", 100) is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "a", 100)) is None
     assert on_disk(folder) == 0 and snapshots.known("c1") == []
 
 
 async def test_the_best_snapshot_has_most_of_the_path_and_least_beside(snapshots, server):
     server.holds[0] = ("any", 100)
     for conversation, path in (("c1", "ra"), ("c1", "rabcd"), ("c1", "rabx"), ("c2", "rq")):
-        await snapshots.save(server, 0, conversation, path[-1], path=tuple(path))
+        await snapshots.save(server, SlotContent(0, conversation, path[-1], path=tuple(path)))
 
     def best(path, **options):
         found = snapshots.best_for(path, **options)
@@ -214,7 +214,7 @@ async def test_a_harmed_file_never_reaches_the_server_and_the_slot_keeps_what_it
     snapshots, server, folder, told, harm
 ):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     file = folder / snapshot.file
     if harm == "gone":
         file.unlink()
@@ -232,7 +232,7 @@ async def test_a_harmed_file_never_reaches_the_server_and_the_slot_keeps_what_it
 async def test_another_cache_shape_is_refused_and_its_snapshots_wait(start, server, told):
     snapshots = await start()
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     other = await start(replace(INFO, context_size=8192))
     assert other.best_for(["a"]) is None and other.known("c1") == []
     done = await other.restore(server, 0, snapshot)
@@ -245,7 +245,7 @@ async def test_a_server_that_refuses_a_snapshot_empties_the_slot_and_is_not_give
     snapshots, server, told, folder
 ):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     server.status = 400
     done = await snapshots.restore(server, 0, snapshot)
     assert done.slot_emptied and told == [snapshot_sentence(done.why)] and "read by the server instead" in told[0]
@@ -254,7 +254,7 @@ async def test_a_server_that_refuses_a_snapshot_empties_the_slot_and_is_not_give
 
 async def test_a_state_that_comes_back_changed_is_never_used(snapshots, server, told, folder):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     server.harms = lambda state: ("rivet", state[1])
     done = await snapshots.restore(server, 1, snapshot)
     assert done.slot_emptied and 1 not in server.holds and server.holds[0] == ("river", 100)
@@ -267,7 +267,7 @@ async def test_a_state_that_comes_back_changed_is_never_used(snapshots, server, 
 
 async def test_a_part_of_a_file_that_the_server_takes_is_not_used(snapshots, server, folder):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     server.files[snapshot.file] = ("river", 90)
     assert (await snapshots.restore(server, 1, snapshot)).slot_emptied and 1 not in server.holds
 
@@ -276,12 +276,12 @@ async def test_a_server_whose_states_do_not_come_back_is_found_out_by_the_first_
     snapshots = await start()
     server.holds[0] = ("river", 100)
     server.harms = lambda state: ("rivet", state[1])
-    assert await snapshots.save(server, 0, "c1", "a", 100) is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "a", 100)) is None
     assert server.holds == {} and on_disk(folder) == 0
     assert len(told) == 1 and GIVEN_UP in told[0]
     for again in (snapshots, await start()):  # it is remembered over a restart, for this build
         assert GIVEN_UP in snapshot_sentence(again.why_not)
-        assert await again.save(server, 0, "c1", "a") is None
+        assert await again.save(server, SlotContent(0, "c1", "a")) is None
     assert server.asked.count("save") == 1
     assert (await start(replace(INFO, build="b2"))).why_not is None
 
@@ -289,7 +289,7 @@ async def test_a_server_whose_states_do_not_come_back_is_found_out_by_the_first_
 async def test_a_server_that_reuses_nothing_of_what_it_takes_back_is_given_up(start, server, told):
     snapshots = await start(extends=True)
     server.holds[0] = ("useless", 100)
-    assert await snapshots.save(server, 0, "c1", "a", 100) is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "a", 100)) is None
     assert told == [
         f"The server took back a snapshot and reuses nothing of it; the conversation is read by the server "
         f"instead. {GIVEN_UP}"
@@ -300,7 +300,7 @@ async def test_where_probes_of_one_state_differ_a_return_within_twice_that_is_go
     server.noise = 0.001
     snapshots = await start()
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     assert 0.001 <= snapshot.spread <= 0.002 + 1e-9
     for _ in range(10):
         assert isinstance(await snapshots.restore(server, 0, snapshot), Restored)
@@ -313,7 +313,7 @@ async def test_a_model_that_cannot_give_up_a_token_holds_what_it_held_after_each
     touched = []
     snapshots.touched = lambda slot, what: touched.append((slot, what))
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     assert server.holds[0] == ("river", 100)
     assert isinstance(await snapshots.restore(server, 1, snapshot), Restored)
     assert server.holds == {0: ("river", 100), 1: ("river", 100)}
@@ -322,16 +322,16 @@ async def test_a_model_that_cannot_give_up_a_token_holds_what_it_held_after_each
 
 async def test_a_proof_costs_one_token_once_it_is_known_that_states_come_back(snapshots, server):
     server.holds[0] = ("river", 100)
-    await snapshots.save(server, 0, "c1", "a", 100)
+    await snapshots.save(server, SlotContent(0, "c1", "a", 100))
     before = server.probes
-    snapshot = (await snapshots.save(server, 0, "c1", "b", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "b", 100))).snapshot
     await snapshots.restore(server, 0, snapshot)
     assert server.probes == before + 2
 
 
 async def test_a_server_without_probabilities_gets_no_snapshots(snapshots, server, folder):
     server.holds[0], server.answers = ("river", 100), False
-    assert await snapshots.save(server, 0, "c1", "a", 100) is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "a", 100)) is None
     assert "log-probabilities" in snapshot_sentence(snapshots.why_not) and on_disk(folder) == 0
     assert server.holds[0] == ("river", 100)
 
@@ -340,17 +340,17 @@ async def test_a_server_without_probabilities_gets_no_snapshots(snapshots, serve
 async def test_a_server_that_did_not_answer_once_is_asked_again_at_the_next_save(start, server, folder, extends):
     snapshots = await start(extends=extends)
     server.holds[0] = ("river", 100)
-    assert await snapshots.save(server, 0, "c1", "a", 100) is not None
+    assert await snapshots.save(server, SlotContent(0, "c1", "a", 100)) is not None
     server.holds[0], server.is_silent = ("river", 120), True
-    assert await snapshots.save(server, 0, "c1", "b", 120) is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "b", 120)) is None
     assert snapshots.why_not is None and on_disk(folder) == 1, "it was said to give no log-probabilities"
     server.is_silent = False
-    assert (await snapshots.save(server, 0, "c1", "b", 120)).snapshot.tokens == 120
+    assert (await snapshots.save(server, SlotContent(0, "c1", "b", 120))).snapshot.tokens == 120
 
 
 async def test_a_slot_that_somebody_else_used_meanwhile_is_not_kept(snapshots, server, folder):
     server.holds[0] = ("river", 100)
-    first = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    first = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     real = server.slot_file
 
     async def and_another(action, slot, file, seconds):
@@ -359,13 +359,13 @@ async def test_a_slot_that_somebody_else_used_meanwhile_is_not_kept(snapshots, s
         return done
 
     server.slot_file = and_another
-    assert await snapshots.save(server, 0, "c1", "b", 100) is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "b", 100)) is None
     assert snapshots.known("c1") == [first] and snapshots.why_not is None
 
 
 async def test_a_server_that_was_gone_before_costs_no_snapshot(snapshots, server):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     server.is_alive, server.status = False, 0
     assert "does not answer" in snapshot_sentence((await snapshots.restore(server, 0, snapshot)).why)
     assert snapshots.known("c1") == [snapshot] and snapshots.why_not is None
@@ -373,7 +373,7 @@ async def test_a_server_that_was_gone_before_costs_no_snapshot(snapshots, server
 
 async def test_a_server_that_ends_over_a_snapshot_is_not_given_it_again(snapshots, server):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a", 100))).snapshot
     server.status = 0
     assert (await snapshots.restore(server, 0, snapshot)).slot_emptied
     assert snapshots.known("c1") == []
@@ -381,9 +381,9 @@ async def test_a_server_that_ends_over_a_snapshot_is_not_given_it_again(snapshot
 
 async def test_a_forgotten_conversation_leaves_nothing_behind(snapshots, server, folder):
     server.holds[0] = ("river", 100)
-    await snapshots.save(server, 0, "c1", "a", path=("r", "a"))
-    await snapshots.save(server, 0, "c1", "b", path=("r", "b"))
-    await snapshots.save(server, 0, "c2", "z")
+    await snapshots.save(server, SlotContent(0, "c1", "a", path=("r", "a")))
+    await snapshots.save(server, SlotContent(0, "c1", "b", path=("r", "b")))
+    await snapshots.save(server, SlotContent(0, "c2", "z"))
     await snapshots.forget(["c1"])
     assert snapshots.known("c1") == [] and len(snapshots.known("c2")) == 1
     assert on_disk(folder) == len(list(folder.glob("*.json"))) == 1
@@ -391,7 +391,7 @@ async def test_a_forgotten_conversation_leaves_nothing_behind(snapshots, server,
 
 async def test_a_conversation_forgotten_while_it_is_saved_leaves_nothing_behind(snapshots, server, folder):
     server.holds[0], server.gate = ("river", 100), asyncio.Event()
-    saving = asyncio.create_task(snapshots.save(server, 0, "c1", "a"))
+    saving = asyncio.create_task(snapshots.save(server, SlotContent(0, "c1", "a")))
     forgetting = asyncio.create_task(snapshots.forget(["c1"]))
     await server.waits.wait()
     server.gate.set()
@@ -402,9 +402,9 @@ async def test_a_conversation_forgotten_while_it_is_saved_leaves_nothing_behind(
 
 async def test_a_cancelled_save_leaves_no_file(snapshots, server, folder):
     server.holds[0] = ("river", 100)
-    before = (await snapshots.save(server, 0, "c1", "a")).snapshot
+    before = (await snapshots.save(server, SlotContent(0, "c1", "a"))).snapshot
     server.gate = asyncio.Event()
-    saving = asyncio.create_task(snapshots.save(server, 0, "c1", "b"))
+    saving = asyncio.create_task(snapshots.save(server, SlotContent(0, "c1", "b")))
     await server.waits.wait()
     saving.cancel()
     await asyncio.wait({saving})
@@ -422,14 +422,14 @@ async def test_a_full_disk_gives_one_sentence_and_no_failure(start, server, fold
 
     monkeypatch.setattr(paths, "write_private", full)
     for _ in range(2):
-        assert await snapshots.save(server, 0, "c1", "a") is None
+        assert await snapshots.save(server, SlotContent(0, "c1", "a")) is None
     assert told == ["The disk is full."] and on_disk(folder) == 0
 
 
 async def test_a_folder_that_cannot_be_used_gives_a_sentence_and_no_failure(folder, start, server, told):
     folder.write_text("a file")
     snapshots = await start()
-    assert await snapshots.save(server, 0, "c1", "a") is None
+    assert await snapshots.save(server, SlotContent(0, "c1", "a")) is None
     assert await snapshots.refill(server) == () and await snapshots.save_on_quit(server) == []
     await snapshots.forget(["c1"])
     await snapshots.tidy()
@@ -443,7 +443,7 @@ async def test_incognito_writes_nothing(server, tmp_path, folder):
     for snapshots in (Snapshots(None), Snapshots(folder)):
         await snapshots.use(server, EngineOptions(model, snapshots=None))
         server.holds[0] = ("river", 100)
-        assert await snapshots.save(server, 0, "c1", "a") is None
+        assert await snapshots.save(server, SlotContent(0, "c1", "a")) is None
         assert await snapshots.save_on_quit(server) == []
         assert snapshots.why_not
     assert server.asked == [] and not folder.exists()
@@ -453,14 +453,14 @@ async def test_a_server_without_a_folder_is_asked_once(snapshots, server):
     server.status = 501
     server.holds[0] = ("river", 100)
     for _ in range(2):
-        assert await snapshots.save(server, 0, "c1", "a") is None
+        assert await snapshots.save(server, SlotContent(0, "c1", "a")) is None
     assert server.asked == ["save"] and "without a folder" in snapshot_sentence(snapshots.why_not)
 
 
 async def test_a_slot_the_server_does_not_have_is_never_named_to_it(snapshots, server):
     server.holds[0] = ("river", 100)
-    snapshot = (await snapshots.save(server, 0, "c1", "a")).snapshot
-    assert await snapshots.save(server, 2, "c2", "b") is None
+    snapshot = (await snapshots.save(server, SlotContent(0, "c1", "a"))).snapshot
+    assert await snapshots.save(server, SlotContent(2, "c2", "b")) is None
     assert "no slot 2" in snapshot_sentence((await snapshots.restore(server, 2, snapshot)).why)
     assert server.asked == ["save", "restore"]
 
@@ -468,6 +468,6 @@ async def test_a_slot_the_server_does_not_have_is_never_named_to_it(snapshots, s
 async def test_without_a_server_nothing_is_used(start, server):
     snapshots = await start()
     server.holds[0] = ("river", 100)
-    await snapshots.save(server, 0, "c1", "a")
+    await snapshots.save(server, SlotContent(0, "c1", "a"))
     snapshots.leave()
     assert snapshots.why_not and snapshots.known("c1") == [] and snapshots.refilled == ()

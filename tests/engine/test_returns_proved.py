@@ -27,7 +27,7 @@ from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.backends.identify import connect
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.states.snapshots import Refused, Restored, Snapshots
+from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, Snapshots
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine
@@ -63,7 +63,7 @@ class Rig:
         ids = (await self.access.tokens_of(text)).first(count)
         assert len(ids) == count
         await self.access.prefill(ids, lambda _: None, 0)
-        done = await self.snapshots.save(self.backend, 0, name, name)
+        done = await self.snapshots.save(self.backend, SlotContent(0, name, name))
         assert done is not None and done.snapshot.tokens == count
         file, card = self.folder / done.snapshot.file, self.folder / done.snapshot.card
         return Saved(done.snapshot, file.read_bytes(), card.read_bytes(), ids, await self.says(0, ids))
@@ -124,7 +124,7 @@ async def fault(rig: Rig, kind: str, one: Saved, other: Saved, dice: random.Rand
         rig.shelf.fresh = lambda: name  # type: ignore[method-assign]
         (rig.folder / f"{name}.bin").symlink_to("/dev/full")
         try:
-            assert await rig.snapshots.save(rig.backend, 1, "full", "full") is None
+            assert await rig.snapshots.save(rig.backend, SlotContent(1, "full", "full")) is None
         finally:
             del rig.shelf.fresh
         assert not rig.snapshots.known("full") and rig.snapshots.why_not is None

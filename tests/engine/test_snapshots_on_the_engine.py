@@ -113,7 +113,7 @@ async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_rea
     folder = tmp_path / "snapshots"
     async with running(folder, context_size=512) as (backend, snapshots):
         path, _, _ = await told(backend, BEGINNING, "Tell me about rivers. " * 10)
-        saved = await snapshots.save(backend, 0, "c1", path[-1].digest.hex())
+        saved = await snapshots.save(backend, SlotContent(0, "c1", path[-1].digest.hex()))
         assert saved is not None
     async with running(folder, context_size=512, slots=2) as (backend, snapshots):
         assert await snapshots.refill(backend) == ()

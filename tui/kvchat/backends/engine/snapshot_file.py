@@ -11,11 +11,12 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from kvchat.backends.engine.cache_kind import CacheKind
+from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
 
@@ -55,6 +56,8 @@ class Snapshot:
     """What the state answers."""
     spread: float
     """How far two such probes of one state are apart on its server; 0.0: they are equal bit for bit."""
+    memory: Memory = field(default_factory=Memory)
+    """How far back the state can go, as far as it is known: a file has its checkpoints, too."""
 
     @property
     def file(self) -> str:
@@ -105,8 +108,10 @@ def read_card(card: Path) -> Snapshot | None:
         if card.stat().st_size > _MOST_CARD_BYTES:
             return None
         value = json.loads(card.read_bytes())
-        found = Snapshot(**{field.name: value[field.name] for field in fields(Snapshot)})
-        found = replace(found, path=tuple(found.path), probe=_probe_in(value["probe"]))
+        found = Snapshot(**{one.name: value[one.name] for one in fields(Snapshot)})
+        found = replace(
+            found, path=tuple(found.path), probe=_probe_in(value["probe"]), memory=_memory_in(value["memory"])
+        )
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     words = (
@@ -137,6 +142,12 @@ def _probe_in(value: Mapping[str, Any]) -> StateProbe:
     """The probe of a card. Raises KeyError, TypeError and ValueError for another form."""
     tops = tuple((int(id), float(logarithm)) for id, logarithm in value["tops"])
     return StateProbe(tops, int(value["cached"]), bool(value["extended"]))
+
+
+def _memory_in(value: Mapping[str, Any]) -> Memory:
+    """The memory of a card. Raises as `_probe_in`."""
+    points = (Checkpoint(int(point["tokens"]), int(point["first"])) for point in value["checkpoints"])
+    return Memory(int(value["first"]), tuple(points))
 
 
 def checksum(file: Path) -> str:

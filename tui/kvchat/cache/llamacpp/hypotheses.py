@@ -271,10 +271,11 @@ class Hypotheses:
             guess.wrong, guess.mistakes = wrong, mistakes
         self._drop()
 
-    def adopt(self, slot: int, held: Held) -> None:
-        """As `Simulator.adopt`."""
+    def adopt(self, slot: int, held: Held, memories: Mapping[str, Memory] | None = None) -> None:
+        """As `Simulator.adopt`. `memories`: how far back it can go, by what the cache may be like."""
         for guess in self._guesses:
-            guess.simulator.adopt(slot, held)
+            memory = (memories or {}).get(guess.simulator.shape.kind, held.memory)
+            guess.simulator.adopt(slot, replace(held, memory=memory))
 
     def restored(self, slot: int, held: Held) -> dict[Shape | None, Prediction]:
         """As `Simulator.restored`, by guess."""

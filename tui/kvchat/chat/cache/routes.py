@@ -153,8 +153,6 @@ class Routes:
             if done.slot_emptied:
                 cache.simulator.cleared(slot)
             return
-        cache.restored(
-            slot, Held(done.ids, id, self._ground.timestamp(), self._saver.memory_of(found.name), found.digest)
-        )
+        cache.restored(slot, Held(done.ids, id, self._ground.timestamp(), done.snapshot.memory, found.digest))
         cache.holds(id, found.path)
         self._saver.put_back(id, found.tokens)

@@ -72,6 +72,11 @@ class Note:
         held = self.slots[slot]
         return held if same and held is not None and held.owner and len(held.tokens) == count.tokens else None
 
+    def memories_of(self, slot: int) -> dict[str, Memory]:
+        """How far back what a slot holds can go, as of `Hypotheses.memories`."""
+        at = sum(held is not None for held in self.slots[:slot])
+        return {kind: memories[at] for kind, memories in self.memories.items() if at < len(memories)}
+
 
 class Recollection:
     """What was noted of a server's states, of which the ids are found out when they are needed."""
@@ -110,7 +115,7 @@ class Recollection:
 
     def adopt(self, note: Note, slot: int, held: Held) -> None:
         """Another kvchat noted that it left `held` in a slot."""
-        self._simulator.adopt(slot, held)
+        self._simulator.adopt(slot, held, note.memories_of(slot))
         self.merge(note)
 
     def sure(self, held: Held) -> int | None:

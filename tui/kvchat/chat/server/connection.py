@@ -167,7 +167,7 @@ class Connector:
     def refilled(self) -> list[tuple[int, Held]]:
         """The slots that were restored when the engine was started."""
         return [
-            (done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
+            (done.slot, Held(done.ids, done.conversation, done.snapshot.saved, done.snapshot.memory))
             for done in self._engine_snapshots.refilled
         ]
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +25,7 @@ from kvchat.backends.engine.snapshots import Claims, SnapshotError, SnapshotShel
 from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.backends.http.transport import unskippable
 from kvchat.cache.causes.cause import Statement, said
+from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.states.state_proof import RESTORE_S, Return, StateProof
@@ -50,6 +51,8 @@ class SlotContent:
     conversation."""
     ids: Tokens = NO_TOKENS
     """Its tokens, as far as they are known; where the file tells them, that is believed."""
+    memory: Memory = field(default_factory=Memory)
+    """How far back the state can go, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,21 +267,9 @@ class Snapshots:
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
-    async def save(
-        self,
-        backend: Backend,
-        slot: int,
-        conversation: str,
-        digest: str,
-        tokens: int = 0,
-        *,
-        path: Sequence[str] = (),
-        ids: Tokens = NO_TOKENS,
-    ) -> Saved | None:
-        """Save what a slot holds (see `SlotContent`); None when it was not saved."""
-        return await self._save(
-            backend, SlotContent(slot, conversation, digest, tokens, tuple(path), ids), SAVE_SECONDS
-        )
+    async def save(self, backend: Backend, held: SlotContent) -> Saved | None:
+        """Save what a slot holds; None when it was not saved."""
+        return await self._save(backend, held, SAVE_SECONDS)
 
     async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[Saved]:
         """Save every slot before the server ends; what is saved already costs nothing. `held`: as the attribute of
@@ -358,6 +349,7 @@ class Snapshots:
                     "",
                     NOT_PROBED,
                     0.0,
+                    held.memory,
                 )
                 draft = await self._filed(lambda: shelf.sealed(written), None)
                 if draft is not None and (state := await self._state_of(shelf, draft, held.ids)) is not None:

@@ -14,7 +14,6 @@ from kvchat.backends.dialect import Backend
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.cache_config import Rewind
-from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.planner import WORTH, Option
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
@@ -65,8 +64,6 @@ class StateSaver(ConversationObserver):
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[str, int] = {}
         """Tokens in the last snapshot of a conversation."""
-        self._memories: dict[str, Memory] = {}
-        """By the name of a snapshot of this run: how far back its state can go."""
         self._links.snapshots.claim(claims)
         self._links.snapshots.held = self._at_quit
         self._links.snapshots.notice = self._notice
@@ -143,7 +140,7 @@ class StateSaver(ConversationObserver):
         path = cache.heads.get(state.owner, ()) if state is not None else ()
         if state is None or not path or state.tip not in ("", path[-1]) or not self._is_listed(state.owner):
             return None
-        return SlotContent(slot, state.owner, path[-1], len(state.tokens), path, state.tokens)
+        return SlotContent(slot, state.owner, path[-1], len(state.tokens), path, state.tokens, state.memory)
 
     def _is_listed(self, id: str) -> bool:
         """Whether the conversation exists, outside the trash."""
@@ -165,7 +162,7 @@ class StateSaver(ConversationObserver):
             return None
         if simulator.shape.rewind is Rewind.WINDOW and len(state.tokens) < len(prefix):
             return None  # a file has the window alone: the server goes on from a checkpoint, made by a prefill
-        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch, state.tokens)
+        return SlotContent(found.slot, id, branch[-1], len(state.tokens), branch, state.tokens, state.memory)
 
     # -- before a request overwrites a slot
 
@@ -257,30 +254,21 @@ class StateSaver(ConversationObserver):
         for slot, state in enumerate(cache.simulator.best.slots):
             if state is not None and state.owner == owner:
                 whole = digests(path)
-                await self.save_in(link, SlotContent(slot, owner, whole[-1], len(state.tokens), whole, state.tokens))
+                tokens, memory = state.tokens, state.memory
+                await self.save_in(link, SlotContent(slot, owner, whole[-1], len(tokens), whole, tokens, memory))
 
     async def save_in(self, link: Link, held: SlotContent) -> None:
         backend = await link.connector.ready()
         await self._save(backend, link.connector.snapshots, held)
 
     async def _save(self, backend: Backend, snapshots: Snapshots, held: SlotContent) -> None:
-        saved = await snapshots.save(
-            backend, held.slot, held.conversation, held.digest, held.tokens, path=held.path, ids=held.ids
-        )
+        saved = await snapshots.save(backend, held)
         if saved is not None:
             self._saved[held.conversation] = saved.snapshot.tokens
-            cache = self._links.of(backend).cache
-            state = cache.simulator.best.slots[held.slot] if cache is not None else None
-            if state is not None and saved.ms:
-                self._memories[saved.snapshot.name] = state.memory
 
     def put_back(self, id: str, tokens: int) -> None:
         """A conversation was put back from a snapshot with so many tokens: it is saved when it has more."""
         self._saved[id] = tokens
-
-    def memory_of(self, snapshot: str) -> Memory:
-        """How far back the state in a snapshot of this name can go, as far as it is known."""
-        return self._memories.get(snapshot, Memory())
 
 
 def digests(path: Sequence[Node]) -> tuple[str, ...]:
