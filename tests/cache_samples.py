@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Divergence, Finding, Reason, Remedy, said

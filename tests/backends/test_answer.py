@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from backend_kit import Heard, a_turn, llamacpp_at, openai_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Ended, Reported, Trouble

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import ChatTurn, HostClass, ServerInfo
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend

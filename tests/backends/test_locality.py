@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of, llamacpp_at, openai_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import cycle
 
 import pytest
@@ -10,6 +9,7 @@ from backend_kit import Heard, a_turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import greedy, resolving
+from msgspec.structs import replace
 
 from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend

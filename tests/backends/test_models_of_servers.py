@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from backend_kit import endpoint_of, llamacpp_at, openai_at
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.jan import JanBackend

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from backend_kit import a_turn, endpoint_of
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ChatTurn

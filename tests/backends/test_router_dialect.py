@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from backend_kit import FakeTime, Heard, a_turn, endpoint_of
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import PRESERVED, BackendError, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend

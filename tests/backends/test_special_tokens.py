@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine_fixture import RunningServer, running_server, small_model
 from kvchat.backends import tokens
@@ -57,7 +58,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServ
     known = tokenizer_of(small_model())
     tokens = [*known.tokens[:3], *OWN, *known.tokens[3 + len(OWN) :]]
     path = tmp_path_factory.mktemp("models") / "own.gguf"
-    dense(path, replace(known, tokens=tokens))
+    dense(path, dataclasses.replace(known, tokens=tokens))
     with running_server(context=512, model=path) as running:
         yield running
 

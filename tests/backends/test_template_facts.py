@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 from backend_kit import endpoint_of, llamacpp_at
+from msgspec.structs import replace
 
 import chat_templates as templates
 from engine_fixture import small_model
@@ -49,7 +49,7 @@ EXPECTED: dict[str, TemplateFacts] = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_text_alone_never_says_what_the_prompts_contradict(name: str) -> None:
     told, seen = facts_of_text(getattr(templates, name)), EXPECTED[name]
-    for fact in TemplateFacts.__dataclass_fields__:
+    for fact in TemplateFacts.__struct_fields__:
         assert getattr(told, fact) in (None, getattr(seen, fact)), fact
 
 

@@ -72,7 +72,9 @@ TAGS = 10
 
 def fill(folder: Path, conversations: int) -> None:
     """A store with that many conversations, made by the version's own code in bulk."""
-    from dataclasses import replace
+    import dataclasses
+
+    from msgspec import Struct, structs
 
     from kvchat.prompt.conversation import Conversation
     from kvchat.prompt.message import Message, Role, new_id, node, system_message
@@ -87,6 +89,7 @@ def fill(folder: Path, conversations: int) -> None:
     def insert(table: str, *names: str) -> str:
         return f"INSERT INTO {table}({columns(names)}) VALUES ({', '.join('?' * len(names))})"
 
+    replace: Any = structs.replace if issubclass(Conversation, Struct) else dataclasses.replace  # an older revision
     store = Store.open(folder)
     began = time.time() - 400 * 86400.0
     root = node(None, system_message(""), began)

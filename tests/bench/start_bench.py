@@ -20,9 +20,10 @@ import sys
 import tempfile
 import termios
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat.prompt.branching import asked
 from kvchat.prompt.conversation import Conversation

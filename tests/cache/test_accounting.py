@@ -1,9 +1,8 @@
 """The figures: what is new, what was reused, what was wasted, and that unknown stays unknown."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
 from kvchat.cache.price import Span, prefill_span, price

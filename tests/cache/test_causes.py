@@ -1,11 +1,11 @@
 """Causes: each is named from its evidence, in the fixed order; ordinary turns say nothing."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from corpus import corpus
 from kvchat.backends.kinds import kind_of

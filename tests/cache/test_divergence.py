@@ -1,9 +1,8 @@
 """The first differing characters and the message they lie in."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.divergence import Difference, common_length, divergence, parting, wire_divergence

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import random
 import time
-from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
@@ -132,7 +133,7 @@ def test_a_shape_is_kept_as_text(shape: Shape) -> None:
     assert shape_from_json(shape_to_json(shape)) == shape
 
 
-KEPT = asdict(Shape())
+KEPT = to_builtins(Shape())
 
 
 @given(
@@ -159,7 +160,6 @@ def test_a_text_that_is_no_shape_gives_none_or_a_shape_that_works(text: str) -> 
     [
         "",
         "null",
-        "{}",
         "[1]",
         json.dumps({**KEPT, "slots": "four"}),
         json.dumps({**KEPT, "unified": 1}),

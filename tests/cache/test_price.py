@@ -1,10 +1,9 @@
 """The price of an act: where it reads, how long that takes, and what would be cheaper."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, price

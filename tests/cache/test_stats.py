@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from statistics import median
 from zoneinfo import ZoneInfo
@@ -11,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import Totals, TurnFigures, measured_speed, seconds_saved, totals
 from kvchat.cache.speed import SpeedFit

@@ -15,10 +15,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+from msgspec.structs import replace
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1])]

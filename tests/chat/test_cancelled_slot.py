@@ -4,14 +4,16 @@ an empty slot, and the whole conversation is prefilled. On a real server that is
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
@@ -107,7 +109,7 @@ async def desk(
     )
     server = await asyncio.to_thread(running.__enter__)
     try:
-        settings = replace(Settings(), time_stamp=False)
+        settings = dataclasses.replace(Settings(), time_stamp=False)
         async with (
             recording(server.url) as recorder,
             remembering(recorder.base_url, tmp_path, settings=settings, begin=False) as service,

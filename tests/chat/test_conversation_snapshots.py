@@ -7,10 +7,10 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions

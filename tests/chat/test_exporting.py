@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kvchat.chat.question import Question
 from kvchat.transfer.formats import TransferError

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine_fixture import running_server
 from import_samples import SAMPLES, answer, chatgpt_conversation, claude_conversation, question
@@ -325,7 +326,7 @@ async def test_a_file_names_no_destination_and_is_not_the_latest_for_good(
         assert (came.collections, came.retrieval) == ((("work",), "always") if searched else ((), "off"))
         assert came.parameters.extra == {"dry_base": 2}
         other.servers.connects_ahead = True
-        other.ground.settings = replace(Settings(), server=ServerSettings(base_url=server.url))
+        other.ground.settings = dataclasses.replace(Settings(), server=ServerSettings(base_url=server.url))
         await other.conversations.open(id)
         await other.servers.connect()
         await say(other, id, "Two?")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
+from msgspec.structs import replace
 from remembering_kit import is_extraction, passed_over, remembering, said
 
 from kvchat.backends.dialect import HostClass
@@ -18,7 +19,7 @@ async def test_a_stand_alone_extraction_on_a_server_that_was_not_agreed_to(tmp_p
     async with ToyServer(slots=2) as server, ToyServer("openai") as away:
         server.on_chat(tokens("Yes."))
         away.on_chat(tokens('{"facts":[]}'))
-        settings = replace(Settings(), profiles={"small": ServerSettings(base_url=away.url)})
+        settings = dataclasses.replace(Settings(), profiles={"small": ServerSettings(base_url=away.url)})
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=True) as service:
             link = service.servers.links.at("small")
             await link.connector.ready()
@@ -60,7 +61,9 @@ async def test_a_background_profile_whose_server_here_passes_its_model_on_to_the
         OllamaStandIn(StandInModel("big:latest", remote_host="https://ollama.com:443")) as passing,
     ):
         server.on_chat(tokens("Yes."))
-        settings = replace(Settings(), profiles={"small": ServerSettings(base_url=passing.url, model="big:latest")})
+        settings = dataclasses.replace(
+            Settings(), profiles={"small": ServerSettings(base_url=passing.url, model="big:latest")}
+        )
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=False) as service:
             id = (await service.new_conversations.create("Be brief.")).id
             await service.conversations.open(id)

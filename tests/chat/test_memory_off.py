@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from remembering_kit import pending, remembering, said, until
 from test_memory_while_it_runs import FACT
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
+from msgspec.structs import replace
 from remembering_kit import is_extraction, passed_over, pending, remembering, said, until
 
 from kvchat.backends.dialect import HostClass
@@ -15,7 +16,7 @@ NONE = '{"facts":[]}'
 
 
 def with_profile(url: str, **more) -> Settings:
-    return replace(Settings(), profiles={"small": ServerSettings(base_url=url, **more)})
+    return dataclasses.replace(Settings(), profiles={"small": ServerSettings(base_url=url, **more)})
 
 
 async def test_a_background_model_without_a_system_role_changes_nothing_of_the_conversation(tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import replace
 
+from msgspec.structs import replace
 from remembering_kit import is_extraction, passed_over, pending, remembering, said, until
 
 from kvchat.chat.background.jobs import TYPING_S

@@ -7,11 +7,11 @@ import gc
 import os
 import sys
 import threading
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.chat import mirror
 from kvchat.chat.events import Noticed

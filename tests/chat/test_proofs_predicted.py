@@ -3,12 +3,13 @@ is taken for another client."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
@@ -53,7 +54,7 @@ async def test_a_save_between_turns_costs_the_next_one_nothing(
         "engine.context_size": 4096,
     }.items():
         settings = changed(settings, name, value)
-    settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=8))
+    settings = dataclasses.replace(settings, parameters=Parameters(temperature=0.0, max_tokens=8))
     service = ChatService(Store.open(tmp_path / "data"), settings, snapshots=tmp_path / "snapshots")
     service.warm_up.enabled = False
     try:

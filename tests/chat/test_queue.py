@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, NotInQueue, TooLongError
 from kvchat.chat.events import Noticed
@@ -338,7 +338,7 @@ BLOCKS = st.builds(
     ContextBlock, st.sampled_from([PASTE, FILE]), st.text(max_size=9), st.text(max_size=20), st.text(max_size=9)
 )
 QUESTIONS = st.builds(
-    Question,
+    lambda *parts, **more: Question(*parts, **more),  # which has types that are not there when it runs
     st.text(max_size=30),
     st.lists(BLOCKS, max_size=3).map(tuple),
     st.builds(Meant, st.just(()), NAMES),

@@ -4,11 +4,12 @@ where the person did not send it."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.http.endpoint import Place
@@ -107,7 +108,7 @@ async def test_a_profile_brings_its_model_key_and_headers(
     service = make("")
     async with ToyServer() as other:
         profile = ServerSettings(base_url=server.url, model="toy", api_key_env="WORK_KEY", headers={"X-Team": "blue"})
-        service.ground.settings = replace(service.settings, profiles={"work": profile})
+        service.ground.settings = dataclasses.replace(service.settings, profiles={"work": profile})
         id = await begun(service, "work")
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in server.visits} == {
@@ -335,7 +336,7 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
 
 async def test_settings_name_the_server_of_new_conversations(make: Maker, server: ToyServer) -> None:
     service = make("")
-    service.ground.settings = replace(
+    service.ground.settings = dataclasses.replace(
         Settings(), default_profile="home", profiles={"home": ServerSettings(base_url=server.url)}
     )
     await say(service, await begun(service), "Hi")
@@ -406,7 +407,9 @@ async def test_a_server_elsewhere_is_connected_to_ahead_only_where_the_user_name
         service = make(server.url if known != "used last" else "")
         monkeypatch.setattr("kvchat.backends.http.endpoint.locate", located)
         if known == "settings":
-            service.ground.settings = replace(service.settings, profiles={"box": ServerSettings(base_url=url)})
+            service.ground.settings = dataclasses.replace(
+                service.settings, profiles={"box": ServerSettings(base_url=url)}
+            )
         elif known == "agreed":
             service.store.set_setting(f"allowed lan {url}", "yes")
         elif known == "used last":

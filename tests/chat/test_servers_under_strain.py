@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.engine import gguf, models, options, process
@@ -66,7 +67,7 @@ async def settles(service: ChatService, id: str, seconds: float = 120) -> bool:
 
 def settled_on(make: Maker, **server: Any) -> ChatService:
     service = make("")
-    service.ground.settings = replace(Settings(), server=ServerSettings(**server))
+    service.ground.settings = dataclasses.replace(Settings(), server=ServerSettings(**server))
     return service
 
 

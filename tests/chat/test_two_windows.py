@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere

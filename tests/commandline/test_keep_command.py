@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.engine.server_snapshots import shelf_of
 from kvchat.backends.engine.snapshot_file import Snapshot

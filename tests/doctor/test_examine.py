@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from itertools import product
 
 import pytest
+from msgspec.structs import replace
 from patient import OpenPatient, Patient, an_info
 
 from corpus import corpus

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, probe
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, TemplateFacts, Trouble, failure
 from kvchat.backends.kinds import DIALECTS, Figures

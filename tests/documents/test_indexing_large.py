@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from indexing_kit import collection, indexed, made, texts
+from msgspec.structs import replace
 
 from kvchat.documents.indexing import index_run
 from kvchat.documents.indexing.index_run import status_of

@@ -4,10 +4,10 @@ what is in the files."""
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.server_snapshots import NAMES, ServerShelf, forget, shelf_of

@@ -7,10 +7,10 @@ import os
 import re
 import stat
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.engine import snapshots as module

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat.memory.entry import Entry, Fact, Kind, Reason, Status
 from kvchat.memory.ledger import Cell

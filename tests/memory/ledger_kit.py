@@ -7,8 +7,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat.memory.entry import Act, Change, Entry, Kind, new_id
 from kvchat.memory.ledger import Cell, Ledger

@@ -336,7 +336,7 @@ def test_threads_that_extract_at_once_lose_and_double_nothing(book: Book) -> Non
 
 
 def test_a_merge_holds_only_while_the_entry_is_as_it_was(book: Book) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from kvchat.memory.entry import Change
 
@@ -353,7 +353,7 @@ def test_a_merge_holds_only_while_the_entry_is_as_it_was(book: Book) -> None:
 
 
 def test_a_summary_is_made_only_if_all_of_it_gives_way(book: Book) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from kvchat.memory.entry import Change, Entry
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Entry, Kind, Status
 from kvchat.memory.learning.consolidation import checked, duplicates, over_budget, request

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import replace
 
 import pytest
 from answers import (
@@ -25,6 +24,7 @@ from answers import (
 )
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from corpus import corpus
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind

@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from page_samples import METRIC, PAGE, with_entry, without_entry
 
 from kvchat.memory.entry import PROFILE, Entry

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from ledger_kit import (
     reading,
     waiting,
 )
+from msgspec.structs import replace
 
 from kvchat.memory.entry import Act, Change, Status
 from kvchat.memory.ledger import EMPTY, Cell, Ledger

@@ -6,13 +6,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_kit import STAMP, begin, capture, extract, fact
+from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, Act, Change, Entry, Kind, Status
 from kvchat.memory.state import StaleChange, State

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 from page_samples import METRIC, PAGE, entries, known, pages, texts, with_entry, without_entry
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind

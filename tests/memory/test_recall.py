@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import recall_questions as asked_of
+from msgspec.structs import replace
 
 from kvchat.index.index import Chunk, Hit, Index
 from kvchat.memory import recall

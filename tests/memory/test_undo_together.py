@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from book_kit import Book, fact
+from msgspec.structs import replace
 
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, MemoryTrouble, Status, new_id
 

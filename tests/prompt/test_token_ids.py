@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.prompt.token_ids import AnswerIds, KnownIds, answered, known_ids, packed, unpacked

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from app_kit import Drive, Driven
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Reason, said

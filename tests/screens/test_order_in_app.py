@@ -102,7 +102,7 @@ async def test_the_dialog_of_tags_leaves_alone_what_another_window_tagged(app: D
 
 
 def _with(row: object, tag: str) -> object:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     return replace(row, tags=tuple(sorted({*row.tags, tag})))  # type: ignore
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from app_kit import Drive, Driven
+from msgspec.structs import replace
 
 from kvchat.chat.server import connection
 from kvchat.config import ServerSettings, Settings
@@ -99,7 +100,7 @@ async def test_waiting_for_a_server_is_given_up_with_escape(drive: Drive, server
 
 def known(drive: Drive, other: ToyServer) -> AbstractAsyncContextManager[Driven]:
     """The app as it is started, with a profile `box` in the settings."""
-    settings = replace(Settings(), profiles={"box": ServerSettings(base_url=other.url)})
+    settings = dataclasses.replace(Settings(), profiles={"box": ServerSettings(base_url=other.url)})
     return drive(settings=settings, connect=False, ahead=True)
 
 

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from app_kit import Clock, Driven
+from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.compaction import compaction

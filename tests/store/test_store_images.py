@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.drafts import Draft, Span, label_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kvchat.prompt.branching import asked
 from kvchat.prompt.message import new_id

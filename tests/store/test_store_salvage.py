@@ -7,11 +7,11 @@ import random
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from damaging import break_index, break_table, check_sound, everything, open_damaged, rows_of_tables
+from msgspec.structs import replace
 
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import State, chained, system_message

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.store import ConversationDeleted, HeadMoved, Store, UnknownConversation, tips

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from transfer_samples import BEGIN, conversation
 
 from kvchat.prompt.citations import CITE

@@ -6,13 +6,13 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from transfer_samples import CORPUS, chat
 
 from kvchat.transfer import FORMATS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from transfer_samples import chat
 
 from kvchat.prompt.conversation import Conversation

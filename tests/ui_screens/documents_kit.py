@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
 from screens_kit import NOW, T, conversation
 
 from kvchat.chat.background.document_service import DocumentService

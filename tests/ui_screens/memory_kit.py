@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec.structs import replace
 from screens_kit import NOW, T, TypedTexts, conversation
 
 from kvchat.cache.accounting import SideTotals
@@ -217,7 +219,7 @@ class Service:
 
     async def retry(self, id: str) -> None:
         self.asked.append(("retry", id))
-        self.rows = [replace(row, job=None) if row.conversation == id else row for row in self.rows]
+        self.rows = [dataclasses.replace(row, job=None) if row.conversation == id else row for row in self.rows]
 
     async def request(self, id: str) -> None:
         self.asked.append(("now", id))

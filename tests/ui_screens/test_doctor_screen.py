@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.backends.dialect import HostClass, ServerInfo

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from screens_kit import Grower, Shown, Source, T, a_report, conversation, figures, opened, showing
 
 from kvchat.cache.accounting import TurnFigures

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you, entry, service
+from msgspec.structs import replace
 from screens_kit import HOSTILE, MARKUP, Shown, T, settled, showing
 from textual.widgets import TextArea
 

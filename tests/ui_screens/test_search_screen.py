@@ -10,6 +10,7 @@ import pytest
 from screens_kit import NOW, Shown, T, showing
 
 from kvchat.prompt.conversation import SearchHit
+from kvchat.ui.screens import conversations
 from kvchat.ui.screens.conversations import PAUSE_SECONDS, Found, SearchScreen, snippet
 
 HITS = [
@@ -31,17 +32,18 @@ class Library:
         return self.hits
 
 
-async def settle(shown: Shown) -> None:
-    await asyncio.sleep(PAUSE_SECONDS * 2)
+async def settle(shown: Shown, pause: float = PAUSE_SECONDS) -> None:
+    await asyncio.sleep(pause * 2)
     await shown.app.workers.wait_for_complete()
     await shown.pilot.pause()
 
 
-async def test_results_come_while_one_types_and_stand_under_their_titles() -> None:
+async def test_results_come_while_one_types_and_stand_under_their_titles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "PAUSE_SECONDS", 2.0)  # longer than a busy machine takes to type
     library = Library()
     async with showing(SearchScreen(library, now=NOW)) as shown:
         await shown.type("lamp")
-        await settle(shown)
+        await settle(shown, 2.0)
         assert library.asked == [("lamp", False)], "one search for one pause"
         lines = [line.strip(" │▌") for line in shown.lines]
         at = next(i for i, line in enumerate(lines) if line.startswith("lighthouse log"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.geometry import Offset
 
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.cache.causes.cause import Reason, Remedy, statement

@@ -10,8 +10,9 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.patterns import compiled_later
 
@@ -34,8 +35,7 @@ class PathError(Exception):
     """A file or folder that cannot be used; the sentence says which, why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(Struct, frozen=True):
     """The places of one run. Nothing is made until it is needed."""
 
     data: Path

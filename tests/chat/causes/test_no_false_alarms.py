@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from causes_kit import (
     served,
     until,
 )
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.chat.cache import warm_up

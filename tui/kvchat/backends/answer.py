@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import (
@@ -55,8 +57,7 @@ NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80
 """Characters that are told of them."""
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     name: str = ""
     arguments: str = ""
 

@@ -11,10 +11,11 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from typing import ClassVar, Protocol
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import Alternatives, ChatAnswer

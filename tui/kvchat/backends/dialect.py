@@ -7,9 +7,11 @@ events, and always says how it ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from kvchat.backends.http.payload import Model
 from kvchat.backends.kinds import Continuing, Figures, kind_of
@@ -33,13 +35,12 @@ SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key", "X-LiteLLM-Session-Id", 
 Locality = Literal["auto", "local", "cloud"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(Struct, frozen=True):
     """How a server is spoken to. The defaults leave everything to what is found out."""
 
     kind: str = ""
     """The name of a kind; empty: by its answers."""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every request to this server, to no other one."""
     connect_seconds: float | None = None
     """How long a connection may take; None: 2 s on this machine, else 5 s."""
@@ -57,6 +58,10 @@ class ServerOptions:
     """Whether its models take images, where the person says so."""
     keep_alive: str = ""
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
+
+    def __repr__(self) -> str:
+        """Without the headers, which may hold a key."""
+        return f"ServerOptions({self.kind!r})"
 
 
 PLAIN = ServerOptions()
@@ -190,8 +195,7 @@ PRESERVED: TemplateOption = "preserve_reasoning", True
 """llama-server's word for it, whatever the template itself calls it (`supports_preserve_reasoning` of its /props)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
+class ServerInfo(Struct, frozen=True):
     """What is known of a server. None means it does not say."""
 
     kind: str
@@ -293,8 +297,7 @@ class ServerInfo:
         return "built-in engine" if self.embedded else self.base_url
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateFacts:
+class TemplateFacts(Struct, frozen=True):
     """What a model's chat template does that costs the cache. None: not known."""
 
     date: bool | None = None
@@ -315,8 +318,7 @@ class TemplateFacts:
     """The option `reasoning_effort` says how much is thought."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPrompt:
+class TokenPrompt(Struct, frozen=True):
     """A prompt that goes as token ids, and what is to be known to read the answer."""
 
     tokens: Tokens
@@ -324,8 +326,7 @@ class TokenPrompt:
     tags: ThoughtTags = NO_TAGS
 
 
-@dataclass(frozen=True, slots=True)
-class ChatTurn:
+class ChatTurn(Struct, frozen=True):
     """One request: the branch's wire bytes and the options around them."""
 
     wires: tuple[bytes, ...]
@@ -360,8 +361,7 @@ class ChatTurn:
         return replace(self, wires=self.wires if self.continues else self.wires[:-1], continues=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Nothing has come for a while."""
 
     phase: str
@@ -373,33 +373,28 @@ class Waiting:
     """What the last health check said; None before one was made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progressed:
+class Progressed(Struct, frozen=True):
     progress: PromptProgress
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     text: str
     field: str = "reasoning_content"
     """Where it is sent back, as of `Message.reasoning_field`; that of the last one counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class WasThought:
+class WasThought(Struct, frozen=True):
     """All text until now was this reasoning: the prompt had opened the thought, and only its end came."""
 
     text: str
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Struct, frozen=True):
     """The server's figures so far; each report replaces the one before. None: not reported."""
 
     prompt_tokens: int | None = None
@@ -415,21 +410,20 @@ class Reported:
         cached tokens than the prompt has."""
         for name in ("prompt_tokens", "cached_tokens", "predicted_tokens"):
             if (getattr(self, name) or 0) > MOST_TOKENS:
-                object.__setattr__(self, name, None)
+                force_setattr(self, name, None)
         for name in ("prompt_ms", "predicted_ms"):
             if (ms := getattr(self, name)) and not SHORTEST_MS <= ms <= LONGEST_MS:
-                object.__setattr__(self, name, None)
+                force_setattr(self, name, None)
         if (
             self.cached_tokens is not None
             and self.prompt_tokens is not None
             and self.cached_tokens > self.prompt_tokens
         ):
-            object.__setattr__(self, "cached_tokens", None)
-            object.__setattr__(self, "estimated", False)
+            force_setattr(self, "cached_tokens", None)
+            force_setattr(self, "estimated", False)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a request ended: the last word of every `chat` that was not cancelled."""
 
     state: State
@@ -450,23 +444,20 @@ class Ended:
         return self.error.note if self.error is not None else self.remark
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(Struct, frozen=True):
     """The request goes out with this body; once more where a field of the one before was refused."""
 
     body_sha256: str
     """In hex."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptShown:
+class PromptShown(Struct, frozen=True):
     """The text of the prompt, as the server says that it has tokenised it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prompted:
+class Prompted(Struct, frozen=True):
     """The request's prompt goes as these token ids."""
 
     known: KnownIds
@@ -474,15 +465,13 @@ class Prompted:
     tokens: Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """The ids of sampled tokens that belong to the answer."""
 
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OfAlternative:
+class OfAlternative(Struct, frozen=True):
     """What came of one of several answers, and how it ended: each before the end of the request."""
 
     at: int
@@ -506,8 +495,7 @@ StreamEvent = (
 Emit = Callable[[StreamEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SlotCount:
+class SlotCount(Struct, frozen=True):
     """What a server says of a slot. Nothing is known of what the tokens are."""
 
     tokens: int
@@ -521,8 +509,7 @@ NOT_SUPPORTED = 501
 """The status of a server without a folder for slots."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotFile:
+class SlotFile(Struct, frozen=True):
     """What became of saving a slot to a file, or of restoring it. True when it worked."""
 
     status: int = 0
@@ -562,8 +549,7 @@ class SlotFiles(Protocol):
         no probabilities. Raises BackendError where there is no answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
+class ServerState(Struct, frozen=True):
     """Who answers at an address just now, told without waking a sleeper. Empty: it does not say."""
 
     model: str = ""
@@ -576,8 +562,7 @@ class ServerState:
     """The path of its model file, where the server runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillResult:
+class PrefillResult(Struct, frozen=True):
     """How a prompt was read without asking for an answer."""
 
     prompt_tokens: int

@@ -12,9 +12,11 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import chain, takewhile
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import MODELS_PATH, HttpBackend
@@ -55,8 +57,7 @@ class NotHttpError(Exception):
     """What came is not HTTP/1.x, or more of it than any model server says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heard(Response):
+class Heard(Response, frozen=True):
     """An answer whose JSON was read once: it is looked at by every dialect."""
 
     json: object = None
@@ -221,8 +222,7 @@ UNASKED = Heard(0, {}, b"")
 """Stands for a path that gave no answer of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A server of this machine. None: it does not say, or not in time."""
 
     base_url: str

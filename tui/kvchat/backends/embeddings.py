@@ -13,7 +13,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, Trouble, failure
@@ -53,8 +54,7 @@ _PREFIXES = (
 """What some models were trained to see before a question, and before a text that is to be found."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatServer:
+class ChatServer(Struct, frozen=True):
     """A server that conversations use."""
 
     base_url: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import HttpBackend, Images, loading_delays, no_images

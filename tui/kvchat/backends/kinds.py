@@ -7,11 +7,12 @@ port; ports only say where to look. No dialect is imported before it is asked fo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.cache.causes.remedies import NO_FLAGS, Flags
 
@@ -90,8 +91,7 @@ class Continuing(StrEnum):
     """Where it has reasoning too, and inside of that."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerKind:
+class ServerKind(Struct, frozen=True):
     """What is known of a kind of server before one is asked."""
 
     name: str

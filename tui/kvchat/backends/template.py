@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, ChatTurn, TemplateFacts, TemplateOption, Trouble
 from kvchat.backends.http.payload import PayloadError, as_object, text_at
@@ -59,8 +60,7 @@ class TemplateText(Protocol):
         """The chat template of the model in use; empty where the server does not give it. Raises BackendError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(Struct, frozen=True):
     """What is known of a template, with what its options change."""
 
     facts: TemplateFacts
@@ -113,7 +113,7 @@ def merged(known: TemplateFacts, better: TemplateFacts) -> TemplateFacts:
         old: bool | None = getattr(known, name)
         return old if value is None else value
 
-    return TemplateFacts(**{item.name: of(item.name) for item in fields(TemplateFacts)})
+    return TemplateFacts(**{name: of(name) for name in TemplateFacts.__struct_fields__})
 
 
 # -- the text -------------------------------------------------------------------------------------------------------

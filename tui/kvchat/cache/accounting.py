@@ -14,8 +14,9 @@ Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.cache.causes.cause import Cause, Statement
 
@@ -30,8 +31,7 @@ SMALL_BLOCK = 64
 """A block of a cache up to this size is not worth a word."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFigures:
+class TurnFigures(Struct, frozen=True):
     """The figures of one turn, as reported by the server and measured by the client."""
 
     prompt_tokens: int | None = None
@@ -168,8 +168,7 @@ def measured_speed(turns: Iterable[TurnFigures]) -> float | None:
     return tokens / ms * 1000 if ms else None
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """Sums over turns whose figures are known, and how many are not."""
 
     turns: int = 0
@@ -265,8 +264,7 @@ def misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class WarmupTotals:
+class WarmupTotals(Struct, frozen=True):
     """What was read ahead."""
 
     requests: int = 0
@@ -274,8 +272,7 @@ class WarmupTotals:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SideTotals:
+class SideTotals(Struct, frozen=True):
     """What requests beside the chat cost: those of the memory."""
 
     count: int = 0
@@ -285,8 +282,7 @@ class SideTotals:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class PromptProgress:
+class PromptProgress(Struct, frozen=True):
     """How far the server has read the prompt. `total` and `processed` include the cached tokens (llama.cpp)."""
 
     total: int

@@ -7,9 +7,10 @@ An alternative is named only where it reads fewer tokens, or keeps warm what the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Literal
+
+from msgspec import Struct
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedFit
@@ -24,8 +25,7 @@ CORRECTION = 48
 """Tokens of a message that corrects what was said, with the template's tokens around it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Positions in the prompt that are read: from, to."""
 
     start: int
@@ -50,8 +50,7 @@ class Way(StrEnum):
     FORK = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """A cheaper way to the same end."""
 
     way: Way
@@ -59,8 +58,7 @@ class Alternative:
     seconds: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """What an act costs. None: not known."""
 
     tokens: int | None

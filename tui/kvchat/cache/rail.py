@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from kvchat.cache.accounting import NOISE
 
@@ -22,8 +23,7 @@ class Where(StrEnum):
     """The server does not tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Where the tokens of one message are."""
 
     where: Where
@@ -34,8 +34,7 @@ class Stretch:
 NO_WORD = Stretch(Where.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Cached:
+class Cached(Struct, frozen=True):
     """What the next request of a conversation would take from the cache."""
 
     tokens: int | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
 
 
-@dataclass(frozen=True, slots=True)
-class KeptState:
+class KeptState(Struct, frozen=True):
     """A kept state, with what is saved of it."""
 
     kept: Kept
@@ -36,8 +36,7 @@ class KeptState:
     """Whether all that is to stay is saved: not so while the last turns wait for the server to be idle."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRoom:
+class KeptRoom(Struct, frozen=True):
     """All kept states, and the room that they may take."""
 
     states: tuple[KeptState, ...] = ()
@@ -50,8 +49,7 @@ class KeptRoom:
         return sum(state.size or 0 for state in self.states)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageCells:
+class MessageCells(Struct, frozen=True):
     """One message of the branch: its tokens, and what the last request did with them. None: not known."""
 
     node: str
@@ -64,8 +62,7 @@ class MessageCells:
     wasted: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldState:
+class HeldState(Struct, frozen=True):
     """Something the server's cache holds, as the simulator knows it."""
 
     where: str
@@ -79,8 +76,7 @@ class HeldState:
     """The id of the conversation; empty: not one of ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holdings:
+class Holdings(Struct, frozen=True):
     """What the server of a conversation holds now, and how the turns of its branch went."""
 
     slots: int | None = None
@@ -92,8 +88,7 @@ class Holdings:
     speed: SpeedFit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnReport:
+class TurnReport(Struct, frozen=True):
     """A turn of the branch. `figures` has the server's figures and the simulator's prediction."""
 
     question: str
@@ -101,8 +96,7 @@ class TurnReport:
     finding: Finding | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Sums over a conversation or a week."""
 
     totals: Totals = field(default_factory=Totals)
@@ -117,8 +111,7 @@ class Ledger:
         return sum(tokens for _, tokens in self.misses.values())
 
 
-@dataclass(frozen=True, slots=True)
-class CacheReport:
+class CacheReport(Struct, frozen=True):
     """All that is known of the cache, seen from one conversation."""
 
     conversation: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.cache.accounting import SPEED_SAMPLE, TurnFigures
 
@@ -27,8 +28,7 @@ _GROWTHS = (0.0, *(1e-6 * 10 ** (step / 4) for step in range(21)))
 """The growths that are tried, up to 0.1."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedSample:
+class SpeedSample(Struct, frozen=True):
     """One prefill: from the position behind the cached tokens to that behind the prompt."""
 
     start: int
@@ -47,8 +47,7 @@ class SpeedSample:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedFit:
+class SpeedFit(Struct, frozen=True):
     """Seconds per token at position 0 (`alpha`) and how they grow per token of position (`beta`)."""
 
     alpha: float

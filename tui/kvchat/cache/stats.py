@@ -6,8 +6,9 @@ The rule: a day is a calendar day of a time zone. Each figure of the whole span 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
+
+from msgspec import Struct, field
 
 from kvchat.cache.accounting import (
     SideTotals,
@@ -29,8 +30,7 @@ Served = tuple[str, str]
 """A server's place and a model; empty: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """One answer's figures, when it began, and where it was asked for."""
 
     at: float
@@ -39,16 +39,14 @@ class Answered:
     figures: TurnFigures
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+class Day(Struct, frozen=True):
     """The sums of one day."""
 
     date: date
     totals: Totals = field(default_factory=Totals)
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(Struct, frozen=True):
     """The sums of a span of days."""
 
     days: tuple[Day, ...]

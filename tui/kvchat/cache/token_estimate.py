@@ -8,7 +8,8 @@ what JSON, logs and tables have, and a quarter of figures. A conversation's own 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.prompt.images import has_images, without_images
 
@@ -33,8 +34,7 @@ Kinds = tuple[float, float, float]
 """One number each for words, for digits and marks, and for what is not ASCII."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEstimate:
+class TokenEstimate(Struct, frozen=True):
     """The estimate for one tokenizer."""
 
     scales: Kinds = (1.0, 1.0, 1.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Heat(StrEnum):
@@ -15,8 +16,7 @@ class Heat(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Warmth:
+class Warmth(Struct, frozen=True):
     """What the server holds of a conversation or a branch. None: not known."""
 
     heat: Heat = Heat.UNKNOWN

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
@@ -53,8 +55,7 @@ TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPrice:
+class CompactionPrice(Struct, frozen=True):
     """What a compaction would do and take, before it is done."""
 
     plan: CompactionPlan
@@ -66,8 +67,7 @@ class CompactionPrice:
     """To read the new branch once, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(Struct, frozen=True):
     """What a compaction did."""
 
     before: int
@@ -78,8 +78,7 @@ class Compacted:
     """The figures of the request for the summary."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What a branch goes on with."""
 
     plan: CompactionPlan
@@ -87,8 +86,7 @@ class Summary:
     tokens: int
 
 
-@dataclass(slots=True)
-class RunningCompaction:
+class RunningCompaction(Struct):
     """A summary while it is written."""
 
     conversation: str

@@ -4,24 +4,22 @@ from the service's live objects."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ConversationsChanged:
+
+class ConversationsChanged(Struct, frozen=True):
     """The list changed: created, renamed, deleted, restored, reordered, or changed by another process."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationChanged:
+class ConversationChanged(Struct, frozen=True):
     """A conversation's tree, head or options changed (not its streaming text)."""
 
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenElsewhere:
+class WrittenElsewhere(Struct, frozen=True):
     """Another kvchat wrote in a conversation that is open here. `followed`: it is shown here; else it stands on another
     branch (`OpenConversation.elsewhere`)."""
 
@@ -29,28 +27,24 @@ class WrittenElsewhere:
     followed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedElsewhere:
+class DeletedElsewhere(Struct, frozen=True):
     """Another kvchat put a conversation that is open here into the trash."""
 
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
-class HeadAwaited:
+class HeadAwaited(Struct, frozen=True):
     """A question begins to wait for the reply of another kvchat, or waits no longer: read `awaits_reply`."""
 
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerStarted:
+class AnswerStarted(Struct, frozen=True):
     conversation: str
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerProgressed:
+class AnswerProgressed(Struct, frozen=True):
     """Text, reasoning, prompt progress, figures or a waiting notice of a streaming answer changed: read them from
     the conversation's `live` answer. Sent at most every 30 ms for text."""
 
@@ -58,16 +52,14 @@ class AnswerProgressed:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerEnded:
+class AnswerEnded(Struct, frozen=True):
     """The answer is settled and stored; its state is on the node."""
 
     conversation: str
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionRefused:
+class QuestionRefused(Struct, frozen=True):
     """The server refused a question for the length of its prompt. It stays in the tree with its answer, but the
     conversation stands where it stood before it. Sent after `AnswerEnded`."""
 
@@ -78,27 +70,23 @@ class QuestionRefused:
     window: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueChanged:
+class QueueChanged(Struct, frozen=True):
     """The messages that wait in a conversation, or what holds them: read `queue.of` and `queue.held`."""
 
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionChanged:
+class CompactionChanged(Struct, frozen=True):
     """The compaction of a conversation began, came further (at most every 30 ms) or ended: read `compacting`."""
 
     conversation: str
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChanged:
+class ServerChanged(Struct, frozen=True):
     """The server was identified, lost, starting or changed: read `servers.info` and `servers.connection`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FallbackChosen:
+class FallbackChosen(Struct, frozen=True):
     """The server used last is off, and new conversations begin on another one. Both by their names, as
     `server_words.place_words` takes them."""
 
@@ -106,24 +94,20 @@ class FallbackChosen:
     used: str
 
 
-@dataclass(frozen=True, slots=True)
-class WarmthChanged:
+class WarmthChanged(Struct, frozen=True):
     """What the server holds of some conversation may have changed, or how far one is warmed up: read
     `tracker.warmth`, `tracker.warming` and `tracker.warmup_progress`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobsChanged:
+class JobsChanged(Struct, frozen=True):
     """A job began, ended, or was put into the queue: read `jobs` and `at_work`."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBegins:
+class MemoryBegins(Struct, frozen=True):
     """For the first time in this installation a conversation is going to be gone through for memories."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoriesNoted:
+class MemoriesNoted(Struct, frozen=True):
     """A conversation was gone through, and something was noted or proposed."""
 
     conversation: str
@@ -133,32 +117,27 @@ class MemoriesNoted:
     """The ids of those that wait for the person's yes."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoriesChanged:
+class MemoriesChanged(Struct, frozen=True):
     """What is remembered changed: by the person, in the files, or by tidying."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexingProgressed:
+class IndexingProgressed(Struct, frozen=True):
     """Indexing a collection began or came further (at most ten times a second): read `indexing`."""
 
     collection: str
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentsChanged:
+class DocumentsChanged(Struct, frozen=True):
     """A collection was added, removed, or indexed to the end: read `reports` and the library."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageChanged:
+class StorageChanged(Struct, frozen=True):
     """Writing failed (`trouble` is a sentence) or works again (empty)."""
 
     trouble: str
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
+class Noticed(Struct, frozen=True):
     """Something worth a line on the screen."""
 
     text: str

@@ -12,10 +12,12 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.cache.causes.cause import said
 from kvchat.chat.conversations.conversations import Conversations
@@ -159,16 +161,14 @@ async def _next(parts: Iterator[list[Arrival]], arrivals: _Arrivals, look: Calla
             await asyncio.wait([step])
 
 
-@dataclass(frozen=True, slots=True)
-class _New:
+class _New(Struct, frozen=True):
     """A conversation of which something is to be stored."""
 
     arrival: Arrival
     losses: Counter[Loss]
 
 
-@dataclass(frozen=True, slots=True)
-class _Same:
+class _Same(Struct, frozen=True):
     """One of which all is stored."""
 
     losses: Counter[Loss] = field(default_factory=Counter)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
 from kvchat.cache.token_estimate import TokenEstimate
@@ -46,8 +47,7 @@ ROOM = 512
 """Tokens of the window that a trunk leaves for a first question and its answer, at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prefilled:
+class Prefilled(Struct, frozen=True):
     """What a server has of a trunk."""
 
     tokens: int

@@ -12,8 +12,10 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
@@ -55,8 +57,7 @@ WHAT_TO_DO = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UsedServer:
+class UsedServer(Struct, frozen=True):
     """A server that conversations are on, or that was used last."""
 
     name: str
@@ -68,8 +69,7 @@ class UsedServer:
     """Whether the person agreed to send to it, though it is on another machine of their network."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A server of the list: found, of the settings, in use, or several of them."""
 
     found: Found

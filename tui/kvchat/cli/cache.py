@@ -9,10 +9,10 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from typing import Any
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import plain
+from kvchat.cache.causes.cause import as_fields
 from kvchat.cache.report import CacheReport, TurnReport
 from kvchat.chat.server.link import is_file
 from kvchat.chat.service import ChatService
@@ -72,8 +72,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.meet(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        words = asdict(report, dict_factory=lambda pairs: _known(plain(pairs)))
-        print(json.dumps(words, indent=1, default=str))
+        print(json.dumps(_known(as_fields(report)), indent=1, default=str))
     else:
         _print(report, service.clock().timestamp())
     return 0
@@ -85,9 +84,14 @@ def _has_server(settings: Settings, conversation: Conversation) -> bool:
     return not is_file(named) and bool(named or settings.server.base_url)
 
 
-def _known(found: dict[str, object]) -> dict[str, object]:
-    """An object of `--json`; the sums of a `Totals` of which the servers reported nothing are null."""
+def _known(found: Any) -> Any:
+    """What `--json` prints; the sums of a `Totals` of which the servers reported nothing are null."""
+    if isinstance(found, list):
+        return [_known(value) for value in found]
+    if not isinstance(found, dict):
+        return found
     told = ("turns", "unknown")
+    found = {name: _known(value) for name, value in found.items()}
     unknown = found.keys() >= {*told} and found["turns"] == found["unknown"] != 0
     return {name: value if name in told else None for name, value in found.items()} if unknown else found
 

@@ -12,9 +12,11 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import asdict
 
 from kvchat.cli import common_options
 from kvchat.cli.plain_output import Column, Printer, fitted, print_table, width_of
@@ -165,8 +167,7 @@ def progress_words(progress: Progress) -> str:
 NONE = "There are no documents yet; to add a folder: kvchat documents add FOLDER"
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
+class Desk(Struct, frozen=True):
     """What a command works with."""
 
     session: Session
@@ -303,8 +304,7 @@ def _rebuild(desk: Desk) -> int:
     return _status_of(done)
 
 
-@dataclass(frozen=True, slots=True)
-class _GoneThrough:
+class _GoneThrough(Struct, frozen=True):
     """A collection, and what going through it gave."""
 
     collection: Collection
@@ -324,7 +324,7 @@ class _GoneThrough:
 
     @property
     def json(self) -> dict[str, object]:
-        found = asdict(self.report)
+        found = to_builtins(self.report)
         del found["collection"], found["is_elsewhere"]
         return {**asdict(self.collection), "files": self.files, **found, "stopped": self.stopped}
 
@@ -404,7 +404,7 @@ def _status(desk: Desk) -> int:
     now = [library.is_indexed_now(status.collection.name) for status in found]
     rows = []
     for status, changed, indexing in zip(found, stale, now, strict=True):
-        values = asdict(status)
+        values = to_builtins(status)
         rows.append({**values.pop("collection"), **values, "stale": changed, "indexing": indexing})
 
     def words() -> None:

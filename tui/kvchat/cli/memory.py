@@ -12,9 +12,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from kvchat.cli import common_options
 from kvchat.cli.plain_output import Column, Printer, print_table
@@ -91,8 +92,7 @@ SHORT, SHORTEST = 8, 4
 """Digits of a conversation's id: shown, and needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Desk:
+class Desk(Struct, frozen=True):
     """What a command works with."""
 
     session: Session
@@ -113,7 +113,7 @@ class Desk:
 
 def _fields(value: Any) -> dict[str, Any]:
     """An entry, a change or a job as an object of JSON."""
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

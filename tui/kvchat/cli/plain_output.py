@@ -12,8 +12,9 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TextIO
+
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import clean, one_line
@@ -118,8 +119,7 @@ def fitted(text: str, width: int) -> str:
     return "".join(kept).rstrip() + "…"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a table."""
 
     title: str = ""

@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
 
 from kvchat import paths
 from kvchat.config import Problem, Settings, load
@@ -46,8 +48,7 @@ class UsageError(CommandError):
     status = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One run of a command."""
 
     args: argparse.Namespace
@@ -259,7 +260,7 @@ def begun(args: argparse.Namespace) -> Session:
         if args.command != "config":
             _must_be_there(args.config, places.config)
         if args.config:
-            places = replace(places, config=paths.read_once(places.config, SIZE_LIMIT))
+            places = structs.replace(places, config=paths.read_once(places.config, SIZE_LIMIT))
         settings, problems, _ = _settings(args, places)
         session = Session(args, places, settings, [*problems, *_time_zone_problem()])
     except paths.PathError as error:

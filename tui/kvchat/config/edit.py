@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat.config.option import UnfitError, fitted, wrong_entries
 from kvchat.config.problem import ConfigError

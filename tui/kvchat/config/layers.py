@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.config.load import effective, load, variables_used
 from kvchat.config.option import Kind, Option
@@ -18,8 +20,7 @@ from kvchat.config.source import Key
 from kvchat.config.toml import TomlFile, read_toml
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """The settings in force at the next start, and their origins."""
 
     settings: Settings

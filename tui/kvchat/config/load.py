@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from kvchat.config.option import Kind, Option, UnfitError, fitted, from_text, wrong_entries
 from kvchat.config.problem import Problem
 from kvchat.config.server import PROFILE_NAME, ServerSettings
@@ -32,7 +34,7 @@ _BARRED = "nothing is sent until that is corrected"
 def load(path: Path) -> tuple[Settings, list[Problem]]:
     """The settings of a file and what is wrong in it. A file that does not exist has none."""
     file = read_toml(path, SIZE_LIMIT, _BARRED)
-    settings, problems = Settings(), [replace(problem, bars=WHOLE) for problem in file.problems]
+    settings, problems = Settings(), [structs.replace(problem, bars=WHOLE) for problem in file.problems]
     for key, value in _flat(file.values):
         problem, settings = _taken(file, settings, key, value)
         problems += problem
@@ -164,12 +166,12 @@ def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple
     path = one_line(".".join(key), 100)
     option = option_at(key)
     if option is None:
-        return [replace(file.problem(key, unknown(key, value)), bars=barred(key, value))], settings
+        return [structs.replace(file.problem(key, unknown(key, value)), bars=barred(key, value))], settings
     try:
         fit = fitted(option.spec, value)
     except UnfitError as unfit:
         problem = file.problem(key, f"{path} {unfit}; {_instead(option)}")
-        return [replace(problem, bars=key if option.spec.routes else ())], settings
+        return [structs.replace(problem, bars=key if option.spec.routes else ())], settings
     if option.spec.kind is Kind.KEYS and isinstance(fit, Mapping):
         return _keys(file, settings, fit)
     problems = []
@@ -180,7 +182,7 @@ def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple
         ]
         fit = {name: item for name, item in fit.items() if name not in wrong}
     if option.spec.routes:
-        problems = [replace(problem, bars=key) for problem in problems]
+        problems = [structs.replace(problem, bars=key) for problem in problems]
     return problems, changed_at(settings, key, fit)
 
 
@@ -238,14 +240,16 @@ def _commands(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settin
         return [], settings
     for key in keys:
         settings = changed_at(settings, key, "")
-    return [replace(file.problem(key, f"{'.'.join(key)} is not used: {why}"), bars=key) for key in keys], settings
+    return [
+        structs.replace(file.problem(key, f"{'.'.join(key)} is not used: {why}"), bars=key) for key in keys
+    ], settings
 
 
 def _default_profile(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
     if not (wrong := no_profile(settings)):
         return [], settings
     problem = file.problem(_DEFAULT_PROFILE, f"default_profile {wrong}; {_BARRED}")
-    return [replace(problem, bars=_DEFAULT_PROFILE)], settings
+    return [structs.replace(problem, bars=_DEFAULT_PROFILE)], settings
 
 
 def no_profile(settings: Settings) -> str | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar
+
+from msgspec import Struct
 
 from kvchat.config.source import Key
 from kvchat.sanitize import finite
@@ -35,8 +37,7 @@ class Kind(StrEnum):
     KEYS = "a table of actions and their keys"
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Struct, frozen=True):
     """How a setting is described where it is declared."""
 
     kind: Kind
@@ -55,8 +56,7 @@ class Spec:
     """Whether it decides where words go, and how: no default stands in for a value that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A setting with its place in the file."""
 
     holder: Key

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.config.source import Key
 from kvchat.sanitize import one_line
@@ -13,8 +14,7 @@ class ConfigError(Exception):
     """A setting that cannot be used or saved; the sentence says which, why and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something to mend. What it is about is left at its default, or bars a server; everything else is used."""
 
     file: Path | None

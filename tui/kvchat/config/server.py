@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -131,9 +131,7 @@ def _session_header(value: str) -> str | None:
 
 
 def _session_field(value: str) -> str | None:
-    closed = value not in _SESSION_FIELDS and (
-        reserved(value) is not None or value in {item.name for item in fields(Parameters)}
-    )
+    closed = value not in _SESSION_FIELDS and (reserved(value) is not None or value in Parameters.__struct_fields__)
     if closed or not _FIELD.fullmatch(value):
         return f'must hold names of fields, such as "session_id"; "{one_line(value, 40)}" cannot be one of them'
     return None

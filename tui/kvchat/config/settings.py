@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
+from msgspec import Struct, structs
+
 from kvchat.config.option import Kind, Option, Spec, flag, text, whole
 from kvchat.config.server import PROFILE_NAME, ServerSettings, command
 from kvchat.config.source import Key
@@ -350,7 +352,7 @@ def option_at(key: Key) -> Option | None:
     if len(key) < 3 or key[0] != "profiles":
         return _BY_KEY.get(key)
     option = _OF_PROFILE.get(key[2:]) if opens(key[:2]) else None
-    return option and replace(option, holder=(*key[:2], *option.holder))
+    return option and structs.replace(option, holder=(*key[:2], *option.holder))
 
 
 def key_of(path: str) -> Key:
@@ -385,8 +387,9 @@ def changed_at(settings: Settings, key: Key, value: object) -> Settings:
 
 
 def changed_in(holder: Any, key: Key, value: object) -> Any:
-    """A dataclass, with what it holds, with the value at `key` changed."""
+    """A section, with what it holds, with the value at `key` changed."""
     step, *rest = key
     if isinstance(holder, Mapping):
         return {**holder, step: changed_in(holder.get(step, ServerSettings()), tuple(rest), value)}
-    return replace(holder, **{step: changed_in(getattr(holder, step), tuple(rest), value) if rest else value})
+    new = changed_in(getattr(holder, step), tuple(rest), value) if rest else value
+    return (structs.replace if isinstance(holder, Struct) else replace)(holder, **{step: new})

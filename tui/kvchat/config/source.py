@@ -6,7 +6,8 @@ The rule: it is asked only about text that tomllib has accepted, and it never fa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 Key = tuple[str, ...]
 DEPTH = 16
@@ -21,8 +22,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One statement: a key with its value, or the header of a section."""
 
     start: int

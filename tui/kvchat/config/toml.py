@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key, Source
@@ -35,8 +36,7 @@ _HELP = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TomlFile:
+class TomlFile(Struct, frozen=True):
     """What a file holds: nothing, where it could not be read."""
 
     path: Path

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFiles
 from kvchat.cache.causes.cause import Statement

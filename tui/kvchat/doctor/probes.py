@@ -10,7 +10,9 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import (
     Backend,
@@ -60,8 +62,7 @@ class Meter:
         self.spent += max(0, tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """How large the probe is."""
 
     first: int = 280
@@ -94,8 +95,7 @@ def prose(words: int, seed: str) -> str:
     return " ".join(f"{' '.join(part).capitalize()}." for part in parts)
 
 
-@dataclass
-class Heard:
+class Heard(Struct):
     """One answer as it comes in."""
 
     began: float = field(default_factory=time.monotonic)

@@ -5,8 +5,9 @@ The rule: what was not found out is None, never 0 or False.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum, auto
+
+from msgspec import Struct
 
 from kvchat.backends.dialect import BackendError, ServerInfo, TemplateFacts
 from kvchat.cache.accounting import TurnFigures, measured_speed
@@ -123,8 +124,7 @@ class Advice(StrEnum):
     KEEP_ALIVE = auto()  # value
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """One finding: what is so, what to do about it, and what was measured."""
 
     topic: Topic
@@ -169,8 +169,7 @@ class Step(StrEnum):
     AFTER_SIDE = "turn after it"
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeTurn:
+class ProbeTurn(Struct, frozen=True):
     """One request of the probe and what it cost."""
 
     step: Step
@@ -179,8 +178,7 @@ class ProbeTurn:
     """Whether the cached tokens are an estimate."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinProbe:
+class PinProbe(Struct, frozen=True):
     """A prompt pinned to a slot, another one to another slot, and the first one again."""
 
     tokens: int
@@ -188,8 +186,7 @@ class PinProbe:
     cached: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotProbe:
+class SnapshotProbe(Struct, frozen=True):
     """A slot saved to the server's folder and restored."""
 
     tokens: int
@@ -210,8 +207,7 @@ class ReturnWay(StrEnum):
     """From a file, into a slot that it was not saved from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(Struct, frozen=True):
     """One way tried out."""
 
     way: ReturnWay
@@ -223,8 +219,7 @@ class Return:
     """How far its answer is from the one before, in log-probabilities: 0.0: equal bit for bit; None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """Everything that was found out about one server."""
 
     url: str
@@ -301,8 +296,7 @@ class Examination:
         return tokens / speed if speed else None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """An examination and what it means."""
 
     examination: Examination

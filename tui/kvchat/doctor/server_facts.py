@@ -7,8 +7,9 @@ unless the person agreed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol, runtime_checkable
+
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotCount, SlotFiles
 from kvchat.backends.http.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at

@@ -7,11 +7,12 @@ them fit to show.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.kinds import title_of
-from kvchat.cache.causes.cause import plain
+from kvchat.cache.causes.cause import as_fields
 from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step
 from kvchat.doctor.reuse import BEFORE, Kept, fate, reuse_seen
 from kvchat.text import doctor as words
@@ -111,7 +112,7 @@ def as_json(report: Report) -> dict[str, object]:
         "well": report.well,
         "headline": headline(report),
         "verdicts": [
-            {**asdict(verdict, dict_factory=plain), "sentence": verdict.sentence, "advice": verdict.advice}
+            {**as_fields(verdict), "sentence": verdict.sentence, "advice": verdict.advice}
             for verdict in report.verdicts
         ],
         "server": None

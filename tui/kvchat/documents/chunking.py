@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice, pairwise, takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.documents.reading.content import Content, Section, Unit, as_title, lines_of
 from kvchat.documents.reading.markdown import Fences
@@ -152,8 +154,7 @@ _MOST_HEADING = 8
 _BLANK_LINES = re.compile(r"(?:[^\S\n]*+\n)*+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """One or several sections, or a piece of one."""
 
     titles: tuple[str, ...]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from kvchat.prompt.context import PASSAGE, ContextBlock
 
@@ -35,8 +36,7 @@ _NAME = re.compile(rf"[\w.-]{{1,{_LONGEST_NAME}}}")
 _REF = re.compile(r"(?P<doc>.*)#(?P<where>[^#]*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(Struct, frozen=True):
     """A folder, or a single file, that is indexed under a name."""
 
     name: str
@@ -53,8 +53,7 @@ class Collection:
         return f"{PREFIX}{self.name}/"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a chunk stands: what a reference says."""
 
     collection: str
@@ -129,8 +128,7 @@ def place_of(ref: str) -> Place:
     return Place(collection, path, where)
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A file that is not indexed, and why."""
 
     path: str
@@ -139,8 +137,7 @@ class Skipped:
     """As it follows the name: `is a symbolic link`, `is larger than 20 MB`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How far indexing has come."""
 
     collection: str
@@ -173,8 +170,7 @@ class Progress:
         return self.seconds * (self.all_bytes - self.bytes) / read
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What going through a collection gave."""
 
     collection: str
@@ -195,8 +191,7 @@ class Report:
     """Whether that is only because another kvchat is at it: it can be tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """What is in the index of a collection."""
 
     collection: Collection
@@ -208,8 +203,7 @@ class Status:
     """A sentence where its folder is missing or cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """A chunk that was found for a question."""
 
     ref: str
@@ -240,8 +234,7 @@ class Passage:
         return tokens_of(block.text) + tokens_of(block.source) + _AROUND
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Part of the settings, as the indexing process gets them."""
 
     largest: int = 20_000_000

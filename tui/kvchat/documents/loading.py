@@ -10,8 +10,9 @@ import os
 import re
 import stat
 import unicodedata
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat import paths
 from kvchat.documents.errors import UnreadableError
@@ -40,8 +41,7 @@ class VanishedError(UnreadableError):
     """The file is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A file's bytes, and what the system said of it then."""
 
     data: bytes

@@ -11,8 +11,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.documents.collection import Collection
 from kvchat.documents.loading import path_meant
@@ -39,8 +41,7 @@ class Kind(StrEnum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """One that can be written, offered while a person writes it."""
 
     text: str
@@ -50,8 +51,7 @@ class Mention:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """A mention in a text."""
 
     names: tuple[str, ...]

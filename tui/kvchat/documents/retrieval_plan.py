@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection as Names
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.documents.attachments import attached
 from kvchat.documents.collection import Collection, doc_of
@@ -35,8 +36,7 @@ _FILE_NAME = re.compile(
 ONLY_TEXT = r"Where it is only text, write \@."
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalPlan:
+class RetrievalPlan(Struct, frozen=True):
     """What is to be searched for a question, and what was read for it already."""
 
     query: str = ""

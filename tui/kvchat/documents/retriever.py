@@ -13,8 +13,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from kvchat.documents.collection import Passage, tokens_of
 from kvchat.documents.library import Library

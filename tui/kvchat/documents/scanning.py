@@ -21,8 +21,10 @@ import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.documents.collection import Options, Skipped
 from kvchat.documents.errors import DocumentError, UnreadableError
@@ -49,8 +51,7 @@ _FOLDERS_BELOW = re.compile(r"(?:^|(?<=[/!]))\*\*/$")
 _FOLDERS_BETWEEN = re.compile(r"(?:^|(?<=/))\*\*(?=/|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(Struct, frozen=True):
     """The lines of one folder."""
 
     patterns: Sequence[Pattern]
@@ -66,8 +67,7 @@ class _Layer:
         return next((leaves_out for leaves_out, pattern in self.patterns if _fits(pattern, name)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Ignoring:
+class Ignoring(Struct, frozen=True):
     """What applies in a folder."""
 
     layers: tuple[_Layer, ...] = ()
@@ -327,8 +327,7 @@ ANOTHER_VERSION = "is another version of {}, made by a program that copies files
 NOT_UTF8 = "its name is not UTF-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A file to index."""
 
     path: str
@@ -337,8 +336,7 @@ class Found:
     mtime_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
+class _Folder(Struct, frozen=True):
     path: bytes
     relative: str
     """Empty, or with `/` at the end."""

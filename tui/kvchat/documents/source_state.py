@@ -6,9 +6,10 @@ neither read nor opened.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.documents.collection import Place, place_of
 from kvchat.prompt.context import FILE, ContextBlock
@@ -25,8 +26,7 @@ AS_READ = "this is the text as it was read."
 CHANGED = f"The file has changed since; {AS_READ}"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(Struct, frozen=True):
     """Where a text stands by now."""
 
     path: Path | None = None

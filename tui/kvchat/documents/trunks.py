@@ -6,12 +6,13 @@ name; conversations that began with the old one keep that.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.documents import kept_out
 from kvchat.documents.attachments import attached, has_changed
@@ -24,6 +25,7 @@ from kvchat.prompt.citations import name_of, numbered
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, new_id, node, system_message
 from kvchat.sanitize import one_line
+from kvchat.values import decode, encode
 
 MOST_BYTES = 16 << 20
 """Of all its texts: more than any window holds."""
@@ -32,8 +34,7 @@ INSTRUCTIONS = f"{DEFAULT_INSTRUCTIONS} Answer from the numbered texts in front 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Trunk:
+class Trunk(Struct, frozen=True):
     """A trunk as it was captured."""
 
     name: str
@@ -59,8 +60,7 @@ class Trunk:
         return [name_of(block) for block in self.files if has_changed(block) is not False]
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """What paths hold."""
 
     files: tuple[ContextBlock, ...]
@@ -120,8 +120,7 @@ def made(name: str, files: Sequence[ContextBlock], created: float) -> Trunk:
     return Trunk(name, new_id(), created, tuple(numbered(files, ())))
 
 
-@dataclass(frozen=True, slots=True)
-class TrunkFolder:
+class TrunkFolder(Struct, frozen=True):
     """The trunks of a store: a file each. Read whenever they are asked for; another kvchat may have changed them."""
 
     folder: Path
@@ -149,14 +148,8 @@ class TrunkFolder:
             there = f"There are: {', '.join(known)}." if known else "To make one: kvchat trunk add NAME PATH."
             raise DocumentError(f"There is no trunk {one_line(name, 80)}. {there}")
         try:
-            found = json.loads(file.read_bytes())
-            return Trunk(
-                name,
-                str(found["id"]),
-                float(found["created"]),
-                tuple(ContextBlock(**block) for block in found["sources"]),
-            )
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+            return replace(decode(file.read_bytes(), Trunk), name=name)
+        except (OSError, ValueError, RecursionError) as error:
             why = reason(error) if isinstance(error, OSError) else "it is damaged"
             raise DocumentError(
                 f"The trunk {name} cannot be read from {file}: {why}. Make it again with kvchat trunk add."
@@ -164,9 +157,8 @@ class TrunkFolder:
 
     def save(self, trunk: Trunk) -> None:
         """Take the place of the trunk of this name. Raises DocumentError."""
-        found = {"id": trunk.id, "created": trunk.created, "sources": [asdict(block) for block in trunk.sources]}
         try:
-            write_private(self.folder / f"{trunk.name}.json", json.dumps(found).encode())
+            write_private(self.folder / f"{trunk.name}.json", encode(trunk).encode())
         except PathError as error:
             raise DocumentError(str(error)) from None
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kvchat.index import vectors
 from kvchat.index.scoping import ALL, Within, places
@@ -20,8 +21,7 @@ Name = tuple[str, str]
 """A chunk's document and its key there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """A piece of a document that is found as a whole."""
 
     key: str
@@ -34,8 +34,7 @@ class Chunk:
 # Written.
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What makes given chunks of what there is of a document."""
 
     removed: list[tuple[int, str, str]]

@@ -28,10 +28,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Literal, TypeVar
+
+from msgspec import Struct
 
 from kvchat.index import content, index_file, ranking, vector_search, vectors
 from kvchat.index.content import Chunk, Name
@@ -59,8 +60,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Struct, frozen=True):
     """A chunk that was found."""
 
     doc: str

@@ -11,7 +11,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.index import content
 from kvchat.index.scoping import Within
@@ -25,8 +26,7 @@ _K1, _B = 1.2, 0.75
 _NAMED = " CROSS JOIN chunk ON chunk.id = words.rowid CROSS JOIN doc ON doc.id = chunk.doc"
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A chunk that was found."""
 
     score: float

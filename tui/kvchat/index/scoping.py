@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 
@@ -35,8 +36,7 @@ def _place(scope: str) -> str:
     return str(int.from_bytes(hashlib.blake2b(whole_characters(scope).encode(), digest_size=8).digest()))
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(Struct, frozen=True):
     """The documents that are looked at."""
 
     scopes: tuple[str, ...] = ("",)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.fulltext.index import indexed
@@ -89,8 +90,7 @@ def prepared(text: str) -> str:
     return indexed(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word to look for."""
 
     text: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from sqlite3 import Connection
+
+from msgspec import Struct
 
 from kvchat.index import content, vectors
 from kvchat.index.ranking import Ranked
@@ -26,8 +27,7 @@ _REST = 20
 """How many times as long as reading takes what was read is used, though vectors have changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """The vectors of a scope, in memory."""
 
     matrix: vectors.Matrix

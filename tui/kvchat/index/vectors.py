@@ -12,10 +12,11 @@ import math
 import sqlite3
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from operator import mul
 from typing import Any
+
+from msgspec import Struct
 
 from kvchat.index.scoping import ALL, Within
 from kvchat.prompt.wire import whole_characters
@@ -67,8 +68,7 @@ def numpy() -> Any:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """All vectors of a scope, for numpy."""
 
     ids: Any
@@ -168,8 +168,7 @@ def remove(connection: sqlite3.Connection, ids: Iterable[tuple[int]]) -> None:
         _changed(connection)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """What vectors there are; another one whenever one has come or gone."""
 
     model: str

@@ -12,7 +12,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.memory.entry import (
     BY_YOU,
@@ -41,8 +43,7 @@ LONGEST = 4000
 _PAGE = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """When, and in which run."""
 
     at: float
@@ -207,8 +208,7 @@ _ADDRESS = re.compile(r"\w://|\bwww\.", re.IGNORECASE)
 _CORRECTED = re.compile(rf"\A{CORRECTS}([a-z][0-9a-z]{{4,32}})\b")
 
 
-@dataclass(slots=True)
-class Noted:
+class Noted(Struct):
     """What one extraction changes."""
 
     changes: list[Change] = field(default_factory=list)

@@ -8,8 +8,9 @@ of SQLite or of the index.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Without letters that are taken for others."""
@@ -71,8 +72,7 @@ class Act(StrEnum):
     """A change was undone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One memory: a line of a file, or a few."""
 
     id: str
@@ -114,8 +114,7 @@ class Entry:
         return self.edited or self.by in (BY_YOU, BY_HAND)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change of one entry. `before` None: it is new; `after` None: never."""
 
     act: Act
@@ -192,16 +191,14 @@ class Why(StrEnum):
     PROCEDURE = "procedure"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why, and what it is about: a number, a name, words; empty: the kind says it all."""
 
     why: Why
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """What an extraction found, checked, before it is an entry."""
 
     kind: Kind

@@ -7,8 +7,10 @@ later, by the person above all, is not lost by it. Changes that were one act are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.memory.entry import Act, Change, Entry, MemoryTrouble, Status
 
@@ -22,8 +24,7 @@ FIELDS = ("kind", "text", "page", "status", "confidence", "conversation", "nodes
 ALL = 1 << 30
 
 
-@dataclass(slots=True)
-class Undoing:
+class Undoing(Struct):
     """Changes that take others back, one after the other, on entries as they then are."""
 
     entries: dict[str, Entry]

@@ -10,8 +10,9 @@ answer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.memory.entry import Change
 from kvchat.memory.state import put_changes
@@ -39,8 +40,7 @@ EXTRACTIONS, EPISODES = "covered", "in_episode"
 """The tables of the two ledgers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One extraction that succeeded."""
 
     id: str
@@ -58,7 +58,7 @@ class Cell:
     """What was found and not kept: a JSON list of [text, reason]."""
 
 
-_FIELDS = tuple(field.name for field in fields(Cell))
+_FIELDS = Cell.__struct_fields__
 _NEW = f"""+seq > coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE key = '{_SINCE}'), 0)
     AND NOT EXISTS (SELECT 1 FROM {{covered}} AS covered WHERE covered.node = node.id)"""
 _SAID = "role IN ('user', 'assistant')"
@@ -298,8 +298,7 @@ def _joins(nodes: Iterable[str], above: Mapping[str, str | None], place: Mapping
 BYTES_PER_TOKEN = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """When to go through a conversation, and why then."""
 
     at: float

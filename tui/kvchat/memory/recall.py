@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from kvchat.memory.entry import Entry, Status
 from kvchat.memory.similarity import content_words, folded, normalised
@@ -67,8 +68,7 @@ class Searched(Protocol):
     def search(self, query: str, k: int = 20, vector: Sequence[float] | None = None) -> list[tuple[Entry, Hit]]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """One block, and the entries whose lines it has, in their order."""
 
     block: ContextBlock
@@ -258,8 +258,7 @@ _GERMAN_NAME = re.compile(
 """Compounds: long nouns that are no abstract ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A question as it is searched with."""
 
     words: Mapping[str, str]
@@ -318,8 +317,7 @@ def _other_number(stem: str) -> str:
     return stem.removesuffix("en") if stem.endswith("en") and len(stem) > 5 else f"{stem}en"
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """A memory as it is compared with a question."""
 
     words: frozenset[str]

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Change, Entry, Status
 from kvchat.memory.pages.files import FOLDERS, Problem
@@ -25,8 +27,7 @@ RETYPED = 0.5
 """The likeness from which on a new line without an id is one that was there before, in other words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A line that was found."""
 
     entry: Entry
@@ -35,16 +36,14 @@ class Place:
     """Whether its text is not what kvchat wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """A line to be written, anew or over one of the `known` texts."""
 
     entry: Entry
     known: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """A line to be taken out, if its text is one of the `known`."""
 
     id: str
@@ -54,8 +53,7 @@ class Drop:
     """Whether it stands on another page then; it is taken out only after it was put there."""
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """What is to be done."""
 
     changes: list[Change] = field(default_factory=list)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from kvchat.memory.entry import Act, Change, Entry, Kind, Status
 from kvchat.prompt.wire import whole_characters

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.cache.price import Act
 from kvchat.chat.errors import ChatError, TooLongError
@@ -44,8 +46,7 @@ if TYPE_CHECKING:
 FORKED = "↳ "
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """What the person entered."""
 
     text: str

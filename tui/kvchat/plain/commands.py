@@ -7,9 +7,10 @@ it instead.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
@@ -105,8 +106,7 @@ HELP: Mapping[str, str] = {
 """By action: what its command does here, where that is another thing than in the app."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What a number of the last list stands for."""
 
     conversation: str

@@ -10,9 +10,10 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from kvchat import __version__
 from kvchat.chat.conversations.personas import Personas
@@ -39,8 +40,7 @@ HOUSEKEEPING_S, HOUSEKEEPING_EVERY_S = 20.0, 3600.0
 LEAVES = "Ctrl+C again leaves, and so do Ctrl+D and /exit."
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Struct, frozen=True):
     """What is open at the start; nothing of it: a new conversation."""
 
     continues: bool = False

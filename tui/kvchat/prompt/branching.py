@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node
@@ -14,8 +16,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """New nodes, parents before children, and the head of the branch they make."""
 
     nodes: tuple[Node, ...]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.patterns import compiled_later
 from kvchat.prompt.branching import Branch, grafted, with_block
@@ -76,8 +77,7 @@ def _bytes(turn: Sequence[Node]) -> int:
     return sum(len(message.wire) for message in turn)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionPlan:
+class CompactionPlan(Struct, frozen=True):
     """What a compaction would do."""
 
     turns: int

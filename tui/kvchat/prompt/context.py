@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.patterns import compiled_later
 from kvchat.prompt.control_tokens import is_control_mark, is_control_tag
@@ -85,8 +87,7 @@ _UNSEEN = compiled_later(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ContextBlock:
+class ContextBlock(Struct, frozen=True):
     """One block of context in a user message."""
 
     kind: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.drafts import LABEL
@@ -17,8 +18,7 @@ RETRIEVAL_MODES = (OFF, ASK, ALWAYS)
 """Whether questions are searched for in documents: not by itself, shown but sent only when taken, sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(Struct, frozen=True):
     """What the list shows and a request needs; the messages are in its `Tree`."""
 
     id: str
@@ -60,8 +60,7 @@ class Conversation:
     """As `kvchat.prompt.tags.tag_name` writes them, in order, each once."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(Struct, frozen=True):
     """A message that matches a search."""
 
     conversation: str
@@ -73,8 +72,7 @@ class SearchHit:
     created: float
 
 
-@dataclass(frozen=True, slots=True)
-class SentRequest:
+class SentRequest(Struct, frozen=True):
     """The evidence of what was sent for an answer."""
 
     body_sha256: str
@@ -85,8 +83,7 @@ class SentRequest:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class SavedPrompt:
+class SavedPrompt(Struct, frozen=True):
     """A system prompt in the library."""
 
     name: str

@@ -10,8 +10,10 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.prompt.citations import guess_in, name_of
 from kvchat.prompt.context import FILE, IMAGE, STDIN, ContextBlock
@@ -74,8 +76,7 @@ def labels_of(block: ContextBlock) -> Iterator[str]:
         yield f"[image {plain} {block.text}]" if block.kind == IMAGE else f"[{sort}{plain}{what}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A part of a text: pasted, put there, or a chip. Those of a text are in order and do not overlap."""
 
     start: int
@@ -177,8 +178,7 @@ def draft_of(text: str, blocks: Sequence[ContextBlock], spans: Iterable[Span] = 
     return Draft(text, given(text, (*spans, *labelled(text, chips.get))))
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What is in a composer: the text and its spans."""
 
     text: str = ""
@@ -226,8 +226,7 @@ class Draft:
         return Draft(self.text + later.text, (*self.spans, *(span.moved(len(self.text)) for span in later.spans)))
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """A question that is being changed, and what it has become so far."""
 
     question: str
@@ -235,8 +234,7 @@ class Edit:
     draft: Draft
 
 
-@dataclass(frozen=True, slots=True)
-class Unsent:
+class Unsent(Struct, frozen=True):
     """All that is written in a conversation and not sent."""
 
     draft: Draft = Draft()

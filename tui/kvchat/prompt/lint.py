@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Kind(StrEnum):
@@ -239,8 +240,7 @@ def _is_example(before: str, sure: bool) -> bool:
 __all__ = ["Kind", "PrefixWarning", "lint"]
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixWarning:
+class PrefixWarning(Struct, frozen=True):
     """Something in the prompt that changes by itself."""
 
     kind: Kind

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass, replace
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
@@ -96,8 +98,7 @@ def has_end_only(reasoning_field: str) -> bool:
     return reasoning_field.startswith(PLACE)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message, before it is bytes."""
 
     role: Role
@@ -156,8 +157,7 @@ def chained(parent: bytes, wire: bytes) -> bytes:
     return hashlib.sha256(parent + b"\x00" + wire).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A message in the tree. Immutable once its state is final."""
 
     id: str

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum, auto
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.prompt.message import Node
 from kvchat.prompt.wire import canonical
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     """Sampling parameters of a conversation. None leaves the server's default alone. They never touch the prefix."""
 
     temperature: float | None = None
@@ -39,7 +40,7 @@ class Parameters:
 
     def named(self) -> dict[str, Any]:
         """The named parameters that are set."""
-        named = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "extra"}
+        named = {name: getattr(self, name) for name in self.__struct_fields__ if name != "extra"}
         return {name: value for name, value in named.items() if value is not None and value != () and value != {}}
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from kvchat.patterns import compiled_later
 from kvchat.prompt.message import PLACE
 
 
-@dataclass(frozen=True, slots=True)
-class ThoughtTags:
+class ThoughtTags(Struct, frozen=True):
     """What a template puts around an answer's reasoning; empty where it has none that kvchat knows."""
 
     begin: str = ""

@@ -12,14 +12,14 @@ import json
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.prompt.wire import canonical
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerIds:
+class AnswerIds(Struct, frozen=True):
     """The token ids of one answer."""
 
     scope: str
@@ -32,8 +32,7 @@ class AnswerIds:
     """The answer itself, without the token that ended it: that one is the template's."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownIds:
+class KnownIds(Struct, frozen=True):
     """The ids that a branch begins with: of its first `messages` messages, up to the end of an answer."""
 
     scope: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.prompt.message import Node, Role
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBefore:
+class ReadBefore(Struct, frozen=True):
     """How much of a branch was in an earlier prompt of its tree, or is a reply to one."""
 
     messages: int = 0

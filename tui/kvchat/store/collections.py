@@ -6,7 +6,7 @@ be made anew. Names differ by more than the case of their letters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import StoreError
@@ -14,8 +14,7 @@ from kvchat.store.file.database import Database
 from kvchat.text.problems import StoreProblem
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCollection:
+class StoredCollection(Struct, frozen=True):
     """A folder, or a single file, that is indexed under a name."""
 
     name: str

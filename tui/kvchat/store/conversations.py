@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.prompt.images import images_in, sha256_of, url_sha256
 from kvchat.prompt.message import Node
@@ -26,8 +27,7 @@ _PUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An image as it is sent."""
 
     url: bytes

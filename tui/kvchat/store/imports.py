@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
@@ -42,8 +44,7 @@ _CLAIM = """UPDATE node SET conversation = :id WHERE id IN (SELECT value FROM js
             AND conversation IN (SELECT id FROM conversation WHERE forked_from = :id)"""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """A conversation that comes in."""
 
     conversation: Conversation
@@ -61,8 +62,7 @@ class Arrival:
     """Those of its messages that are not stored yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """One import."""
 
     id: str
@@ -76,8 +76,7 @@ class Batch:
     """The number of the last message that was stored then: imports are in the order of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(Struct, frozen=True):
     """What taking an import back did."""
 
     batch: Batch

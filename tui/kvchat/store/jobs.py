@@ -6,8 +6,9 @@ The rule: one row per kind and subject. Whoever has claimed it has it until it s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum, auto
+
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
@@ -39,8 +40,7 @@ class JobReason(StrEnum):
     """Texts without a vector."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One piece of work."""
 
     kind: str

@@ -7,7 +7,8 @@ wish. So of two kvchats only one sends it.
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.errors import NotQueued
@@ -16,8 +17,7 @@ from kvchat.store.key_value import put_draft
 from kvchat.text.problems import StoreProblem
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedRow:
+class QueuedRow(Struct, frozen=True):
     """A message in the queue of a conversation."""
 
     id: str

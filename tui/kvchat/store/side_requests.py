@@ -5,7 +5,7 @@ The rule: every one has a row, whatever became of it; none holds a text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from msgspec import Struct
 
 from kvchat.cache.accounting import SideTotals
 from kvchat.prompt.wire import whole_characters
@@ -13,8 +13,7 @@ from kvchat.store.file.database import Database
 from kvchat.store.rows import columns
 
 
-@dataclass(frozen=True, slots=True)
-class SideRequest:
+class SideRequest(Struct, frozen=True):
     """One request beside the chat."""
 
     kind: str
@@ -35,7 +34,7 @@ class SideRequest:
     seconds: float
 
 
-_FIELDS = tuple(field.name for field in fields(SideRequest))
+_FIELDS = SideRequest.__struct_fields__
 
 
 class SideRequests:

@@ -8,10 +8,11 @@ leave by it. No piece is longer than one source, and no format is imported befor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from kvchat.transfer import FORMATS
 
@@ -33,8 +34,7 @@ class FileExists(TransferError):  # noqa: N818 - it is named after the fact
     """There is a file of that name already, and replacing it was not asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One conversation with all its branches."""
 
     conversation: Conversation
@@ -54,8 +54,7 @@ class Sources(Protocol):
     def __iter__(self) -> Iterator[Source]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     """One export format."""
 
     name: str

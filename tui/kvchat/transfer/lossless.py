@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+
+from msgspec.structs import asdict
 
 from kvchat import __version__
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement, plain, statement
+from kvchat.cache.causes.cause import Statement, as_fields, statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.images import count_images, images_in, stored_part, url_sha256
@@ -57,15 +58,15 @@ def _node_fields(node: Node) -> dict[str, object]:
         "created": node.created,
         "state": node.state.value,
         "model": node.model,
-        "figures": None if node.figures is None else asdict(node.figures, dict_factory=plain),
-        "note": asdict(node.note, dict_factory=plain) if node.note else None,
+        "figures": None if node.figures is None else as_fields(node.figures),
+        "note": as_fields(node.note) if node.note else None,
     }
 
 
 def _conversation_fields(conversation: Conversation) -> dict[str, object]:
-    values = {item.name: getattr(conversation, item.name) for item in fields(conversation)}
+    values = {name: getattr(conversation, name) for name in conversation.__struct_fields__}
     parameters = conversation.parameters
-    values["parameters"] = {item.name: getattr(parameters, item.name) for item in fields(parameters)}
+    values["parameters"] = {name: getattr(parameters, name) for name in parameters.__struct_fields__}
     values["parameters"]["extra"] = dict(parameters.extra)
     values["template_options"] = dict(conversation.template_options)
     return values

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PureWindowsPath
+
+from msgspec import Struct
 
 from kvchat.cache.accounting import Totals, totals
 from kvchat.prompt.citations import name_of
@@ -44,8 +45,7 @@ _BLOCK_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A message in its place."""
 
     node: Node
@@ -58,8 +58,7 @@ class Entry:
     """The branch it is listed on; the one in use is 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """The messages of a branch that no earlier branch has."""
 
     title: str

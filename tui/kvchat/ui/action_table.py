@@ -7,11 +7,11 @@ The rule: an action that is not in this table does not exist, and one that is ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """Something a person can do."""
 
     id: str

@@ -7,9 +7,10 @@ words and the default stays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.config.problem import Problem
 from kvchat.config.toml import problem_at
@@ -122,8 +123,7 @@ def palette() -> list[Action]:
     return [action for action in ACTIONS if action.palette]
 
 
-@dataclass(frozen=True, slots=True)
-class HelpRow:
+class HelpRow(Struct, frozen=True):
     """A line of the help screen."""
 
     keys: str

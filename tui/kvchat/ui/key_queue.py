@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
 from textual import events
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
@@ -31,8 +31,7 @@ ROUNDS = 3
 Typed: TypeAlias = "events.Key | events.Paste"
 
 
-@dataclass(eq=False, slots=True)
-class Coming:
+class Coming(Struct, eq=False):
     """A dialog on its way."""
 
     is_given_up: bool = False

@@ -7,7 +7,8 @@ The rule: the words are those of the tables of settings and actions, and whateve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.config.layers import Layers, is_read_at_start
 from kvchat.config.load import no_profile
@@ -23,8 +24,7 @@ _FEW = 10
 """Words that a sentence names."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(Struct, frozen=True):
     """A setting and what there is to say of it."""
 
     path: str

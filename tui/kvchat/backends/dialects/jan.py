@@ -5,8 +5,9 @@ The rule: a remote model is never chosen unasked, and nothing that only a local 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ChatTurn, Reported, ServerInfo, Trouble

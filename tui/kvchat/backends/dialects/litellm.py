@@ -6,7 +6,8 @@ The rule: it passes on what it does not know, so no field goes to it that only o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.dialect import ServerInfo

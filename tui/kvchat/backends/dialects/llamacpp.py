@@ -14,11 +14,12 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import progress_of

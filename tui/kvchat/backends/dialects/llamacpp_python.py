@@ -10,7 +10,8 @@ request (`chat_template_kwargs`, `stream_options`) it leaves out.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import OneTokenWarmUp, one_token

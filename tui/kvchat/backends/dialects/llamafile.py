@@ -8,7 +8,8 @@ not what came from the cache. Both drop old text without a word once the window 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo

@@ -7,8 +7,10 @@ says is asked only while `/running` lists the model as ready.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
@@ -68,8 +70,7 @@ TOLD_S = 1.0
 """Between two reports that a model is being loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Struct, frozen=True):
     """A model that is loaded, or being loaded or unloaded."""
 
     state: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble

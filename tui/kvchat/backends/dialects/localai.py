@@ -6,9 +6,10 @@ The rule: cached tokens are only ever an estimate here, made once a few turns ag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer

@@ -8,8 +8,9 @@ internet too, and by name without the adapter it was started with; so the one it
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import PurePosixPath, PureWindowsPath
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer

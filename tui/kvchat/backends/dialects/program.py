@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
@@ -52,8 +54,7 @@ AGREEMENT = 2.0
 """The slowest and the fastest possible speed may differ by this factor for an estimate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """How long a prompt has to be."""
 
     least: int
@@ -62,8 +63,7 @@ class Expected:
     """Tokens with a careful guess for what this turn added."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """A prompt that was read, and the answer to it."""
 
     session: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer

@@ -8,8 +8,10 @@ sent: another salt is another cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import (
@@ -146,8 +148,7 @@ class VllmBackend(OneTokenWarmUp):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Struct, frozen=True):
     """What the server has looked up in its prefix cache since it started, in tokens."""
 
     queries: int

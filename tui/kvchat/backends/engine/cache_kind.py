@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.cache.causes.cause import Statement, said
@@ -20,8 +21,7 @@ _END = 1 << 20
 _BLOCK, _BLOCKS = 1 << 16, 16
 
 
-@dataclass(frozen=True, slots=True)
-class CacheKind:
+class CacheKind(Struct, frozen=True):
     """Two servers of one kind take each other's files."""
 
     model: str

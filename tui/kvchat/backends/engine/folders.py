@@ -12,8 +12,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 MOST_ENTRIES = 5000
 """Entries looked at per source."""
@@ -30,8 +31,7 @@ _DOWNLOADS = re.compile(r'^XDG_DOWNLOAD_DIR="(?!\$HOME/?")([^"\n]+)"', re.MULTIL
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A file that may be a model."""
 
     path: Path

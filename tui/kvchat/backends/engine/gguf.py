@@ -11,8 +11,9 @@ import re
 import stat
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.text.engine import EngineProblem
 from kvchat.text.problems import ProblemError
@@ -94,8 +95,7 @@ class GgufError(ProblemError):
     """A file that is no usable GGUF."""
 
 
-@dataclass(frozen=True, slots=True)
-class GgufHeader:
+class GgufHeader(Struct, frozen=True):
     """What the header says. Empty or None: it does not say (or not within the window)."""
 
     version: int

@@ -15,10 +15,11 @@ import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from kvchat.backends.engine.folders import hub_cache
 from kvchat.backends.engine.gguf import quantisation_of
@@ -52,8 +53,7 @@ class HubError(ProblemError):
     """A model that cannot be fetched."""
 
 
-@dataclass(frozen=True, slots=True)
-class HubName:
+class HubName(Struct, frozen=True):
     """A model's name there."""
 
     repo: str
@@ -64,8 +64,7 @@ class HubName:
         return f"{self.repo}:{self.tag}" if self.tag else self.repo
 
 
-@dataclass(frozen=True, slots=True)
-class HubModel:
+class HubModel(Struct, frozen=True):
     """A model that can be fetched."""
 
     name: HubName
@@ -86,8 +85,7 @@ class HubModel:
         return sum(size for _, size in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Fetching:
+class Fetching(Struct, frozen=True):
     """How far a download is: bytes, and bytes per second (0: not known yet)."""
 
     done: int

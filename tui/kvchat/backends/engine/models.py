@@ -11,8 +11,9 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.backends.engine.folders import Found, Walk, ollama_folders, sources
 from kvchat.backends.engine.gguf import GgufError, GgufHeader, quantisation_of, read_header, without_quantisation
@@ -28,8 +29,7 @@ _NO_NAMES = ("model", "ggml-model")
 """Names of files that say nothing: their folder's does (Jan)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFile:
+class ModelFile(Struct, frozen=True):
     """A model that the engine can be started with."""
 
     path: Path

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.engine.gguf import GgufHeader
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
@@ -22,8 +24,7 @@ OWN_POOLING, MEAN_POOLING = -1, 1
 """The engine's numbers for what the model was made for, and for the mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(Struct, frozen=True):
     """What to run. 0 and None stand for a default decided by `for_child`."""
 
     model: Path

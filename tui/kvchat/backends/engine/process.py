@@ -14,9 +14,11 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat import paths
 from kvchat.backends.engine.child import LOOPBACK
@@ -39,21 +41,23 @@ class EngineState(StrEnum):
     """It ended by itself after it was ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """Where a running engine listens."""
 
     base_url: str
-    api_key: str = field(repr=False)
+    api_key: str
     pid: int = 0
     context_size: int = 0
     """Tokens per slot."""
     seconds: float = 0.0
     """What the start took."""
 
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"Endpoint({self.base_url!r})"
 
-@dataclass(frozen=True, slots=True)
-class EngineExit:
+
+class EngineExit(Struct, frozen=True):
     """An engine that ended by itself."""
 
     code: int

@@ -12,8 +12,9 @@ import os
 import re
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind

@@ -6,19 +6,19 @@ The rule: both are read without trust. A card of another form is no snapshot; a 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct, field
 
 from kvchat.backends.engine.cache_kind import CacheKind
-from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory
+from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
+from kvchat.values import decode, encode
 
 STEM = re.compile(r"kvchat-[0-9a-f]{16}")
 """The name that both files have."""
@@ -27,8 +27,7 @@ _CHUNK = 4 << 20
 _MAGIC, _VERSION = 0x67677371, 4
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A saved slot. Times are seconds since the epoch."""
 
     name: str
@@ -70,7 +69,7 @@ class Snapshot:
         return f"{self.name}.json"
 
     def as_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return encode(self).encode()
 
     @property
     def kind(self) -> CacheKind:
@@ -107,47 +106,17 @@ def read_card(card: Path) -> Snapshot | None:
     try:
         if card.stat().st_size > _MOST_CARD_BYTES:
             return None
-        value = json.loads(card.read_bytes())
-        found = Snapshot(**{one.name: value[one.name] for one in fields(Snapshot)})
-        found = replace(
-            found, path=tuple(found.path), probe=_probe_in(value["probe"]), memory=_memory_in(value["memory"])
-        )
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        found = decode(card.read_bytes(), Snapshot)
+    except (OSError, ValueError, RecursionError):
         return None
-    words = (
-        found.name,
-        found.conversation,
-        found.digest,
-        *found.path,
-        found.checksum,
-        found.ids,
-        found.model,
-        found.shape,
-        found.build,
-    )
-    counts = (found.slot, found.tokens, found.size)
-    numbers = (found.saved, found.used, found.spread)
-    right = (
-        all(isinstance(word, str) for word in words)
-        and all(type(count) is int and count >= 0 for count in counts)
-        and all(isinstance(number, float) and math.isfinite(number) for number in numbers)
+    is_right = (
+        min(found.slot, found.tokens, found.size) >= 0
+        and all(map(math.isfinite, (found.saved, found.used, found.spread)))
         and found.probe.is_sound
         and found.name == card.stem
-        and bool(STEM.fullmatch(found.name))
+        and STEM.fullmatch(found.name)
     )
-    return found if right else None
-
-
-def _probe_in(value: Mapping[str, Any]) -> StateProbe:
-    """The probe of a card. Raises KeyError, TypeError and ValueError for another form."""
-    tops = tuple((int(id), float(logarithm)) for id, logarithm in value["tops"])
-    return StateProbe(tops, int(value["cached"]), bool(value["extended"]))
-
-
-def _memory_in(value: Mapping[str, Any]) -> Memory:
-    """The memory of a card. Raises as `_probe_in`."""
-    points = (Checkpoint(int(point["tokens"]), int(point["first"])) for point in value["checkpoints"])
-    return Memory(int(value["first"]), tuple(points))
+    return found if is_right else None
 
 
 def checksum(file: Path) -> str:

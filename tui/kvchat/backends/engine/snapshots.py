@@ -17,9 +17,10 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind

@@ -12,8 +12,10 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import (
     PLAIN,
@@ -77,8 +79,7 @@ class BadAddressError(ValueError):
         return failure(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host, unspecified=self.unspecified)
 
 
-@dataclass(frozen=True, slots=True)
-class BaseUrl:
+class BaseUrl(Struct, frozen=True):
     """A server's base URL, normalised: no user, no query, no trailing slash, no `/v1`."""
 
     scheme: str
@@ -103,8 +104,7 @@ class BaseUrl:
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A resolved server: its class, and the addresses a connection may go to."""
 
     host_class: HostClass
@@ -267,22 +267,25 @@ def is_key_header(name: str) -> bool:
     return name.lower() not in _KNOWS_NO_SECRET and _KEY_NAME.search(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A server to send requests to."""
 
     url: BaseUrl
     place: Place
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | None = None
     ca_file: str | None = None
-    proxy: str | None = field(default=None, repr=False)
+    proxy: str | None = None
     allow_plain_http_key: bool = False
-    resolver: Resolver = field(default=lookup, repr=False)
+    resolver: Resolver = lookup
     options: ServerOptions = PLAIN
     is_bare: bool | None = None
     """Whether the paths of OpenAI's interface are at the base URL itself, without `/v1`; None: not known yet."""
     name: str = ""
     """What the server is called where its address says nothing to the person; empty: by its URL."""
+
+    def __repr__(self) -> str:
+        """Without the key, and the proxy, which may have one in it."""
+        return f"Endpoint({self.shown!r})"
 
     @property
     def shown(self) -> str:

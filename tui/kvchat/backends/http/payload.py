@@ -11,8 +11,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeGuard
+
+from msgspec import Struct
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import finite
@@ -156,8 +157,7 @@ def figures_at(value: Mapping[str, object], key: str) -> Mapping[str, object]:
 # -- the answers from which a dialect knows its own -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """The answer to a GET."""
 
     status: int
@@ -203,8 +203,7 @@ def owners(responses: Responses) -> frozenset[str]:
 # -- the list of models at `/v1/models`, in the shapes that servers give it -------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """One model of a server."""
 
     id: str
@@ -226,8 +225,7 @@ class Model:
     """How many tokens it knows; None where the server does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
+class Models(Struct, frozen=True):
     """All models of a server, in its order."""
 
     all: tuple[Model, ...]

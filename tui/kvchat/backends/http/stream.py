@@ -8,7 +8,8 @@ like into their answers, and servers send them raw.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.backends.errors import error_in
 from kvchat.backends.http.payload import PayloadError, is_object, parsed
@@ -32,23 +33,20 @@ class TooLargeError(PayloadError):
         super().__init__(Unread.TOO_LARGE, what=what, mib=limit // MIB)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """A dispatched event."""
 
     data: str
     type: str = "message"
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment line: a server's sign of life."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stray:
+class Stray(Struct, frozen=True):
     """A line of bare JSON between events: no field of this protocol, but some servers report errors so."""
 
     text: str
@@ -152,8 +150,7 @@ EVENT_STREAM = "text/event-stream"
 DONE = "[DONE]"
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """One JSON value of an answer; text as it came where it is none."""
 
     value: object
@@ -161,8 +158,7 @@ class Payload:
     """Whether the server marked it as an error (`event: error`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDone:
+class StreamDone(Struct, frozen=True):
     """`[DONE]`: nothing more will come. It does not say that the answer is complete."""
 
 

@@ -14,10 +14,11 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 # -- clean-up that cannot be skipped, and the clock that waiting is measured by ---------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """The time and how to wait; tests put their own in."""
 
     now: Callable[[], float] = time.monotonic
@@ -74,8 +74,7 @@ _left_behind: set[asyncio.Task[None]] = set()
 """Tasks that did not end within CLOSE_S; kept from the garbage collector until they do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """The status and the headers of an answer; names are lower case."""
 
     status: int

@@ -5,7 +5,7 @@ The rule: a finding's tokens are the turn's wasted tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from kvchat.cache.causes.cause import Cause, Divergence, Finding, Statement
 from kvchat.cache.causes.divergence import Parting
@@ -13,8 +13,7 @@ from kvchat.cache.causes.evidence import Evidence
 from kvchat.cache.causes.remedies import ENGINE_FLAGS, Flags
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
+class Suspicion(Struct, frozen=True):
     """A cause that the evidence points to."""
 
     finding: Finding
@@ -22,8 +21,7 @@ class Suspicion:
     """False: it is named only if nothing later in the order is convincing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """Evidence whose figures are all known."""
 
     e: Evidence

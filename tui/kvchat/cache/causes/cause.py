@@ -4,9 +4,11 @@ a kind and its arguments; `kvchat.text.findings` has the words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum, auto
+from typing import Any
+
+from msgspec import Struct
 
 Argument = str | int | float | bool | None
 
@@ -133,8 +135,7 @@ class Remedy(StrEnum):
     MORE_CHECKPOINTS = auto()  # flag
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """Something to be said: a kind (of an enumeration such as `Reason`) and its arguments by name."""
 
     kind: str
@@ -168,9 +169,21 @@ def statement_of(value: object) -> Statement | None:
     return None
 
 
-def plain(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """The `dict_factory` of `dataclasses.asdict` for values that hold statements: their arguments by name."""
-    return {name: dict(value) if name == "arguments" and isinstance(value, tuple) else value for name, value in pairs}
+def as_fields(value: Struct) -> dict[str, Any]:
+    """A value by its fields, and those in it too; the arguments of statements by name."""
+    found = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    return found | {"arguments": dict(value.arguments)} if isinstance(value, Statement) else found
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Struct():
+            return as_fields(value)
+        case tuple() | list():
+            return [_plain(part) for part in value]
+        case dict():
+            return {key: _plain(part) for key, part in value.items()}
+    return value
 
 
 def said(kind: StrEnum, **arguments: Argument) -> Statement:
@@ -178,8 +191,7 @@ def said(kind: StrEnum, **arguments: Argument) -> Statement:
     return Statement(kind.value, tuple((name, value) for name, value in arguments.items() if value is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(Struct, frozen=True):
     """Where the prompt parts from what the server held."""
 
     token: int
@@ -192,8 +204,7 @@ class Divergence:
     """The first differing characters that were sent, raw."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Why a turn wasted tokens, what was seen of it, and what helps."""
 
     cause: Cause

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import NOISE, reads_back
 from kvchat.cache.causes.cause import Divergence
@@ -45,8 +47,7 @@ class Difference(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
+class Parting(Struct, frozen=True):
     what: Difference = Difference.UNKNOWN
     common: int | None = None
     """Tokens that both begin with; None: not known."""

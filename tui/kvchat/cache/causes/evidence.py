@@ -6,8 +6,9 @@ The rule: every field but the figures may be missing, and a missing one says not
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.remedies import NO_FLAGS, Flags
@@ -22,8 +23,7 @@ GOING_BACK: frozenset[Change] = frozenset({"edit", "regenerate", "continue", "al
 """Acts after which a server needs a state of an earlier place of the prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerIdentity:
+class ServerIdentity(Struct, frozen=True):
     """Who answers. Empty: not known."""
 
     base_url: str = ""
@@ -38,8 +38,7 @@ class ServerIdentity:
 NOBODY = ServerIdentity()
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """A request as it went out."""
 
     server: ServerIdentity = NOBODY
@@ -59,8 +58,7 @@ class Sent:
     """The LoRA adapters asked for, in canonical form; None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastRead:
+class LastRead(Struct, frozen=True):
     """The last request on this branch, a turn or a warm-up of it, and what it left in the server."""
 
     sent: Sent = field(default_factory=Sent)
@@ -99,8 +97,7 @@ class LastRead:
         return self.sent.tokens + self.sampled.first(len(self.sampled) - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnUse:
+class OwnUse(Struct, frozen=True):
     """A request of kvchat's that was not on this branch, sent since the last read."""
 
     kind: Literal["side", "warm-up", "conversation", "branch"]
@@ -121,8 +118,7 @@ class OwnUse:
         return OwnUse(self.kind, self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """A sign that another program used the model since the last read."""
 
     slot: int | None = None
@@ -132,8 +128,7 @@ class Foreign:
     here, 0 where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """Everything known about one turn."""
 
     figures: TurnFigures

@@ -5,8 +5,9 @@ The rule: nothing where nothing helps, and no flag of another server.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum, auto
+
+from msgspec import Struct
 
 from kvchat.cache.causes.cause import Remedy, Statement, said
 from kvchat.cache.llamacpp.cache_config import Shape
@@ -24,8 +25,7 @@ class Way(StrEnum):
     """A newer version needs no flag."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A flag or a setting, ready to be typed, and where it is changed."""
 
     flag: str
@@ -35,8 +35,7 @@ class Change:
     way: Way = Way.START
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The flags and settings of one kind of server that are worth naming. Empty or None: it has none."""
 
     program: str = ""

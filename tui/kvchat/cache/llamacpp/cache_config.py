@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Rewind(StrEnum):
@@ -30,8 +31,7 @@ def is_tested(build: str) -> bool:
     return found is None or (number := int(found[1])) < FIRST or number in TESTED
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A llama.cpp server's cache. The thresholds change between builds; those here are of b11549."""
 
     slots: int = 1

@@ -9,7 +9,8 @@ only), and where the last batches of the prompt begin. It ends a batch at those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 
@@ -17,8 +18,7 @@ TAIL = 4
 """The last batch of a prompt, in tokens; there is a checkpoint before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A saved place in a state."""
 
     tokens: int
@@ -29,8 +29,7 @@ class Checkpoint:
     """Which request made it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(Struct, frozen=True):
     """What a slot's cache can do with its tokens: where it begins, and where it can go back to."""
 
     first: int = 0

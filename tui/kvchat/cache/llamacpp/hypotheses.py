@@ -6,15 +6,17 @@ where nothing tells them apart. What was learnt is a `Shape` that can be kept fo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
+from kvchat.values import decode, encode
 
 MEMORY = 0.9
 """How much of its record a guess keeps with each new request: a rule that changed shows after a few."""
@@ -28,8 +30,7 @@ WINDOWS = (1024, 512, 128, 4096)
 """Tokens of the sliding windows that models have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(Struct, frozen=True):
     """A request as one guess has played it."""
 
     shape: Shape
@@ -38,8 +39,7 @@ class Played:
     prediction: Prediction
 
 
-@dataclass(slots=True)
-class _Guess:
+class _Guess(Struct):
     """One guess, played."""
 
     simulator: Simulator
@@ -350,24 +350,18 @@ def guesses(
 
 
 def shape_to_json(shape: Shape) -> str:
-    return json.dumps(asdict(shape))
+    return encode(shape)
 
 
 def shape_from_json(text: str) -> Shape | None:
     """The shape in `text`; None if it is not one."""
     try:
-        found = json.loads(text)
-        shape = Shape(**{**found, "rewind": Rewind(found["rewind"])})
-    except (ValueError, TypeError, KeyError, RecursionError):
+        shape = decode(text, Shape)
+    except (ValueError, RecursionError):
         return None
-    usual = Shape()
-    for field in fields(Shape):
-        value, like = getattr(shape, field.name), getattr(usual, field.name)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 62
-        if field.name == "ram_bytes" and value is None:
-            continue
-        if type(value) is not type(like) and not (isinstance(like, float) and number):
-            return None
-        if isinstance(like, (int, float)) and not isinstance(like, bool) and not number:
-            return None
-    return shape if shape.slots and shape.batch and shape.micro_batch else None
+    numbers = [value for value in astuple(shape) if isinstance(value, (int, float))]
+    return (
+        shape
+        if shape.slots and shape.batch and shape.micro_batch and all(0 <= number < 1 << 62 for number in numbers)
+        else None
+    )

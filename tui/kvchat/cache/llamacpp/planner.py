@@ -7,8 +7,9 @@ for it, the tokens of getting there included, or as much while less of the other
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum, auto
+
+from msgspec import Struct
 
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.tokens import Tokens
@@ -24,21 +25,19 @@ class Way(StrEnum):
     RESTORE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     way: Way
     tokens: int
     """Tokens the server reads in all: for the request, and for getting there."""
     slot: int | None = None
     """The slot to pin or to restore into."""
-    takes: int | None = field(default=None, compare=False)
+    takes: int | None = None
     """The slot whose state gives way to it."""
-    lost: int = field(default=0, compare=False)
+    lost: int = 0
     """Tokens of that state which are nowhere else then, but perhaps in a snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The chosen way and the options it was chosen from, cheapest first."""
 
     chosen: Option
@@ -56,8 +55,7 @@ DETOUR = Tokens(range(-8, 0))
 """The detour's prompt to the simulator: unlike every other prompt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restorable:
+class Restorable(Struct, frozen=True):
     """A snapshot on disk of a state that begins the prompt."""
 
     tokens: int
@@ -117,8 +115,7 @@ def plan(
     return _cheapest_in_all(found) if idle else _chosen(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Weighed:
+class _Weighed(Struct, frozen=True):
     option: Option
     lost: int
     """What it costs to have back what the option replaces, in tokens."""

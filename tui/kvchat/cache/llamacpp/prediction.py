@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from kvchat.cache.llamacpp.slot_state import Held
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a state is held: `index` into `Simulator.slots` or `Simulator.parked`."""
 
     kind: Literal["slot", "parked"]
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """What the server will do with a prompt."""
 
     cached: int
@@ -53,8 +52,7 @@ class Prediction:
         )  # more than all that is known to be held
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Struct, frozen=True):
     """A slot that does not hold as many tokens as the simulator thought: another client used it."""
 
     slot: int

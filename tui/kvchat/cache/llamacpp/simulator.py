@@ -8,10 +8,12 @@ that something else used the server. Pure: no I/O, no clock. Requests are served
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, overwritten, read, resume, saved
@@ -26,8 +28,7 @@ STOPPED_LATE = 64
 """Tokens that a server may have written after the client stopped reading."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(Struct, frozen=True):
     """A request on its way in a slot, or the last one there when it was stopped."""
 
     prompt: Tokens
@@ -55,8 +56,7 @@ class _Request:
     """What was sampled when it was stopped, the last token included, which may be decoded by then."""
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """What changes in a simulator."""
 
     slots: Sequence[Held | None]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory
 from kvchat.cache.tokens import Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """What a slot or a parked entry holds."""
 
     tokens: Tokens

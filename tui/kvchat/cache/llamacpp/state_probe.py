@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 TOPS = 20
 """How many of the likeliest tokens are compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateProbe:
+class StateProbe(Struct, frozen=True):
     """The likeliest tokens after a state, with the logarithms of their probabilities, the likeliest first."""
 
     tops: tuple[tuple[int, float], ...]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from kvchat.backends import kinds
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
@@ -60,8 +61,7 @@ QUEUE_PAGE = 100
 """Conversations without a job that the queue shows; one more says that there are more."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
+class QueueRow(Struct, frozen=True):
     """A conversation with messages that were not gone through yet, or with a job."""
 
     conversation: str

@@ -11,10 +11,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.errors import ChatError
@@ -55,14 +56,12 @@ class How(Enum):
     """The answer could not be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     how: How
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a job is done, and from when on."""
 
     lane: Lane

@@ -11,8 +11,9 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
+
+from msgspec import Struct
 
 from kvchat.backends.dialect import HostClass
 from kvchat.chat.background.worker import Worker
@@ -53,8 +54,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryOverview:
+class MemoryOverview(Struct, frozen=True):
     """All that is remembered, as it was at one moment. Newest first."""
 
     folder: Path

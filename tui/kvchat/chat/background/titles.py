@@ -7,8 +7,9 @@ and stays.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.backends.dialect import BackendError, CacheAccess, SlotCount
 from kvchat.backends.errors import NoAnswerError
@@ -28,8 +29,7 @@ FORGOTTEN_S = 600.0
 """A note of another kvchat that is older than this tells nothing."""
 
 
-@dataclass(slots=True)
-class _Cancelled:
+class _Cancelled(Struct):
     """A cancelled request in its slot."""
 
     most: int

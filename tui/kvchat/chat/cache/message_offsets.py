@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.tokens import NO_TOKENS, Tokens
@@ -96,8 +98,7 @@ FIRST, ANSWER, QUESTION = "U1_USER_MSG", "A_ASST_MSG", "U2_USER_MSG"
 _SYSTEM, _ASSISTANT = b'{"role":"system"', b'{"role":"assistant"'
 
 
-@dataclass(frozen=True, slots=True)
-class Seam:
+class Seam(Struct, frozen=True):
     """What stands between an answer's text and the next question's; empty where that does not show."""
 
     text: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat

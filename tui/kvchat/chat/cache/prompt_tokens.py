@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.causes.divergence import content_of
@@ -35,8 +37,7 @@ T = TypeVar("T", "Prefix", "Answered")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(Struct, frozen=True):
     """What every prompt begins with that goes on after some messages with a question."""
 
     tokens: Tokens
@@ -44,8 +45,7 @@ class Prefix:
     """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """A prompt that was answered."""
 
     conversation: str

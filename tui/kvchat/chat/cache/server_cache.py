@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import (
     BackendError,
@@ -46,7 +48,6 @@ KEPT_HEADS = 64
 """Conversations: as many as a server has slots."""
 
 
-@dataclass(slots=True)
 class TrackedTurn(Asked):
     """One chat request, from before it is sent until what it left is known."""
 

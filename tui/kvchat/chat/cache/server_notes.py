@@ -15,8 +15,10 @@ import json
 import zlib
 from array import array
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
@@ -39,8 +41,7 @@ State = tuple[str, str, int]
 SOMEWHERE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """What was known of a server."""
 
     state: ServerState

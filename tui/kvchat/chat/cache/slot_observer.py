@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, ServerState, SlotCount
 from kvchat.cache.accounting import NOISE
@@ -26,8 +28,7 @@ LOOK_S = 0.5
 NEVER: tuple[int, ...] = (-1,)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """What a look at the slots told."""
 
     counts: tuple[SlotCount, ...] = ()

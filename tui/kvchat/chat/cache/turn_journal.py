@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.backends.kinds import kind_of
@@ -43,8 +45,7 @@ BLOCK, BLOCK_TURNS = 16, 3
 """A block is believed from this size on, and when so many reports agree."""
 
 
-@dataclass(slots=True)
-class Use:
+class Use(Struct):
     """A request of ours."""
 
     number: int
@@ -64,8 +65,7 @@ class Use:
         return self.said.get(shape) or self.said.get(None)
 
 
-@dataclass(frozen=True, slots=True)
-class NotedUse:
+class NotedUse(Struct, frozen=True):
     """A request of ours, as the next kvchat is told of it."""
 
     number: int
@@ -83,8 +83,7 @@ NotedSight = tuple[int, Sight, Foreign | None]
 ENDS: Mapping[Sight, Cause] = {"restarted": Cause.RESTARTED, "slept": Cause.UNLOADED}
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What a look at a server told."""
 
     number: int
@@ -93,8 +92,7 @@ class Seen:
     foreign: Foreign | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """An act of the person."""
 
     number: int
@@ -103,8 +101,7 @@ class Done:
     message: int | None
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(Struct):
     """One chat request, as far as it is evidence."""
 
     turn: ChatTurn

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, HostClass, PrefillAccess, ServerInfo
 from kvchat.cache.accounting import PromptProgress
@@ -45,8 +47,7 @@ TOLD_S = 0.25
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """The request of a warm-up, while it runs."""
 
     cache: ServerCache

@@ -6,7 +6,8 @@ The rule: nothing that was said is rewritten; every act gives a branch, and the 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp

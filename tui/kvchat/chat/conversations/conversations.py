@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.shared import Head, SharedConversations, UnderWay
@@ -266,7 +267,7 @@ class Conversations:
 
     async def update(self, conversation: OpenConversation, **changes: object) -> None:
         """Store these fields of a conversation."""
-        await self.change(conversation, lambda row: replace(row, **changes))  # type: ignore[arg-type]
+        await self.change(conversation, lambda row: replace(row, **changes))
 
     async def change(self, conversation: OpenConversation, change: Change) -> None:
         """Store what `change` makes of a conversation's row as it is by then."""

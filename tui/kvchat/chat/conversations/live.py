@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Prompted, Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from kvchat.cache.speed import SpeedFit
 
 
-@dataclass(slots=True)
-class LiveAnswer:
+class LiveAnswer(Struct):
     """An answer while it streams. `text` and `reasoning` only grow, until all of the text proves to be a thought."""
 
     node: str
@@ -69,8 +70,7 @@ class LiveAnswer:
         return None if self.first_token_at is None else (self.first_token_at - self.sent_at) * 1000
 
 
-@dataclass(slots=True, weakref_slot=True)
-class OpenConversation:
+class OpenConversation(Struct, weakref=True):
     """A conversation with its tree loaded."""
 
     record: Conversation

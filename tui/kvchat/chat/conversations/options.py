@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import Conversations
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _NEXT: Mapping[object, str] = {None: "on", True: "off", False: "auto"}
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingChange:
+class ThinkingChange(Struct, frozen=True):
     """What a word about thinking means for a conversation."""
 
     word: str

@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, GivenUp, NotInQueue
@@ -65,8 +67,7 @@ class Head(Enum):
     """The same; a reply that streams there is waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """An open conversation as it is in the store."""
 
     record: Conversation
@@ -75,8 +76,7 @@ class Stored:
     """None: the tree is as it was."""
 
 
-@dataclass(slots=True, eq=False)
-class UnderWay:
+class UnderWay(Struct, eq=False):
     """An act on a conversation, from its beginning to its end, however often it is begun anew."""
 
     conversation: str

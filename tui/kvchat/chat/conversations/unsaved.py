@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.store_writer import Keeper
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from kvchat.transfer.formats import Source
 
 
-@dataclass(frozen=True, slots=True)
-class Rescued:
+class Rescued(Struct, frozen=True):
     """What became of the conversations that were not saved when kvchat had to end."""
 
     conversations: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.chat.question.mentions import ALL, Meant
 from kvchat.prompt.context import ContextBlock
@@ -13,8 +15,7 @@ if TYPE_CHECKING:
     from kvchat.prompt.message import Node
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What the person asks: their words, what they attached, and what they chose of what was found for them."""
 
     text: str

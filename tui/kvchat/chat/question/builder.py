@@ -7,9 +7,11 @@ only priced.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
@@ -25,8 +27,7 @@ from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What one source puts in front of a question."""
 
     blocks: Sequence[ContextBlock]

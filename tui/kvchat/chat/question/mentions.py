@@ -12,10 +12,12 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.context import FILE, IMAGE, PASSAGE, STDIN, ContextBlock
@@ -32,8 +34,7 @@ _SHOWN = 1000
 """Characters of a path in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meant:
+class Meant(Struct, frozen=True):
     """What the user means by the mentions of a text."""
 
     spans: Spans = ()
@@ -54,8 +55,7 @@ class Meant:
 ALL, NOTHING = Meant(), Meant((Span(0, sys.maxsize, PASTE),))
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideFile:
+class OutsideFile(Struct, frozen=True):
     """A file from outside of the working folder and the collections, or one that looks secret."""
 
     ref: str

@@ -10,8 +10,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
@@ -45,8 +47,7 @@ SEARCH_S, READ_S = 5.0, 30.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalResult:
+class RetrievalResult(Struct, frozen=True):
     """What was found for a text."""
 
     passages: tuple[Passage, ...] = ()

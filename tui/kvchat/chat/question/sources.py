@@ -8,8 +8,9 @@ tell its special tokens holds up nothing.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError, ServerInfo
 from kvchat.chat.conversations.live import OpenConversation

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass
@@ -50,8 +52,7 @@ ModelChoice = (
 it has loaded); a model to fetch."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChoice:
+class ServerChoice(Struct, frozen=True):
     """A server that a conversation can go on with. None: not known."""
 
     name: str

@@ -12,12 +12,14 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat import logs
 from kvchat.backends import kinds
@@ -46,8 +48,7 @@ log = logging.getLogger(__name__)
 Phase = Literal["none", "idle", "connecting", "starting", "ready", "lost", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """How things stand with the server. `none`: nothing to talk to was found; `idle`: it is not in use now, the next
     question connects to it."""
 

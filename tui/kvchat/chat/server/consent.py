@@ -7,7 +7,8 @@ conversation that was begun nearer goes to the internet only when they agreed to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.causes.cause import Statement, said

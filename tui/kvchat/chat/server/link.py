@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
 from kvchat.chat.cache.states.snapshots import Snapshots
@@ -31,8 +33,7 @@ DEFAULT = ""
 """The name of the server that the settings, or else discovery, choose."""
 
 
-@dataclass(eq=False, slots=True)
-class Link:
+class Link(Struct, eq=False):
     """One server in use."""
 
     name: str

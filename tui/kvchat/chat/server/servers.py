@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure

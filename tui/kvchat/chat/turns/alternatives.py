@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended, OfAlternative, ServerInfo, StreamEvent
 from kvchat.cache.accounting import TurnFigures
@@ -24,8 +26,7 @@ USUAL = 3
 """Where it is not said how many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """How many answers, or of which models one each."""
 
     count: int

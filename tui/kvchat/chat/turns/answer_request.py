@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import (
     Backend,
@@ -49,8 +51,7 @@ from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
 
-@dataclass(slots=True)
-class Asking:
+class Asking(Struct):
     """What is asked for in a conversation, until its last answer is settled."""
 
     conversation: OpenConversation

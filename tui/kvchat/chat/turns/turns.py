@@ -10,9 +10,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of

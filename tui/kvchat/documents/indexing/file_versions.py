@@ -7,9 +7,10 @@ was. It is one line of text; what cannot be read as one is the stamp of no file.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.documents.collection import READER
 from kvchat.documents.scanning import Found
@@ -19,8 +20,7 @@ NEEDS = "install kvchat["
 """What stands in the reason of a file that can be read once an extra is installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """Of a document in the index."""
 
     size: int = 0

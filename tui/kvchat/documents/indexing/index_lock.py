@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.store.presence.locks import try_lock, unlock
 
@@ -23,8 +24,7 @@ def lock_path(index_path: Path, collection: str) -> Path:
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """The right to index a collection; true where nobody else has it."""
 
     mine: bool

@@ -16,9 +16,10 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from kvchat.documents import kept_out
 from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped, Status, doc_of

@@ -9,45 +9,54 @@ one.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
+
+from msgspec import Struct
 
 from kvchat.backends.engine.child import private_stdout
-from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped
+from kvchat.documents.collection import Collection, Options, Progress, Report
 from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
+from kvchat.values import decode, encode
 
 PATIENCE = 1.5
 _NICE = 10
 
 
-def job(index_path: Path, collection: Collection, options: Options, anew: bool) -> bytes:
-    """The line that tells the process what to do."""
-    return (
-        json.dumps(
-            {"index": str(index_path), "collection": asdict(collection), "options": asdict(options), "anew": anew}
-        ).encode()
-        + b"\n"
-    )
+class Job(Struct, frozen=True):
+    """What the process is to do."""
+
+    index: str
+    collection: Collection
+    options: Options
+    anew: bool
+
+    @property
+    def line(self) -> bytes:
+        """As the process reads it."""
+        return encode(self).encode() + b"\n"
+
+
+class _Said(Struct, frozen=True):
+    """A line of the process: one of the two."""
+
+    progress: Progress | None = None
+    report: Report | None = None
 
 
 def understood(line: bytes) -> Progress | Report | None:
     """What a line of the process says; None for any other line."""
     try:
-        ((what, fields),) = json.loads(line).items()
-        if what == "progress":
-            return Progress(**fields)
-        return Report(**fields | {"skipped": tuple(Skipped(*one) for one in fields["skipped"])})
-    except (ValueError, TypeError, KeyError, AttributeError):
+        said = decode(line, _Said)
+    except (ValueError, RecursionError):
         return None
+    return said.report or said.progress
 
 
 class _Ending:
@@ -82,34 +91,33 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(_NICE)
     if line:
-        _work(json.loads(line), answer, ending)
+        _work(decode(line, Job), answer, ending)
 
 
-def _work(given: Mapping[str, Any], answer: TextIO, ending: _Ending) -> None:
-    def said(what: str, fields: Mapping[str, Any]) -> None:
+def _work(job: Job, answer: TextIO, ending: _Ending) -> None:
+    def say(said: _Said) -> None:
         try:
-            answer.write(json.dumps({what: fields}) + "\n")
+            answer.write(encode(said) + "\n")
             answer.flush()
         except OSError:
             ending.ask()
 
-    collection = Collection(**given["collection"])
-    index = Index.open(Path(given["index"]))
+    index = Index.open(Path(job.index))
     try:
         if index.path is None:
-            report = Report(collection.name, trouble=UNWRITABLE)
+            report = Report(job.collection.name, trouble=UNWRITABLE)
         else:
             report = index_collection(
                 index,
-                collection,
-                Options(**given["options"]),
-                anew=given["anew"],
+                job.collection,
+                job.options,
+                anew=job.anew,
                 stopped=ending.asked.is_set,
-                told=lambda progress: said("progress", asdict(progress)),
+                told=lambda progress: say(_Said(progress=progress)),
             )
     finally:
         index.close()
-    said("report", asdict(report) | {"skipped": [(one.path, one.reason) for one in report.skipped]})
+    say(_Said(report=report))
 
 
 def _first_line() -> bytes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from kvchat.documents.reading.content import Content, Mark, Outline, Unit, as_title, lines_of, sections
 
@@ -50,8 +51,7 @@ _NO_HOLDER = re.compile(r"[;*]\s*$")
 _CALLED = re.compile(r"~?[^\W\d][\w$:~]*+")
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
+class Language(Struct, frozen=True):
     """How the definitions of a language are told."""
 
     holders: tuple[re.Pattern[str], ...] = ()

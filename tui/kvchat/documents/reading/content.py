@@ -7,10 +7,11 @@ is put in stands in a section, in order, once. A section without text is none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from io import StringIO
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 
 class Unit(StrEnum):
@@ -21,8 +22,7 @@ class Unit(StrEnum):
     PARAGRAPH = "paragraph"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A stretch of a document under one heading: a chapter, a function, a page. Sections come in order and leave
     nothing out but what is empty."""
 
@@ -37,8 +37,7 @@ class Section:
     """Whether lines and indentation carry meaning, so that it is never reflowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a file says."""
 
     title: str
@@ -53,8 +52,7 @@ LONGEST_TITLE = 120
 """Characters of a heading that are kept as a title."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Where a section begins."""
 
     at: int
@@ -62,8 +60,7 @@ class Mark:
     titles: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Outline:
+class Outline(Struct):
     """The headings that are open while a document is gone through."""
 
     _open: list[tuple[int, str]] = field(default_factory=list)

@@ -14,8 +14,9 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from html import unescape
+
+from msgspec import Struct, field
 
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.content import Builder, Content, Unit, as_title
@@ -35,8 +36,7 @@ _ATTRIBUTE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Text between tags, its entities decoded."""
 
     text: str
@@ -44,8 +44,7 @@ class Text:
     """Where it begins in the source, in characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """A start tag or an end tag."""
 
     name: str
@@ -258,8 +257,7 @@ _PARAGRAPH = frozenset(("p",))
 _AROUND_PARAGRAPH = _SCOPES | {"button", "div", "section", "article", "li"}
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(Struct, frozen=True):
     """An element that is open."""
 
     name: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.documents.errors import UnreadableError
 
@@ -34,8 +35,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 _LOSSY = frozenset(("JPEG", "MPO", "WEBP", "AVIF"))
 
 
-@dataclass(frozen=True, slots=True)
-class Pixels:
+class Pixels(Struct, frozen=True):
     """An image in the form in which it is sent."""
 
     type: str

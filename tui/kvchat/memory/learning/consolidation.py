@@ -11,10 +11,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status, new_id
 from kvchat.memory.learning.answers import objects, values
@@ -121,8 +123,7 @@ def _share(one: set[str], other: set[str]) -> float:
 # -- what is believed
 
 
-@dataclass(slots=True)
-class _Consolidator:
+class _Consolidator(Struct):
     """The changes so far; no entry is in two of them."""
 
     shown: dict[str, Entry]

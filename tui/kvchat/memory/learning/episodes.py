@@ -8,9 +8,10 @@ anywhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from kvchat.memory.entry import Act, Change, Entry, Kind, new_id
 from kvchat.memory.learning.answers import objects, values, whole_number
@@ -33,8 +34,7 @@ ANSWER_TOKENS = 800
 _HOLDERS = ("episodes", "topics", "items")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """The messages of a part of a conversation that is over, by the numbers of their turns, in their order."""
 
     turns: dict[int, list[Node]]
@@ -95,8 +95,7 @@ def schema(part: Part) -> dict[str, Any]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(Struct, frozen=True):
     """A topic of a conversation."""
 
     title: str

@@ -7,8 +7,10 @@ comes from and how sure it is are decided here, not by the model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.memory.entry import PROFILE, Entry, Fact, Kind, Reason, Why
 from kvchat.memory.learning.answers import objects, share, values, whole_number
@@ -33,8 +35,7 @@ _HOLDERS = ("facts", "memories", "notes", "items", "results")
 _TEXTS = ("text", "fact", "memory", "content", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True):
     """The messages that an extraction is about."""
 
     turns: Sequence[tuple[int, Node]]
@@ -68,8 +69,7 @@ class Passage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """What an answer holds."""
 
     facts: list[Fact]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from kvchat.memory.entry import Reason, Why
 from kvchat.memory.learning.phrases import (
@@ -56,8 +57,7 @@ _TURN = re.compile(
 """Where a negation ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(Struct, frozen=True):
     """A part of a sentence, and what it does."""
 
     meanings: frozenset[str]
@@ -72,8 +72,7 @@ class Clause:
     """It speaks of somebody of the person's: `my sister`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(Struct, frozen=True):
     """A sentence of the person's own."""
 
     text: str
@@ -81,8 +80,7 @@ class Sentence:
     first_person: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A message's own words, taken apart."""
 
     sentences: tuple[Sentence, ...]
@@ -157,8 +155,7 @@ ENOUGH = 0.75
 """Below this share the person is asked first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grounding:
+class Grounding(Struct, frozen=True):
     """How a fact stands to one message."""
 
     share: float

@@ -7,8 +7,9 @@ messages that it names, and the person's yes is what makes it a skill.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kvchat.memory.entry import Entry, Fact, Kind, Reason, Why
 from kvchat.memory.learning.answers import objects, values, whole_number
@@ -34,8 +35,7 @@ CONFIDENCE = 0.5
 _HOLDERS = ("skills", "procedures", "items")
 
 
-@dataclass(frozen=True, slots=True)
-class Practice:
+class Practice(Struct, frozen=True):
     """The messages that a pass is about, by the numbers of their turns."""
 
     turns: dict[int, list[Node]]

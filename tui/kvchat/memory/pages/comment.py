@@ -12,9 +12,10 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from kvchat.memory.entry import BY_HAND, Entry, Kind
 
@@ -35,8 +36,7 @@ _PAIR = re.compile(r"(?<!\S)([a-z]+):(\S*)")
 _SAFE = "/:@+=,._-~()"
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment of kvchat's, as it was found."""
 
     id: str

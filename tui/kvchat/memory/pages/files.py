@@ -17,8 +17,9 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from kvchat.memory.entry import PROFILE
 from kvchat.paths import original_of, reason, sync_folder
@@ -46,8 +47,7 @@ Stamp = tuple[int, int, int, int]
 """What differs when a file was changed: its number, size and times."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """A page or a folder of pages that cannot be used, and is left alone."""
 
     path: str
@@ -61,8 +61,7 @@ class Unusable(Exception):  # noqa: N818
     """A file that is not read or written; why, in words."""
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """The files that may be pages."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)

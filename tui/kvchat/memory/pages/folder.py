@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from kvchat import paths
 from kvchat.memory.entry import PROFILE
@@ -50,8 +51,7 @@ class PageFull(FolderError):  # noqa: N818
     """With the change, a page would have more than a page may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """What is in the folder."""
 
     pages: Mapping[str, Page]

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
 class PageProblem(Exception):  # noqa: N818
@@ -33,8 +34,7 @@ _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*\Z)|~{3,})")
 _CONFLICT = re.compile(r"<{7}(?: |\Z)|>{7}(?: |\Z)")
 
 
-@dataclass(slots=True, eq=False)
-class Item:
+class Item(Struct, eq=False):
     """A list item."""
 
     level: int
@@ -80,8 +80,7 @@ def blocks(lines: Sequence[str], first: int) -> tuple[Item, ...]:
     return tuple(reader.items)
 
 
-@dataclass(slots=True)
-class _Verbatim:
+class _Verbatim(Struct):
     """A code fence or a comment over several lines, in which nothing is an item."""
 
     at: int

@@ -16,7 +16,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.pages.comment import Comment, comments, derived_id, entry_of, kind, mark, rendered
@@ -32,8 +34,7 @@ _LINE = re.compile(r"[ \t].*|[]}#].*|-(?: .*)?|[^\s:#-][^:]*:(?:[ \t].*)?")
 _UNCLOSED = re.compile(r"\"(?:[^\"\\]|\\.)*|'[^']*|\[[^]]*|\{[^}]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
+class Front(Struct, frozen=True):
     """What the front matter of a page says."""
 
     end: int = 0
@@ -87,8 +88,7 @@ def _value(value: str) -> object:
 BYTE_ORDER_MARK = "\ufeff"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The lines of one entry."""
 
     entry: Entry
@@ -104,8 +104,7 @@ class Block:
     """Ids that it would have if no other entry had them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A page, read."""
 
     mark: str
@@ -115,8 +114,7 @@ class Reading:
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
+class _Draft(Struct, frozen=True):
     """An entry before it is known which ids are taken."""
 
     item: Item
@@ -344,8 +342,7 @@ _OF_PROFILE = "What kvchat remembers about you and tells the model at the beginn
 _OF_TOPIC = "What kvchat remembers, one line each."
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One entry of a page."""
 
     entry: Entry
@@ -355,17 +352,16 @@ class Line:
     """The number of its line, from 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """A page as it stands. Its changes give another page."""
 
     name: str
     text: str
     entries: tuple[Line, ...]
     """In the order of the page, each id once."""
+    _reading: Reading
     when: float = 0.0
     """The `created` of lines that do not say it."""
-    _reading: Reading = field(repr=False, compare=False, kw_only=True)
 
     @classmethod
     def parse(cls, name: str, text: str, when: float = 0.0) -> Page:
@@ -374,7 +370,7 @@ class Page:
         lines = tuple(
             Line(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks if not block.copy
         )
-        return cls(name, text, lines, when, _reading=reading)
+        return cls(name, text, lines, reading, when)
 
     def edited(self, edits: Mapping[str, Entry | None]) -> Page:
         """With all these entries, by their ids, as lines; without those that are None."""

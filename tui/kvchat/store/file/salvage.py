@@ -10,8 +10,9 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from kvchat.prompt import message as messages
 from kvchat.prompt.conversation import NEW_TITLE, title_of
@@ -36,8 +37,7 @@ _FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
 Row = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     conversations: int
     messages: int
     backup: Path | None
@@ -46,8 +46,7 @@ class Saved:
     """Whether every row could be read; None: none could."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(Struct, frozen=True):
     name: str
     columns: tuple[str, ...]
     types: tuple[type | tuple[type, ...], ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _LITTLE, _BIG = b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"
 _HEADER, _FRAME = 32, 24
@@ -20,8 +21,7 @@ _MASK = 0xFFFFFFFF
 Checksum = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """The log beside a database. A frame is one page as a transaction has left it."""
 
     committed: int
@@ -42,8 +42,7 @@ class Log:
         return self.lost > 0 and self.written_back > self.taken
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(Struct, frozen=True):
     """What the index beside a log (-shm) says of it. It outlives a process that was killed."""
 
     salts: bytes

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.patterns import compiled_later
 from kvchat.prompt.tags import TERM, is_term
@@ -43,8 +44,7 @@ def _folded(char: str) -> str:
     return unicodedata.normalize("NFD", char)[0].lower()[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One thing to look for: tokens that follow each other, or a string as it stands."""
 
     text: str
@@ -57,8 +57,7 @@ class Word:
     """Finds the word in `folded` text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     words: tuple[Word, ...]
     tags: tuple[str, ...] = ()
     """What follows each `tag:`."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from kvchat.prompt.conversation import SearchHit
 from kvchat.prompt.tags import meant
@@ -43,8 +44,7 @@ _HEIR = """WITH RECURSIVE below(id, conversation) AS (
     WHERE c.trashed IS NULL ORDER BY c.place DESC LIMIT 1"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     node: str
     conversation: str
     title: str

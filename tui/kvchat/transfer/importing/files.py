@@ -14,12 +14,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import IO, ParamSpec, TypeVar, cast
+
+from msgspec import Struct
 
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.paths import reason
@@ -58,8 +59,7 @@ OWN = b"kvch"
 OWN_AT = 68
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A conversation in a file."""
 
     item: Thread | Source
@@ -73,8 +73,7 @@ class Found:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """What was not read, and why."""
 
     file: str
@@ -83,8 +82,7 @@ class Missed:
     """Whether it is the file; else one conversation in it."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """How far it has come."""
 
     path: str = ""

@@ -4,7 +4,8 @@ words."""
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kvchat.cache.causes.cause import Statement
 from kvchat.text import imports as words
@@ -12,8 +13,7 @@ from kvchat.transfer.importing.files import Missed
 from kvchat.transfer.importing.thread import Loss
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """Something that was not taken."""
 
     file: str
@@ -22,8 +22,7 @@ class Skip:
     """Whether it is the file; else conversations in it."""
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     dry_run: bool
     batch: str = ""
     """The id under which it can be taken back; empty: there is nothing to take back."""

@@ -6,10 +6,11 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum, auto
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.prompt.message import Role
@@ -95,8 +96,7 @@ class NotTaken(Exception):  # noqa: N818 - it is named after the fact
         self.why: Statement = said(reason, **arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """An image in a message, as it stands in the file: its octets, or where they are."""
 
     name: str = ""
@@ -105,8 +105,7 @@ class Picture:
     """What the names of the files begin with, beside the conversations, one of which is the image."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """One message as the other program had it."""
 
     id: str
@@ -123,8 +122,7 @@ class Said:
     pictures: tuple[Picture, ...] = ()
 
 
-@dataclass(slots=True)
-class Thread:
+class Thread(Struct):
     """One conversation: its messages, in any order, and where it stood."""
 
     source: str
@@ -158,8 +156,7 @@ class Thread:
         self.tags |= {tag for tag, is_set in ((FAVOURITE, favourite), (ARCHIVE, archived)) if is_set is True}
 
 
-@dataclass(frozen=True, slots=True)
-class JsonFormat:
+class JsonFormat(Struct, frozen=True):
     """A format of JSON values, one for each conversation."""
 
     title: str
@@ -171,8 +168,7 @@ class JsonFormat:
     """Looks at what stands in front of the conversations in the file. Raises NotTaken."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseFormat:
+class DatabaseFormat(Struct, frozen=True):
     """A program's SQLite database."""
 
     title: str
@@ -183,8 +179,7 @@ class DatabaseFormat:
     """SQL for how many conversations there are."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextFormat:
+class TextFormat(Struct, frozen=True):
     """A text file that holds one conversation."""
 
     title: str

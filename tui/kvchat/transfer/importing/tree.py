@@ -12,7 +12,9 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
@@ -41,8 +43,7 @@ STEP_S = 0.001
 LONGEST_TITLE = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Grown:
+class Grown(Struct, frozen=True):
     """A conversation as it is after an import."""
 
     source: Source
@@ -52,8 +53,7 @@ class Grown:
     losses: Counter[Loss]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where a message goes."""
 
     base: Node | None

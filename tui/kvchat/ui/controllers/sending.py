@@ -8,9 +8,10 @@ typed since.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from textual.content import Content
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
@@ -49,8 +50,7 @@ TITLE = "Too long for the window"
 UNDER_WAY = "The previous message is still being sent · Esc takes it back"
 
 
-@dataclass(slots=True)
-class Sending:
+class Sending(Struct):
     """A message on its way."""
 
     id: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from kvchat.chat.errors import ChatError
 from kvchat.text.cache import cost_words, roughly_known, to_prefill
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 GONE = frozenset({"lost", "failed"})
 
 
-@dataclass(eq=False, slots=True)
-class Fetch:
+class Fetch(Struct, eq=False):
     """A model that is being fetched."""
 
     model: HubModel

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+
+from msgspec import Struct
 
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import clean
@@ -26,8 +27,7 @@ Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Tagged:
+class Tagged(Struct, frozen=True):
     """A change of a conversation's tags that can be undone."""
 
     id: str

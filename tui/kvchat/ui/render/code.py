@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from kvchat.sanitize import one_line
@@ -26,8 +27,7 @@ _EDGE_AND_MARK = (_EDGE, Span("↪ ", _LABEL, ""))
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class CodeBlock:
+class CodeBlock(Struct, frozen=True):
     """A code block of a message, for copying."""
 
     language: str

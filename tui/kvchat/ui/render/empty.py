@@ -6,8 +6,8 @@ The rule: as much of it as fits, most important first; nothing is cut off in the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
 
@@ -20,8 +20,7 @@ TIPS = 3
 MARK_STYLES = {"●": "$cache-cached", "◐": "$cache-cached", "⠋": "$text-accent", "!": "$text-warning"}
 
 
-@dataclass(frozen=True, slots=True)
-class Recent:
+class Recent(Struct, frozen=True):
     """A conversation that one may go back to."""
 
     mark: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.wrap import one_cell_each, plain_rows
@@ -15,8 +17,7 @@ UNSEEN = Row(end="", action="unseen")
 """Stands for a row that is not laid out yet."""
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     text: str
     end: str
     """What stands between it and the next one."""

@@ -6,8 +6,8 @@ The rule: an item is plain data given by the app; nothing here knows the service
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
@@ -26,8 +26,7 @@ _FOLDED, _UNFOLDED = "▸ ", "▾ "
 _BAR = Span("│ ", "border", "")
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptItem:
+class TranscriptItem(Struct, frozen=True):
     """What the transcript shows of a node."""
 
     node_id: str
@@ -61,8 +60,7 @@ class TranscriptItem:
         return self.state is State.ERROR or self.state in _ENDINGS or bool(self.note)
 
 
-@dataclass(frozen=True, slots=True)
-class Folds:
+class Folds(Struct, frozen=True):
     """Which parts of a message are unfolded."""
 
     context: bool = False

@@ -7,9 +7,9 @@ Every span knows what a copy of it gives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
 from rich.cells import cell_len
 
 
@@ -38,8 +38,7 @@ PIXELS = "#"
 """What the style of a cell of an image begins with: `#102030/#405060`, the upper pixel and the lower one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One screen line."""
 
     spans: tuple[Span, ...] = ()

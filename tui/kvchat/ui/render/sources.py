@@ -7,9 +7,9 @@ at for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from functools import lru_cache
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from kvchat.prompt.citations import citations, cited, name_of, number_of

@@ -7,8 +7,9 @@ are too many, the table is shown as it was written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from kvchat.ui.render.inline import inline_lines
 from kvchat.ui.render.rows import Row, Span, spans_width
@@ -21,8 +22,7 @@ MIN_COLUMN = 4
 """Cells a column keeps when the table is too wide."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableLine:
+class TableLine(Struct, frozen=True):
     """One row of a table."""
 
     cells: tuple[str, ...]
@@ -30,8 +30,7 @@ class TableLine:
     """The line as it was written."""
 
 
-@dataclass(slots=True)
-class Table:
+class Table(Struct):
     """A table that can grow by rows at its end."""
 
     header: TableLine

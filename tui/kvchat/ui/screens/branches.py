@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Literal
 
+from msgspec import Struct
 from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
@@ -35,8 +35,7 @@ WIDE = 90
 """Cells of a row from which on the time stands in it too."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRow:
+class TreeRow(Struct, frozen=True):
     """A message and the lines in front of it."""
 
     node: Node

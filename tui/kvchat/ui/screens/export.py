@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
 from textual import events, on, work
 from textual.binding import BindingType
 from textual.containers import Horizontal
@@ -129,8 +129,7 @@ NOTHING = "this conversation"
 EMPTY = "This conversation has no messages yet. Choose all conversations to export those."
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True):
     """What to export and where to."""
 
     format: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual import on
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One parameter: what it is called, what it does, and which values it takes."""
 
     name: str
@@ -161,8 +161,7 @@ def _written_number(value: float | None) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A line of the screen."""
 
     name: str

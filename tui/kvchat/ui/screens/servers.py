@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -85,8 +85,7 @@ def address_of(text: str) -> str | None:
     return text.rstrip("/") if usable and not any(char.isspace() for char in text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of the list: something to choose, or (without a choice) the name of a group."""
 
     words: str
@@ -96,8 +95,7 @@ class Line:
     current: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A heading and what stands under it."""
 
     words: str

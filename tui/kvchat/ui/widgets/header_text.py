@@ -6,8 +6,8 @@ The rule: where the text goes is always in words; a cloud server is never quiet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len
 
 from kvchat.sanitize import one_line
@@ -28,8 +28,7 @@ EARLY, NEARLY_FULL, FULL = 0.7, 0.85, 0.95
 """Shares of the window from which the meter warns, and warns louder."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderState:
+class HeaderState(Struct, frozen=True):
     """All the header shows."""
 
     model: str = ""

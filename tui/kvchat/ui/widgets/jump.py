@@ -6,9 +6,9 @@ The rule: letters are drawn over what stands there, nothing moves for them; any 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -20,8 +20,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 """In the order in which they are given out: where the fingers rest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What a letter leads to."""
 
     place: Hashable
@@ -30,8 +29,7 @@ class Target:
     act: Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(Struct, frozen=True):
     """A letter, or two, on a target."""
 
     text: str

@@ -6,7 +6,8 @@ The rule: pure functions of the figures and the width; what is not known is said
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.report import HeldState, Holdings

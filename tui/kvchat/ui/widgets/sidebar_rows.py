@@ -6,9 +6,10 @@ The rule: pure functions of the rows and the time; a row's group depends on loca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Literal
+
+from msgspec import Struct
 
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, shown_heat, warmth_words
@@ -30,8 +31,7 @@ WORDS: dict[Mark, str] = {
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧"
 
 
-@dataclass(frozen=True, slots=True)
-class SidebarRow:
+class SidebarRow(Struct, frozen=True):
     """One conversation in the list."""
 
     id: str

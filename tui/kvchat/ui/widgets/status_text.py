@@ -8,7 +8,8 @@ screen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.prompt.message import State
@@ -27,8 +28,7 @@ WARM_UP_CELLS = (3, 12)
 _DOT = Piece(" · ", "quiet")
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """A running answer, as the status line needs it."""
 
     elapsed: float

@@ -7,9 +7,9 @@ The rule: these widgets only hold what the app feeds them and draw it; the sente
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
@@ -42,8 +44,7 @@ _MOST_SESSIONS = 256
 WIDEN = "give it a larger window (server.context_size, sent as num_ctx)"
 
 
-@dataclass(slots=True)
-class Use:
+class Use(Struct):
     """How a model was last used from here."""
 
     is_loaded: bool = False
@@ -56,8 +57,7 @@ class Use:
     """How fast it reads what is not cached, from a prompt that was read whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """What a session's prompt was when it was last read."""
 
     model: str
@@ -71,8 +71,7 @@ class Read:
         return self.model == asked.model and self.digest == _digest(asked.wires[: self.messages])
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """What one server's answers have told so far."""
 
     models: dict[str, Use] = field(default_factory=dict)
@@ -92,8 +91,7 @@ class Memory:
             self.sessions.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The request that is answered."""
 
     model: str

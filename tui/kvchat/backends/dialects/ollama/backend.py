@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.base import GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend, Images, no_images

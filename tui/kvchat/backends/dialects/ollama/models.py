@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import TemplateFacts
 from kvchat.backends.http.payload import (
@@ -41,8 +43,7 @@ _ANY_ROLE = re.compile(r"\{\{-?\s*(?:\$?\w*)\.Role\s*-?\}\}")
 _DATE = re.compile(r"\bcurrentDate\b|\byesterdayDate\b|strftime_now|\bnow\s*\(")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A model of the list."""
 
     model: Model
@@ -53,8 +54,7 @@ class Entry:
     """Tokens of the largest window its weights allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What `/api/show` says of one model."""
 
     longest: int | None = None

@@ -13,10 +13,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import NOT_SUPPORTED, Backend, SlotFiles
 from kvchat.backends.engine.cache_kind import CacheKind, kind_of
@@ -36,8 +38,7 @@ if TYPE_CHECKING:
     from kvchat.backends.engine.options import EngineOptions
 
 
-@dataclass(frozen=True, slots=True)
-class SlotContent:
+class SlotContent(Struct, frozen=True):
     """What a slot holds, as the caller knows it."""
 
     slot: int
@@ -55,15 +56,13 @@ class SlotContent:
     """How far back the state can go, as far as it is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     snapshot: Snapshot
     ms: float
     """What saving took, the proof included; 0: it was there already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """The slot now holds what the snapshot says, and nothing else."""
 
     slot: int
@@ -85,8 +84,7 @@ class Restored:
         return self.snapshot.tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     why: Statement
     slot_emptied: bool = False
     """Whether the server tried and failed; otherwise the slot holds what it held."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 
+from msgspec import Struct, field
 from rich.cells import cell_len
 from textual.content import Content
 
@@ -32,8 +32,7 @@ _OTHERS = re.compile(r"holds ([\d,]+) files? of other kinds: (.*)", re.DOTALL)
 _BEGINNINGS = ("It", "Its", "The", "There", "No")
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalChoice:
+class RetrievalChoice(Struct, frozen=True):
     """What a conversation searches by itself."""
 
     mode: str = OFF
@@ -61,8 +60,7 @@ class RetrievalChoice:
         return RetrievalChoice(self.mode if others else OFF, others)
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(Struct, frozen=True):
     """What the rows are told with."""
 
     now: datetime
@@ -216,8 +214,7 @@ def indexing_words(indexing: Mapping[str, Progress]) -> str:
     return f"indexing {one_line(running.collection, 24)}{share}{more}"
 
 
-@dataclass(frozen=True, slots=True)
-class OtherKinds:
+class OtherKinds(Struct, frozen=True):
     """The files of a folder that are of no kind that is read: they are counted, not skipped one by one."""
 
     files: int

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from msgspec import Struct, field
 from textual.content import Content
 
 from kvchat.chat.background.extraction import QueueRow
@@ -66,8 +66,7 @@ DETAIL = 4
 """Lines below the list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(Struct, frozen=True):
     """What the rows are told with."""
 
     now: datetime

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.prompt.context import IMAGE, ContextBlock, rendered
 from kvchat.prompt.images import MOST_TOKENS
@@ -25,8 +27,7 @@ _ORDER = (FILE, PASSAGE, MEMORY)
 """The order in which items are named: what costs most comes first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One thing that goes with a message."""
 
     kind: str
@@ -52,8 +53,7 @@ class Item:
     is_image: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(Struct, frozen=True):
     """What the person decided about passages: of what is found for a text, these go or do not."""
 
     dropped: frozenset[str] = frozenset()

@@ -6,9 +6,9 @@ The rule: `height` is always known; it is an estimate until the message is drawn
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from textual.strip import Strip
 
 from kvchat.cache.rail import NO_WORD, Where

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Row
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """The `ordinal`-th occurrence in a message."""
 
     node: str
