@@ -9,17 +9,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices
-from kvchat.config import ConfigError, Settings
+from kvchat.config import ConfigError
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.unsaved import Rescued
     from kvchat.chat.service import ChatService
     from kvchat.config.layers import Layers
+    from kvchat.store import Store
 
 
 def run(session: Session) -> int:
@@ -36,7 +38,7 @@ def run(session: Session) -> int:
     from kvchat.ui.app import KvchatApp
 
     app = KvchatApp(
-        late(settings, lambda: _begun(session), incognito=args.incognito),
+        cast("ChatService", LateService(session)),
         session.places,
         notices=map(str, session.problems),
         continue_=args.continue_,
@@ -65,7 +67,7 @@ def _plain(session: Session) -> int:
     args = session.args
     try:
         failure = run(
-            lambda: _begun(session),
+            lambda: _begun(session, _opened_store(session)),
             Printer(sys.stdout),
             session.places,
             lambda: _layers(session),
@@ -79,15 +81,20 @@ def _plain(session: Session) -> int:
     return 0
 
 
-def _begun(session: Session) -> ChatService:
-    """The service of somebody who is there. Raises ChatError."""
+def _opened_store(session: Session) -> Store:
+    """Raises ChatError."""
     from kvchat.chat.errors import ChatError
     from kvchat.store import StoreError
 
     try:
-        service, _ = session.opened()
+        return session.opened_store()
     except StoreError as error:
         raise ChatError.of(error) from None
+
+
+def _begun(session: Session, store: Store) -> ChatService:
+    """The service of somebody who is there."""
+    service = session.service_on(store)
     service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
     return service
 
@@ -100,27 +107,32 @@ def _layers(session: Session) -> Layers:
         raise ConfigError(str(error)) from None
 
 
-def late(settings: Settings, begin: Callable[[], ChatService], *, incognito: bool) -> ChatService:
-    """A service that `begin` opens, once, as soon as more is asked of it than its settings and whether it is incognito.
-    Whoever asks gets what `begin` raises."""
-    return cast("ChatService", _Late(settings, begin, incognito))
+class LateService:
+    """The service of an app: its store is opened when that is first asked for, which is all that the list needs; the
+    rest as soon as more is asked for than settings, clock and whether it is incognito. Both raise ChatError."""
 
-
-class _Late:
-    def __init__(self, settings: Settings, begin: Callable[[], ChatService], incognito: bool) -> None:
-        vars(self).update(settings=settings, incognito=incognito, _begin=begin)
+    def __init__(self, session: Session) -> None:
+        vars(self).update(settings=session.settings, incognito=session.args.incognito, clock=datetime.now)
+        vars(self).update(_session=session)
 
     def _opened(self) -> ChatService:
         own = vars(self)
         if "_service" not in own:
-            own["_service"] = own["_begin"]()
-            del own["settings"]  # the service's own from now on: they can be changed
+            own["_service"] = _begun(own["_session"], self.store)
+            del own["settings"], own["clock"]  # the service's own from now on: settings can be changed
         return cast("ChatService", own["_service"])
 
     async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
-        return await self._opened().aclose(rescue) if "_service" in vars(self) else None
+        own = vars(self)
+        if "_service" in own:
+            return await self._opened().aclose(rescue)
+        if "store" in own:
+            self.store.close()
+        return None
 
     def __getattr__(self, name: str) -> Any:
+        if name == "store":
+            return vars(self).setdefault("store", _opened_store(vars(self)["_session"]))
         return getattr(self._opened(), name)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -59,10 +59,10 @@ class Session(Struct, frozen=True):
 
     def look(self, look: Callable[[Store], T]) -> T:
         """What the store holds, without the service: nothing of it is needed to look. Raises CommandError."""
-        from kvchat.store import Store, StoreError
+        from kvchat.store import StoreError
 
         try:
-            with closing(Store.open(None if self.args.incognito else self.places.data)) as store:
+            with closing(self.opened_store()) as store:
                 print_notices(store.notices)
                 return look(store)
         except StoreError as error:
@@ -81,8 +81,8 @@ class Session(Struct, frozen=True):
 
         service: ChatService | None = None
         try:
-            service, notices = self.opened(strict=True)
-            print_notices(notices)
+            service = self.service_on(self.opened_store(), strict=True)
+            print_notices(service.store.notices)
             # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in
             # the settings is meant.
             service.servers.consent.take_named(service.servers.named_address)
@@ -95,13 +95,17 @@ class Session(Struct, frozen=True):
                 service.events.subscribe(tell_notice)  # what cannot be written at the end
                 await service.aclose()
 
-    def opened(self, *, strict: bool = False) -> tuple[ChatService, list[str]]:
-        """The service on the store, and what happened at opening. Raises StoreError."""
-        from kvchat.chat.service import ChatService
+    def opened_store(self) -> Store:
+        """Raises StoreError."""
         from kvchat.store import Store
 
+        return Store.open(None if self.args.incognito else self.places.data)
+
+    def service_on(self, store: Store, *, strict: bool = False) -> ChatService:
+        """The service on the store."""
+        from kvchat.chat.service import ChatService
+
         places, settings, incognito = self.places, self.settings, self.args.incognito
-        store = Store.open(None if incognito else places.data)
         snapshots, lanes, trunks = (
             (None, None, None)
             if incognito
@@ -137,7 +141,7 @@ class Session(Struct, frozen=True):
             one_server=self._has_one_server(),
             model=self._given_model(),
         )
-        return service, store.notices
+        return service
 
     def layers(self) -> Layers:
         """The settings as they are now, with where each comes from. Raises CommandError."""

@@ -166,7 +166,7 @@ class KvchatApp(App[int]):
         self.app_suspend_signal.subscribe(self, lambda _: self._frame.forget())
         self.app_resume_signal.subscribe(self, lambda _: self._paint_anew())
         self.set_keymap(self.keys)
-        self.call_after_refresh(self._begin)
+        self.call_after_refresh(self._list)
 
     def _paint_anew(self) -> None:
         """Another program had the terminal: nothing of what was painted is there."""
@@ -185,12 +185,22 @@ class KvchatApp(App[int]):
             finally:
                 self._close_messages_no_wait()
 
+    def _list(self) -> None:
+        """After the first paint: the list."""
+        self.typed_ahead_until = time.monotonic() + TYPED_AHEAD_SECONDS
+        try:
+            if self.chat.sidebar.display:
+                self.chat.list_conversations()
+        except ChatError as error:  # no store
+            self.ending.fail(str(error))
+            return
+        self.call_after_refresh(self._begin)
+
     async def _begin(self) -> None:
-        """After the first paint: the conversation and the notices."""
+        """After the list: the conversation and the notices."""
         from kvchat.ui.terminal.desktop import Desktop
 
         screen = self.chat
-        self.typed_ahead_until = time.monotonic() + TYPED_AHEAD_SECONDS
         self.desktop = Desktop(self.tell_terminal, os.environ)
         try:
             screen.begin()

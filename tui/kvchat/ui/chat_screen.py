@@ -20,7 +20,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.paths import is_missing
+from kvchat.prompt.tags import listed
 from kvchat.sanitize import one_line
 from kvchat.ui import actions, slash
 from kvchat.ui.widgets.composer.widget import Composer
@@ -28,6 +30,7 @@ from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
 from kvchat.ui.widgets.queue_lines import QueueLines
 from kvchat.ui.widgets.sidebar import Sidebar
+from kvchat.ui.widgets.sidebar_rows import rows_of
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -69,7 +72,7 @@ class ChatScreen(Screen[None]):
         self.empty: EmptyConversation | None = None
         """What stands in an empty conversation; None until the controllers are there."""
         self.header = Header()
-        self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=lambda id: service.tracker.warmth(id))
+        self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=self._warmth)
         self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
         self.composer = Composer(enter_sends=settings.enter_sends)
         self.queue_lines = QueueLines()
@@ -117,8 +120,15 @@ class ChatScreen(Screen[None]):
         self.status.why_key = self.app.key_of("inspector")
         self.composer.set_memories_key(self.app.key_of("memories"))
 
+    def _warmth(self, id: str) -> Warmth:
+        return self.service.tracker.warmth(id) if self.app.has_begun else UNKNOWN
+
+    def list_conversations(self) -> None:
+        """After the first paint: the list, for which the store is opened. Raises ChatError."""
+        self.sidebar.set_rows(rows_of(listed(self.service.store.conversations()), frozenset()))
+
     def begin(self) -> None:
-        """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
+        """After that: the controllers, on the service, which is opened by this. Raises ChatError."""
         from kvchat.chat.conversations.personas import Personas
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
@@ -326,7 +336,8 @@ class ChatScreen(Screen[None]):
 
     @on(Sidebar.Opened)
     async def _opened(self, event: Sidebar.Opened) -> None:
-        await self.conversations.open(event.id)
+        if self.app.has_begun:
+            await self.conversations.open(event.id)
 
     @on(Sidebar.RenameRequested)
     def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
@@ -338,7 +349,8 @@ class ChatScreen(Screen[None]):
 
     @on(Sidebar.MenuRequested)
     def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
-        self.conversations.menu(event.id)
+        if self.app.has_begun:
+            self.conversations.menu(event.id)
 
     @on(Transcript.Selected)
     def _selected(self) -> None:

@@ -28,7 +28,6 @@ class Sweeper:
 
     def begin(self) -> None:
         """The first screen stands: what there is now stays."""
-        gc.collect()
         gc.freeze()
         gc.set_threshold(*self._before[:2], MUCH)
         gc.enable()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,7 @@ from msgspec.structs import replace
 
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, NoteKind, Role, State
-from kvchat.prompt.tags import FAVOURITE
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import message_time
@@ -22,13 +20,11 @@ from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
 from kvchat.ui.render.sources import sources_of
-from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
     from kvchat.ui.terminal.desktop import Prefilled
 
-NONE_HELD: Mapping[str, int] = {}
 YOU = "You"
 PATIENCE = 0.3
 """Seconds without news before the row says what is waited for: a warm answer starts without a flicker."""
@@ -74,23 +70,6 @@ def item_of(
         streaming=streaming,
         sources=sources_of(node.text, known) if known and node.role is Role.ASSISTANT and not streaming else (),
     )
-
-
-def sidebar_rows(
-    conversations: Iterable[Conversation],
-    streaming: frozenset[str],
-    held: Mapping[str, int] = NONE_HELD,
-    kept: Collection[str] = (),
-) -> list[SidebarRow]:
-    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
-    `held`: of those whose queue waits for the person, and its messages; `kept`: of those whose state the person
-    keeps."""
-    return [
-        SidebarRow(
-            c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, held.get(c.id, 0), c.id in kept
-        )
-        for c in conversations
-    ]
 
 
 def prefilled(live: LiveAnswer, now: float) -> Prefilled:

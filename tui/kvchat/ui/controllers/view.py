@@ -19,8 +19,8 @@ from kvchat.text.cache import HEAT_NAMES, cost_words, opening_words, roughly_kno
 from kvchat.text.format import duration
 from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
-from kvchat.ui.widgets.sidebar_rows import Mark, mark_of
+from kvchat.ui.view_models import item_of, live_row, prefilled
+from kvchat.ui.widgets.sidebar_rows import Mark, mark_of, rows_of
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ConversationView:
 
     def show_list(self) -> None:
         self._sidebar.set_rows(
-            sidebar_rows(
+            rows_of(
                 self._conversations.shown(), self._conversations.streaming(), self.held(), self._service.claims.all()
             )
         )

@@ -5,15 +5,19 @@ The rule: pure functions of the rows and the time; a row's group depends on loca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from kvchat.cache.warmth import Heat, Warmth
+from kvchat.prompt.tags import FAVOURITE
 from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, shown_heat, warmth_words
 from kvchat.text.messages import queued_words
+
+if TYPE_CHECKING:
+    from kvchat.prompt.conversation import Conversation
 
 Mark = Literal["warm", "parked", "cold", "unknown", "streaming"]
 
@@ -22,6 +26,7 @@ GLYPHS: dict[Mark, str] = {
     **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()},
     "streaming": "⠋",
 }
+NONE_HELD: Mapping[str, int] = {}
 WORDS: dict[Mark, str] = {
     **{mark: HEAT_WORDS[heat] for heat, mark in MARKS.items()},
     "streaming": "answering now",
@@ -44,6 +49,23 @@ class SidebarRow(Struct, frozen=True):
     held: int = 0
     """Messages in its queue that wait for the person."""
     kept: bool = False
+
+
+def rows_of(
+    conversations: Iterable[Conversation],
+    streaming: frozenset[str],
+    held: Mapping[str, int] = NONE_HELD,
+    kept: Collection[str] = (),
+) -> list[SidebarRow]:
+    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
+    `held`: of those whose queue waits for the person, and its messages; `kept`: of those whose state the person
+    keeps."""
+    return [
+        SidebarRow(
+            c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, held.get(c.id, 0), c.id in kept
+        )
+        for c in conversations
+    ]
 
 
 def mark_of(warmth: Warmth, streaming: bool = False) -> Mark:
