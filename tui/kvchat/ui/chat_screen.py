@@ -217,7 +217,8 @@ class ChatScreen(Screen[None]):
 
         return SettingsController(self.workspace, self.service, self.panel, self.transcript, self.composer)
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        event.refresh_styles = event.refresh_styles and self.app.has_begun  # all has its styles since it was mounted
         if self.app.has_begun:
             self.workspace.say_what_waits()
 

@@ -421,7 +421,9 @@ class Composer(Completing):
         words, quietly = self._cost
         self.set_class(low, "-low")
         self.set_class(bool(words) and not quietly, "-costs")
-        self._hint.update(Content("   ".join(filter(None, (one_line(words), keys)))))
+        hint = Content("   ".join(filter(None, (one_line(words), keys))))
+        if hint != self._hint.content:  # an update lays out all of the screen
+            self._hint.update(hint)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
