@@ -398,12 +398,12 @@ class ChatScreen(Screen[None]):
         self.documents.show_sources(event.node, event.numbers)
 
     @on(Transcript.FindRequested)
-    def _find_requested(self) -> None:
-        self.findbar.open(comes_back=True)
+    async def _find_requested(self) -> None:
+        await self.findbar.open(comes_back=True)
 
     @on(Transcript.MatchRequested)
-    def _match_requested(self, event: Transcript.MatchRequested) -> None:
-        self.findbar.go_on(event.step)
+    async def _match_requested(self, event: Transcript.MatchRequested) -> None:
+        await self.findbar.go_on(event.step)
 
     @on(Transcript.TypeThrough)
     def _type_through(self, event: Transcript.TypeThrough) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
@@ -40,42 +39,40 @@ class FindBar(Horizontal):
         """Whether Enter goes back to the conversation, from which it was opened."""
         self._found = 0
         """Matches of the query."""
-
-    def compose(self) -> ComposeResult:
-        yield Static(Content("find "), classes="find-label")
-        yield Input(placeholder="words", select_on_focus=True)
-        yield Static(classes="find-count", markup=False)
+        self._line = Input(placeholder="words", select_on_focus=True)
+        self._count = Static(classes="find-count", markup=False)
 
     @property
     def is_open(self) -> bool:
         return self.has_class("-open")
 
-    def open(self, query: str = "", *, comes_back: bool = False) -> None:
+    async def open(self, query: str = "", *, comes_back: bool = False) -> None:
         """Show the line, with `query` or what was searched last. `comes_back`: closing it leads to the messages, not
         to the composer."""
         self._comes_back = comes_back
         self.add_class("-open")
-        line = self.query_one(Input)
+        if not self._line.is_attached:  # most never look for anything
+            await self.mount(Static(Content("find "), classes="find-label"), self._line, self._count)
         if query:
-            line.value = query
-        elif line.value:
-            self._find(line.value)
-        line.focus()
+            self._line.value = query
+        elif self._line.value:
+            self._find(self._line.value)
+        self._line.focus()
 
     def action_close(self) -> None:
         self.remove_class("-open")
         self._transcript.find("")
         (self._transcript if self._comes_back else self._composer).focus()
 
-    def go_on(self, step: int) -> None:
+    async def go_on(self, step: int) -> None:
         """From the conversation: to the next match of what was looked for last."""
-        if not self.query_one(Input).value:
-            self.open(comes_back=True)
+        if not self._line.value:
+            await self.open(comes_back=True)
             return
         if not self.is_open:
             self._comes_back = True
             self.add_class("-open")
-            self._find(self.query_one(Input).value)
+            self._find(self._line.value)
         self.action_step(step)
 
     def action_step(self, step: int) -> None:
@@ -87,14 +84,8 @@ class FindBar(Horizontal):
 
     def _show_count(self, at: int) -> None:
         """The `at`-th (from 1) of the matches."""
-        words = (
-            f"{count(at)}/{count(self._found)}"
-            if self._found
-            else "nothing found"
-            if self.query_one(Input).value
-            else ""
-        )
-        self.query_one(".find-count", Static).update(Content(words))
+        words = f"{count(at)}/{count(self._found)}" if self._found else "nothing found" if self._line.value else ""
+        self._count.update(Content(words))
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
