@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from causes_kit import STEADY, TEMPLATES, Chat, Start
-from msgspec.structs import replace
 
 from engine_fixture import small_model
 from kvchat.chat.service import ChatService
