@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from screens_kit import NOW, T, TypedTexts, conversation
 
@@ -155,8 +154,7 @@ class Book:
         return len(mine)
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A line of the queue, as the service gives it."""
 
     conversation: str
@@ -219,7 +217,7 @@ class Service:
 
     async def retry(self, id: str) -> None:
         self.asked.append(("retry", id))
-        self.rows = [dataclasses.replace(row, job=None) if row.conversation == id else row for row in self.rows]
+        self.rows = [replace(row, job=None) if row.conversation == id else row for row in self.rows]
 
     async def request(self, id: str) -> None:
         self.asked.append(("now", id))
