@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -406,13 +407,21 @@ def test_the_yaml_of_aichat_in_all_its_quotes(tmp_path: Path) -> None:
         + '- role: user\n  content: "tab\\tquote\\" \\u263a"\n'
         "- role: assistant\n  content: |2-\n      indented\n    plain\n\n    last\n"
         "- role: user\n  content:\n  - type: text\n    text: 'it''s'\n  - type: image_url\n    image_url:\n"
-        "      url: data:x\n- role: assistant\n  content: plain # no comment\ndata_urls: {}\n"
+        "      url: data:x\n- role: assistant\n  content: 'plain # no comment'\ndata_urls: {}\n"
     )
     found, missed = found_in(tmp_path / "odd.yaml")
     assert not missed
     made = tree_of(found[0])
     assert texts(made) == ['tab\tquote" ☺', "  indented\nplain\n\nlast", f"it's\n\n{IMAGE}", "plain # no comment"]
     assert made.source.conversation.title == "odd"
+
+
+def test_without_the_extra_for_yaml_sessions_of_aichat_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    found, missed = found_in(SAMPLES["aichat"](tmp_path, 1))
+    assert not found and [one.why.kind for one in missed] == ["no_yaml"]
 
 
 def test_a_conversation_of_llm_that_went_on_as_a_thread_is_one(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ _WHY: dict[str, str] = {
     "kvchat.",
     "too_slow": "It was left: nothing came of it for {seconds:g} s. What came before is imported.",
     "much_memory": "It was left: it needs too much memory to read. What came before is imported.",
+    "no_yaml": "Sessions of aichat need one more package: pip install 'kvchat[yaml]'",
     # conversations: "3 conversations skipped: {...}"
     "not_json": "damaged, no JSON",
     "too_large": "longer than {limit:,} characters in the file",

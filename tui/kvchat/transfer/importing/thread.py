@@ -53,6 +53,7 @@ class Reason(StrEnum):
     NEWER = auto()  # version, known
     TOO_SLOW = auto()  # seconds
     MUCH_MEMORY = auto()
+    NO_YAML = auto()
     # a conversation
     NOT_JSON = auto()
     TOO_LARGE = auto()  # limit: characters
