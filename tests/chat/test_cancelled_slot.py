@@ -13,7 +13,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from msgspec.structs import replace
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
@@ -114,7 +113,7 @@ async def desk(
             recording(server.url) as recorder,
             remembering(recorder.base_url, tmp_path, settings=settings, begin=False) as service,
         ):
-            service.ground.settings = replace(service.settings, parameters=STEADY)
+            service.ground.settings = dataclasses.replace(service.settings, parameters=STEADY)
             desk = Desk(service, server, recorder, tmp_path)
 
             def look(event: object) -> None:

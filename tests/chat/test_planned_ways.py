@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
@@ -37,7 +37,7 @@ def start(dense: Path, tmp_path: Path) -> Start:
     @asynccontextmanager
     async def start(shape: Shape) -> AsyncIterator[Play]:
         async with serving(dense, shape, 6144 * shape.slots) as url, playing(url, tmp_path / "data", shape) as play:
-            play.service.ground.settings = replace(play.service.settings, time_stamp=False)
+            play.service.ground.settings = dataclasses.replace(play.service.settings, time_stamp=False)
             yield play
 
     return start
