@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kvchat.prompt.message import Role
-from kvchat.ui.render import long_text, markdown, table
+from kvchat.ui.render import lazy_text, markdown, table
 from kvchat.ui.render.markdown import MarkdownDocument
 from kvchat.ui.render.message import Folds, TranscriptItem
 from kvchat.ui.render.rows import Span, copied, spans_width, text_of
@@ -90,7 +90,7 @@ def test_a_very_long_message_is_laid_out_where_it_is_seen(
 ) -> None:
     laid_out: list[int] = []
     monkeypatch.setattr(
-        long_text, "plain_rows", lambda text, width: laid_out.append(len(text)) or plain_rows(text, width)
+        lazy_text, "plain_rows", lambda text, width: laid_out.append(len(text)) or plain_rows(text, width)
     )
     entry = Entry(TranscriptItem("1", role, "model", text=text), Folds(), 80)
     for row in (sys.maxsize, 0, 2000, sys.maxsize):
@@ -98,7 +98,7 @@ def test_a_very_long_message_is_laid_out_where_it_is_seen(
         row = entry.lay_out(row, 40, 80)
         seen = range(max(0, row - 40), min(entry.height, row + 80))
         assert len(seen) >= 40 and all(entry.is_laid_out(number) for number in seen)
-        assert sum(laid_out) - before <= 3 * long_text.PART, "no more than what is around"
+        assert sum(laid_out) - before <= 3 * lazy_text.PART, "no more than what is around"
         assert copied(entry.rows(), (entry.body_start, 0)).split() == text.split(), "nothing is lost"
     assert sum(laid_out) == before, "nor laid out again"
     entry.lay_out(0, 0, sys.maxsize)

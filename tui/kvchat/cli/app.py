@@ -112,8 +112,8 @@ class LateService:
     rest as soon as more is asked for than settings, clock and whether it is incognito. Both raise ChatError."""
 
     def __init__(self, session: Session) -> None:
-        vars(self).update(settings=session.settings, incognito=session.args.incognito, clock=datetime.now)
-        vars(self).update(_session=session)
+        settings, incognito = session.settings, session.args.incognito
+        vars(self).update(_session=session, settings=settings, incognito=incognito, clock=datetime.now)
 
     def _opened(self) -> ChatService:
         own = vars(self)

@@ -121,7 +121,7 @@ class ChatScreen(Screen[None]):
         self.composer.set_memories_key(self.app.key_of("memories"))
 
     def _warmth(self, id: str) -> Warmth:
-        return self.service.tracker.warmth(id) if self.app.has_begun else UNKNOWN
+        return self.service.tracker.warmth(id) if self.empty is not None else UNKNOWN
 
     def list_conversations(self) -> None:
         """After the first paint: the list, for which the store is opened. Raises ChatError."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kvchat import paths
 from kvchat.documents.collection import Collection, Options, Progress, Report
-from kvchat.documents.indexing.worker import Job, understood
+from kvchat.documents.indexing.worker import IndexingJob, understood
 from kvchat.sanitize import one_line
 from kvchat.text.engine import exit_in_words
 
@@ -42,7 +42,7 @@ async def indexed(
     complaints = asyncio.create_task(_tail(process.stderr))
     try:
         with suppress(OSError):
-            process.stdin.write(Job(str(index_path), collection, options, anew).line)
+            process.stdin.write(IndexingJob(str(index_path), collection, options, anew).line)
             await process.stdin.drain()
         report = await _listened(process.stdout, told)
         if report is not None:

@@ -29,7 +29,7 @@ PATIENCE = 1.5
 _NICE = 10
 
 
-class Job(Struct, frozen=True):
+class IndexingJob(Struct, frozen=True):
     """What the process is to do."""
 
     index: str
@@ -91,10 +91,10 @@ def main() -> None:
     if hasattr(os, "nice"):
         os.nice(_NICE)
     if line:
-        _work(decode(line, Job), answer, ending)
+        _work(decode(line, IndexingJob), answer, ending)
 
 
-def _work(job: Job, answer: TextIO, ending: _Ending) -> None:
+def _work(job: IndexingJob, answer: TextIO, ending: _Ending) -> None:
     def say(said: _Said) -> None:
         try:
             answer.write(encode(said) + "\n")

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from kvchat.cache.rail import NO_WORD, Where
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
-from kvchat.ui.render.long_text import UNSEEN, LongText
+from kvchat.ui.render.lazy_text import UNSEEN, LazyText
 from kvchat.ui.render.message import NO_PICTURES, Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.parser import MAX_TEXT
 from kvchat.ui.render.rows import Row, Span
@@ -79,7 +79,7 @@ class Entry:
         self._body: list[Row] = []
         self._foot: list[Row] = []
         self._document: MarkdownDocument | None = None
-        self._long: LongText | None = None
+        self._long: LazyText | None = None
         """The body, where it is laid out as it comes into view."""
         self._shown: TranscriptItem | None = None
         """What the body shows."""
@@ -134,7 +134,7 @@ class Entry:
         if shown is not None and _body_of(shown) == _body_of(self.item):
             return len(self._body)
         self._shown = self.item
-        self._long = LongText(clean(text).strip("\n"), self._width) if is_long(self.item) else None
+        self._long = LazyText(clean(text).strip("\n"), self._width) if is_long(self.item) else None
         if self._long is not None:
             self._document, self._body = None, self._long.rows
             return 0

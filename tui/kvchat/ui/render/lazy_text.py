@@ -17,7 +17,7 @@ UNSEEN = Row(end="", action="unseen")
 """Stands for a row that is not laid out yet."""
 
 
-class _Part(Struct):
+class _Piece(Struct):
     text: str
     end: str
     """What stands between it and the next one."""
@@ -25,7 +25,7 @@ class _Part(Struct):
     laid_out: bool = False
 
 
-def _parts(text: str, width: int) -> Iterator[_Part]:
+def _parts(text: str, width: int) -> Iterator[_Piece]:
     """Cut at a line's end, else at a space, else where a character surely begins."""
     start = 0
     while len(text) - start > PART:
@@ -35,9 +35,9 @@ def _parts(text: str, width: int) -> Iterator[_Part]:
             stop = text.rfind(end, start + 1, stop)
         else:
             stop = next((at for at in range(stop, stop - 256, -1) if one_cell_each(text[at - 1 : at + 1])), stop)
-        yield _Part(text[start:stop], end, _estimated(text, start, stop, width))
+        yield _Piece(text[start:stop], end, _estimated(text, start, stop, width))
         start = stop + len(end)
-    yield _Part(text[start:], "\n", _estimated(text, start, len(text), width))
+    yield _Piece(text[start:], "\n", _estimated(text, start, len(text), width))
 
 
 def _estimated(text: str, start: int, stop: int, width: int) -> int:
@@ -45,7 +45,7 @@ def _estimated(text: str, start: int, stop: int, width: int) -> int:
     return text.count("\n", start, stop) + (stop - start) // max(1, width) + 1
 
 
-class LongText:
+class LazyText:
     """The rows of clean `text`. Of a part that was not in view they are drawn empty, and copied all the same."""
 
     def __init__(self, text: str, width: int) -> None:
