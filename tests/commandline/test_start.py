@@ -93,7 +93,7 @@ async def test_output_that_cannot_be_written_is_one_sentence(environment: dict[s
 async def test_a_python_without_a_module_is_one_sentence(
     environment: dict[str, str], tmp_path: Path, module: str
 ) -> None:
-    python_path = startup(tmp_path / "site", f"import sys\nsys.modules[{module!r}] = None\n")
+    python_path = startup(tmp_path / f"without{module}", f"import sys\nsys.modules[{module!r}] = None\n")
     async with ToyServer() as server:
         line = f"{PROGRAM} --base-url {server.url} ask hi"
         status, _, err = await shell(environment, line, PYTHONPATH=python_path)
