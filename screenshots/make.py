@@ -20,6 +20,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from kvchat.chat.service import ChatService
+from kvchat.commands.actions import BY_ID
 from kvchat.config import Settings, changed
 from kvchat.documents.library import open_library
 from kvchat.memory.entry import PROFILE, Kind
@@ -28,7 +29,6 @@ from kvchat.paths import find
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
-from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.screens.doctor import DoctorScreen
 

@@ -35,11 +35,11 @@ from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Engine
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.config.themes import load_theme
 from kvchat.paths import find
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 from kvchat.ui.app import KvchatApp
-from kvchat.ui.themes import load_theme
 
 HERE = Path(__file__).resolve().parent
 RECORDING, PICTURE = HERE / "side_by_side.json", HERE / "side_by_side.svg"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kvchat.commands.keymap import keymap
 from kvchat.config.load import load
-from kvchat.ui.actions import keymap
 
 OLD = Path(__file__).parents[1] / "fixtures" / "settings_of_old.toml"
 

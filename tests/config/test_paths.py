@@ -14,7 +14,7 @@ from kvchat import paths
 from kvchat.backends.engine.server_snapshots import ServerShelf
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.cli import main
-from kvchat.ui.terminal.editor import EditorError, OutsideText
+from kvchat.commands.editor import EditorError, OutsideText
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from plain_kit import plain
 
+from kvchat.commands.actions import ACTIONS
 from kvchat.plain.commands import ELSEWHERE, OWN
 from kvchat.plain.run import First
-from kvchat.ui.action_table import ACTIONS
 from toyserver import ToyServer, error, tokens
 
 GLYPHS = re.compile("[\u2500-\u259f\u2800-\u28ff\x00-\x08\x0b-\x1f\u25a0-\u25ff]")

@@ -13,10 +13,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 from kvchat.cli import parser
+from kvchat.commands.actions import DIALOG_ACTIONS
+from kvchat.commands.keymap import help_rows
+from kvchat.commands.keys import shown
 from kvchat.config.show import table
 from kvchat.plain.commands import plain_help
-from kvchat.ui.actions import DIALOG_ACTIONS, help_rows
-from kvchat.ui.keys import shown
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -17,13 +17,13 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.events import ServiceEvent
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.commands.actions import BY_ID
 from kvchat.config import Settings, changed
 from kvchat.documents.library import Library
 from kvchat.memory.memories import Memories
 from kvchat.paths import find
 from kvchat.prompt.message import Node, Role
 from kvchat.store import Store
-from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.widgets.transcript.styles import GUTTER

@@ -14,11 +14,11 @@ from textual import events
 from textual.keys import _character_to_key
 
 from kvchat.cache.report import KeptRoom
+from kvchat.commands.actions import BY_ID
+from kvchat.commands.editor import OutsideText
 from kvchat.prompt.drafts import decoded
 from kvchat.store import Store
-from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
-from kvchat.ui.terminal.editor import OutsideText
 from toyserver import ToyServer
 
 pytestmark = pytest.mark.slow
@@ -218,7 +218,7 @@ async def test_what_follows_the_key_of_the_editor_waits_for_its_end(
         await ends.wait()
         outside.path.write_text(outside.path.read_text() + " edited")
 
-    monkeypatch.setattr("kvchat.ui.terminal.editor.OutsideText.edit", edited)
+    monkeypatch.setattr("kvchat.commands.editor.OutsideText.edit", edited)
     async with drive() as app:
         monkeypatch.setattr(app.app, "suspend", nullcontext)
         typed(app.app, "A", "ctrl+g", "B")

@@ -15,10 +15,10 @@ from app_kit import Drive, Driven
 from textual import events
 from textual.keys import _character_to_key
 
+from kvchat.commands.actions import ACTIONS, BY_ID, Action
+from kvchat.commands.editor import OutsideText
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import State
-from kvchat.ui.actions import ACTIONS, BY_ID, Action
-from kvchat.ui.terminal.editor import OutsideText
 from toyserver import ToyServer, tokens
 
 Do = Callable[[], Awaitable[None]]
@@ -234,7 +234,7 @@ async def _(app: Driven, do: Do) -> None:
 async def _(app: Driven, do: Do) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app.app, "suspend", nullcontext)
-        patch.setattr("kvchat.ui.terminal.editor.OutsideText.edit", _edited)
+        patch.setattr("kvchat.commands.editor.OutsideText.edit", _edited)
         await do()
         await app.until(lambda: app.draft == "written in the editor")
         app.chat.composer.replace_text("")

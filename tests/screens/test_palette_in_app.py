@@ -9,14 +9,14 @@ from app_kit import Drive
 from textual.fuzzy import FuzzySearch
 from textual.widgets import Input
 
+from kvchat.commands.actions import ACTIONS
 from kvchat.config import Settings
 from kvchat.text.format import short_count
-from kvchat.ui import actions
 from kvchat.ui.screens.palette import Entry, PaletteScreen, best, grouped
 from kvchat.ui.screens.rows import RowList
 from toyserver import ToyServer, tokens
 
-ALL = [Entry(action, "", "") for action in actions.palette()]
+ALL = [Entry(action, "", "") for action in ACTIONS if action.palette]
 
 
 @pytest.mark.parametrize(

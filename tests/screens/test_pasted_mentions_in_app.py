@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, Driven
 
+from kvchat.commands.editor import OutsideText
 from kvchat.prompt.context import FILE
 from kvchat.prompt.message import Role
-from kvchat.ui.terminal.editor import OutsideText
 
 pytestmark = pytest.mark.slow
 

@@ -51,8 +51,8 @@ def environment(**more: str) -> dict[str, str]:
 
 def ground(name: str) -> bytes:
     """The background of a theme, as it is written."""
+    from kvchat.config.themes import load_theme
     from kvchat.paths import own_themes
-    from kvchat.ui.themes import load_theme
 
     theme, _ = load_theme(own_themes() / f"{name}.toml")
     assert theme is not None and theme.background is not None

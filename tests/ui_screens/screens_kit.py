@@ -25,12 +25,12 @@ from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
+from kvchat.config.themes import variable_defaults
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.screens.manager import ManagerScreen
-from kvchat.ui.themes import variable_defaults
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
 T = NOW.timestamp()

@@ -16,11 +16,11 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
+from kvchat.config.themes import load_themes
 from kvchat.documents.collection import Progress
 from kvchat.paths import own_themes
 from kvchat.ui.screens.documents.search import PAUSE_SECONDS
 from kvchat.ui.screens.sources import SourceScreen, SourcesScreen
-from kvchat.ui.themes import load_themes
 
 Picture = Callable[..., None]
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80", "120"])

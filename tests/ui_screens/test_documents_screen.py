@@ -14,9 +14,9 @@ from screens_kit import HOSTILE, MARKUP, Shown, settled, showing
 from textual import events
 from textual.widgets import Input
 
+from kvchat.commands.actions import DIALOG_ACTIONS
 from kvchat.documents.collection import Progress, Report, Skipped
 from kvchat.sanitize import clean
-from kvchat.ui.actions import DIALOG_ACTIONS
 from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquoted
 from kvchat.ui.screens.documents.rows import RetrievalChoice
 from kvchat.ui.screens.documents.search import PAUSE_SECONDS, snippet

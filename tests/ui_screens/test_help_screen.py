@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from screens_kit import showing
 
-from kvchat.ui.actions import help_rows
+from kvchat.commands.keymap import help_rows
 from kvchat.ui.screens.help import HelpScreen
 from kvchat.ui.widgets import sidebar_rows
 

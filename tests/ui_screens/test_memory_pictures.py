@@ -14,9 +14,9 @@ from screens_kit import Host
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from kvchat.config.themes import load_themes
 from kvchat.paths import own_themes
 from kvchat.ui.screens.manager import PAUSE_SECONDS
-from kvchat.ui.themes import load_themes
 
 Picture = Callable[..., None]
 

@@ -18,6 +18,7 @@ from kvchat.cache.accounting import SideTotals
 from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged
+from kvchat.commands.editor import EditorError, at_line, opened
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.sanitize import clean
 from kvchat.store import StoreError
@@ -26,7 +27,6 @@ from kvchat.text.problems import StoreProblem
 from kvchat.ui.screens.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
 from kvchat.ui.screens.memory.editor import line_of
 from kvchat.ui.screens.rows import FocusRows
-from kvchat.ui.terminal.editor import EditorError, at_line, opened
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.widgets import Input
 
+from kvchat.config.themes import variable_defaults
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import TranscriptItem
-from kvchat.ui.themes import variable_defaults
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 

@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.chat.question import Question
-from kvchat.ui.themes import variable_defaults
+from kvchat.config.themes import variable_defaults
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
 

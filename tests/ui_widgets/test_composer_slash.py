@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvchat.ui.slash import parse
+from kvchat.commands.slash import parse
 from kvchat.ui.widgets.composer.slash import SlashList
 from kvchat.ui.widgets.composer.widget import Composer
 

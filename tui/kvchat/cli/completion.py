@@ -47,7 +47,7 @@ def _conversations(session: Session) -> Iterable[str]:
 
 
 def _settings(session: Session) -> Iterable[str]:
-    from kvchat.ui.setting_rows import rows
+    from kvchat.commands.setting_rows import rows
 
     return [row.path for row in rows(session.layers())]
 
@@ -58,7 +58,7 @@ def _profiles(session: Session) -> Iterable[str]:
 
 def _themes(session: Session) -> Iterable[str]:
     from kvchat import paths
-    from kvchat.ui.themes import AUTOMATIC, load_themes
+    from kvchat.config.themes import AUTOMATIC, load_themes
 
     return [AUTOMATIC, *load_themes([paths.own_themes(), session.places.themes])[0]]
 

@@ -69,10 +69,10 @@ def _check(session: Session) -> int:
 
 def _of_screen(settings: Settings, session: Session, file: Path | None = None) -> list[Problem]:
     """What is wrong in keys and theme, and in the person's own themes, personas and snippets."""
+    from kvchat.commands.keymap import keymap
+    from kvchat.commands.slash import snippets
     from kvchat.config.personas import load_personas
-    from kvchat.ui.actions import keymap
-    from kvchat.ui.snippets import snippets
-    from kvchat.ui.themes import load_themes, theme_problem
+    from kvchat.config.themes import load_themes, theme_problem
 
     file = file or session.places.config
     themes, broken = load_themes([paths.own_themes(), session.places.themes])
@@ -84,7 +84,7 @@ def _of_screen(settings: Settings, session: Session, file: Path | None = None) -
 
 
 def _get(session: Session) -> None:
-    from kvchat.ui.setting_rows import row
+    from kvchat.commands.setting_rows import row
 
     found = row(session.layers(), session.args.name)
     if found.problem:
@@ -97,7 +97,7 @@ def _get(session: Session) -> None:
 
 
 def _set(session: Session) -> None:
-    from kvchat.ui.setting_rows import checked, row
+    from kvchat.commands.setting_rows import checked, row
 
     layers, name = session.layers(), session.args.name
     found = row(layers, name, _themes(session) if name == "theme" else ())
@@ -105,14 +105,14 @@ def _set(session: Session) -> None:
 
 
 def _unset(session: Session) -> None:
-    from kvchat.ui.setting_rows import row
+    from kvchat.commands.setting_rows import row
 
     _save(session, row(session.layers(), session.args.name).path, None)
 
 
 def _save(session: Session, path: str, value: object) -> None:
     """Save a setting, and say what it is from now on."""
-    from kvchat.ui.setting_rows import given_words, row
+    from kvchat.commands.setting_rows import given_words, row
 
     save_setting(session.places.config, path, value)
     found = row(session.layers(), path)
@@ -124,7 +124,7 @@ def _save(session: Session, path: str, value: object) -> None:
 def _themes(session: Session) -> list[str]:
     from textual.theme import BUILTIN_THEMES
 
-    from kvchat.ui.themes import AUTOMATIC, load_themes
+    from kvchat.config.themes import AUTOMATIC, load_themes
 
     return [AUTOMATIC, *load_themes([paths.own_themes(), session.places.themes])[0], *BUILTIN_THEMES]
 
@@ -138,8 +138,8 @@ def _edit(session: Session) -> int:
     import asyncio
     import tempfile
 
+    from kvchat.commands.editor import NO_FILE, EditorError, opened
     from kvchat.config.show import example
-    from kvchat.ui.terminal.editor import NO_FILE, EditorError, opened
 
     file = session.places.config
     before = _read(file)

@@ -343,7 +343,7 @@ def _from_editor(text: str, command: str) -> str:
     """`text` as the person left it in their editor. Raises MemoryTrouble."""
     import asyncio
 
-    from kvchat.ui.terminal.editor import EditorError, OutsideText
+    from kvchat.commands.editor import EditorError, OutsideText
 
     async def keep() -> bool:
         return False

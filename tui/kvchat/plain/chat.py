@@ -41,7 +41,7 @@ from kvchat.text.servers import fallback_words, leaving_lines
 if TYPE_CHECKING:
     from kvchat.chat.conversations.live import OpenConversation
     from kvchat.chat.service import ChatService
-    from kvchat.ui.terminal.editor import OutsideText
+    from kvchat.commands.editor import OutsideText
 
 FORKED = "↳ "
 

@@ -14,6 +14,8 @@ from msgspec import Struct
 
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
+from kvchat.commands.actions import ACTIONS, Action
+from kvchat.commands.slash import by_slash
 from kvchat.config.personas import Snippet
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.prompt.citations import name_of, sources
@@ -30,8 +32,6 @@ from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.prices import compaction_lines
 from kvchat.text.snapshots import KEPT, RELEASED
 from kvchat.transfer.formats import FileExists, TransferError
-from kvchat.ui.action_table import ACTIONS, Action
-from kvchat.ui.slash import by_slash
 
 if TYPE_CHECKING:
     from kvchat.config.layers import Layers

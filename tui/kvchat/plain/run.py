@@ -18,6 +18,7 @@ from msgspec import Struct
 from kvchat import __version__
 from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
+from kvchat.commands.slash import parse, snippets
 from kvchat.config.personas import Snippet
 from kvchat.paths import Paths, last_resorts
 from kvchat.plain.answers import STATE_S, Answers
@@ -28,7 +29,6 @@ from kvchat.plain.signals import ENDING, INTERRUPT, Signals
 from kvchat.plain.speaker import Output, Speaker
 from kvchat.store import StoreError
 from kvchat.text.problems import ChatProblem, rescued_sentence
-from kvchat.ui.slash import parse
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -148,7 +148,7 @@ class PlainMode:
         return self._answers.taken_press()
 
     async def _in_editor(self, text: str, command: str) -> str:
-        from kvchat.ui.terminal.editor import EditorError, OutsideText
+        from kvchat.commands.editor import EditorError, OutsideText
 
         chat = self.chat
         try:
@@ -181,8 +181,6 @@ class PlainMode:
         return "" if rescued is None else rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
 
     def _snippets(self) -> Mapping[str, Snippet]:
-        from kvchat.ui.snippets import snippets
-
         return snippets(self._snippets_folder)[0]
 
 

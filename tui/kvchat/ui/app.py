@@ -21,10 +21,14 @@ from textual.messages import ExitApp
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
+from kvchat.commands import keys
+from kvchat.commands.actions import ACTIONS, Action
+from kvchat.commands.keymap import first_key, keymap
 from kvchat.config import ConfigError, Settings
+from kvchat.config.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
 from kvchat.paths import Paths, is_missing, own_themes
 from kvchat.sanitize import one_line
-from kvchat.ui import actions, keys
+from kvchat.ui.bindings import binding
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
@@ -33,7 +37,6 @@ from kvchat.ui.sweeper import EVERY, Sweeper
 from kvchat.ui.terminal.background import QUERY, is_light
 from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.terminal.input import Background, TerminalInput
-from kvchat.ui.themes import AUTOMATIC, load_themes, own_theme, plain_theme, variable_defaults
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -61,8 +64,8 @@ class KvchatApp(App[int]):
     CSS_PATH = "kvchat.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        actions.binding("palette", "command_palette", priority=True),
-        actions.binding("suspend", "suspend_process", priority=True),
+        binding("palette", "command_palette", priority=True),
+        binding("suspend", "suspend_process", priority=True),
     ]
 
     def __init__(
@@ -107,7 +110,7 @@ class KvchatApp(App[int]):
         self._has_themes = False
         """Whether all themes are registered, or just the one that is wanted."""
         self._take_theme()
-        self.keys, problems = actions.keymap(service.settings.keys, paths.config, vi_keys=service.settings.vi_keys)
+        self.keys, problems = keymap(service.settings.keys, paths.config, vi_keys=service.settings.vi_keys)
         """The person's keys by action, where they differ from the table."""
         self._notices += map(str, problems)
 
@@ -324,7 +327,7 @@ class KvchatApp(App[int]):
         if self.has_begun:
             self.chat.palette()
 
-    async def run_table_action(self, action: actions.Action, argument: str = "") -> None:
+    async def run_table_action(self, action: Action, argument: str = "") -> None:
         """Run an action of the table on the main screen, with the argument of its slash command."""
         from kvchat.ui.screens.modal import Modal
 
@@ -334,7 +337,7 @@ class KvchatApp(App[int]):
 
     def key_of(self, id: str) -> str:
         """The first key of an action, as a person reads it; empty without one."""
-        return keys.shown(actions.first_key(id, self.keys))
+        return keys.shown(first_key(id, self.keys))
 
     def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
@@ -343,7 +346,7 @@ class KvchatApp(App[int]):
         if place == "jump":
             return [("letter", "go there"), ("escape", "back")]
         words = {"composer.messages": "messages"} if place == "composer" else {}
-        words |= {a.id: a.footer for a in actions.ACTIONS if a.footer and a.context == "app" and a.id != "help"}
+        words |= {a.id: a.footer for a in ACTIONS if a.footer and a.context == "app" and a.id != "help"}
         if place == "transcript":
             words = {
                 "transcript.continue": "continue",
@@ -358,7 +361,7 @@ class KvchatApp(App[int]):
                 "stop": "back",
             }
             words = {id: word for id, word in words.items() if id not in SOMETIMES or id in can}
-        found = [(actions.first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
+        found = [(first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
         return [(key, word) for key, word in found if key]
 
     # -- appearance
@@ -430,7 +433,7 @@ class KvchatApp(App[int]):
             if self.follows_terminal:
                 self.ask_terminal()
         if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
-            self.keys, _ = actions.keymap(now.keys, self.paths.config, vi_keys=now.vi_keys)
+            self.keys, _ = keymap(now.keys, self.paths.config, vi_keys=now.vi_keys)
             self.set_keymap(self.keys)
             self.chat.show_keys()
 

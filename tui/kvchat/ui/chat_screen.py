@@ -21,10 +21,13 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.cache.warmth import UNKNOWN, Warmth
+from kvchat.commands import slash
+from kvchat.commands.actions import ACTIONS, BY_ID, Action
+from kvchat.commands.keymap import help_rows
 from kvchat.paths import is_missing
 from kvchat.prompt.tags import listed
 from kvchat.sanitize import one_line
-from kvchat.ui import actions, slash
+from kvchat.ui.bindings import binding, bindings
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
@@ -55,11 +58,11 @@ class ChatScreen(Screen[None]):
 
     app: KvchatApp
     BINDINGS: ClassVar[list[BindingType]] = [
-        *actions.bindings("app"),
+        *bindings("app"),
         # The composer leaves these to the conversation, so that one can read back while writing.
-        actions.binding("transcript.page_up", "page(-1)"),
-        actions.binding("transcript.page_down", "page(1)"),
-        actions.binding("composer.interrupt", "interrupt"),
+        binding("transcript.page_up", "page(-1)"),
+        binding("transcript.page_down", "page(1)"),
+        binding("composer.interrupt", "interrupt"),
     ]
 
     def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
@@ -264,9 +267,9 @@ class ChatScreen(Screen[None]):
     # -- what the person does: actions of the table
 
     async def action_do(self, id: str) -> None:
-        await self.do(actions.BY_ID[id])
+        await self.do(BY_ID[id])
 
-    async def do(self, action: actions.Action, argument: str = "") -> None:
+    async def do(self, action: Action, argument: str = "") -> None:
         """Do an action of the table, with the argument of its slash command."""
         act = attrgetter(action.method)(self)
         result = act(argument) if argument and action.argument else act()
@@ -319,7 +322,7 @@ class ChatScreen(Screen[None]):
     def show_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(actions.help_rows(self.app.keys, enter_sends=self.composer.enter_sends)))
+        self.app.push_screen(HelpScreen(help_rows(self.app.keys, enter_sends=self.composer.enter_sends)))
 
     def palette(self) -> None:
         self.run_worker(self._palette(), group="dialog")
@@ -328,7 +331,9 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.screens.palette import Entry, PaletteScreen
 
         costs = self.costs.in_brief()
-        entries = [Entry(action, self.app.key_of(action.id), costs.get(action.id, "")) for action in actions.palette()]
+        entries = [
+            Entry(action, self.app.key_of(action.id), costs.get(action.id, "")) for action in ACTIONS if action.palette
+        ]
         chosen = await self.workspace.ask(PaletteScreen(entries))
         if chosen is not None:
             await self.app.run_table_action(chosen)
@@ -444,9 +449,7 @@ class ChatScreen(Screen[None]):
         offered: list[tuple[str, str]] = []
         problems: list[Problem] = []
         if not is_missing(self.app.paths.snippets):
-            from kvchat.ui.snippets import snippets
-
-            found, problems = snippets(self.app.paths.snippets)
+            found, problems = slash.snippets(self.app.paths.snippets)
             offered = [(name, one.about or one_line(one.text, 60)) for name, one in found.items()]
         self.composer.set_commands([*slash.slash_commands(), *offered])
         return list(map(str, problems))
@@ -454,9 +457,8 @@ class ChatScreen(Screen[None]):
     def _put_snippet(self, name: str, argument: str) -> None:
         """Put a snippet into the composer, as its file has it now."""
         from kvchat.prompt.drafts import filled
-        from kvchat.ui.snippets import snippets
 
-        found, problems = snippets(self.app.paths.snippets)
+        found, problems = slash.snippets(self.app.paths.snippets)
         if name in found:
             self.composer.fill(filled(found[name].text, argument))
         else:

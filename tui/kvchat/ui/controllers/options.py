@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.conversations.drafts import SYSTEM_TYPED
 from kvchat.chat.errors import ChatError
+from kvchat.config.themes import AUTOMATIC
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.themes import AUTOMATIC
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.personas import Personas

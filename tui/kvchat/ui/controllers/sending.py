@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.chat.turns.alternatives import Wanted
     from kvchat.chat.turns.queue import Queued
+    from kvchat.commands.editor import OutsideText
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.screens.confirm import Choice
-    from kvchat.ui.terminal.editor import OutsideText
     from kvchat.ui.widgets.statusline import StatusLine
     from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -513,7 +513,7 @@ class SendingController:
 
     async def _edit_outside(self) -> str:
         """Let the editor run; what went wrong, in words."""
-        from kvchat.ui.terminal.editor import EditorError, OutsideText
+        from kvchat.commands.editor import EditorError, OutsideText
 
         trouble = ""
         try:

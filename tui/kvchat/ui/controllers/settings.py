@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from kvchat.config import ConfigError
 from kvchat.config.edit import save_setting
+from kvchat.config.themes import AUTOMATIC
 from kvchat.ui.controllers.cache_panel import CachePanelController
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.themes import AUTOMATIC
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.commands.setting_rows import SettingRow
     from kvchat.config import Settings
-    from kvchat.ui.setting_rows import SettingRow
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -48,14 +48,14 @@ class SettingsController:
 
     def rows(self) -> list[SettingRow]:
         """Every setting as it is now, whoever changed it. Raises ConfigError."""
-        from kvchat.ui.setting_rows import rows
+        from kvchat.commands.setting_rows import rows
 
         return rows(self.workspace.app.layers(), [AUTOMATIC, *sorted(self.workspace.app.available_themes)])
 
     def change(self, row: SettingRow, text: str | None) -> None:
         """Save what a person wrote for a setting, and work with it where that can be; None: back to the default.
         Raises ConfigError."""
-        from kvchat.ui.setting_rows import checked
+        from kvchat.commands.setting_rows import checked
 
         app = self.workspace.app
         save_setting(app.paths.config, row.path, None if text is None else checked(app.layers(), row, text))

@@ -25,7 +25,7 @@ from kvchat.prompt.message import State
 from kvchat.text.format import counted
 from kvchat.text.prices import STAYS_CACHED, next_prefill
 from kvchat.text.servers import model_name
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.branches import STATES
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content

@@ -25,7 +25,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import opening_words
 from kvchat.text.format import count, counted, moment
 from kvchat.text.notes import note_sentence
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown

@@ -22,7 +22,7 @@ from kvchat.paths import pasted_path
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import size
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, joined, removed_words, shown

@@ -34,7 +34,7 @@ from kvchat.prompt.tags import (
 )
 from kvchat.sanitize import one_line
 from kvchat.text.format import FAVOURITE_MARK, KEPT_MARK, counted, moment
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import (

@@ -18,7 +18,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.doctor.report import Report, Severity, Verdict
 from kvchat.doctor.words import GLYPHS, facts, headline
 from kvchat.sanitize import clean, one_line
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import Hint, Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 

@@ -29,7 +29,7 @@ from kvchat.text.format import counted
 from kvchat.transfer import FORMATS
 from kvchat.transfer.formats import FileExists, Source, TransferError, format_of
 from kvchat.transfer.write import suggested_name
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine

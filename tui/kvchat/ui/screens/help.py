@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.ui.actions import HelpRow
+from kvchat.commands.keymap import HelpRow
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, column, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, CACHED, EVALUATED, GLYPHS, MARK_TONES, MUTED, STRONG, content

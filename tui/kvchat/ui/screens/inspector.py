@@ -49,7 +49,7 @@ from kvchat.text.format import KEPT_MARK, UNKNOWN, count, counted, duration, per
 from kvchat.text.options import warning_sentence
 from kvchat.text.servers import model_name
 from kvchat.text.snapshots import kept_words, room_words
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 from textual.widgets import TextArea
 
+from kvchat.commands import keys
+from kvchat.commands.keymap import first_key
 from kvchat.sanitize import clean
-from kvchat.ui import actions, keys
+from kvchat.ui.bindings import binding
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts
@@ -25,7 +27,7 @@ class LongText(TextArea):
         &:focus { border: none; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [actions.binding("undo", "undo")]
+    BINDINGS: ClassVar[list[BindingType]] = [binding("undo", "undo")]
     app: KvchatApp
 
     def __init__(self, drafts: Drafts, **options: Any) -> None:
@@ -59,7 +61,7 @@ class LongText(TextArea):
         """In words, that what stands there was written before."""
         if not self._left or self.text != self._left:
             return ""
-        return f"Not saved; {keys.shown(actions.first_key('undo', self.app.keys))} takes it back."
+        return f"Not saved; {keys.shown(first_key('undo', self.app.keys))} takes it back."
 
     def saved(self) -> None:
         """What is written is where it belongs."""

@@ -25,7 +25,7 @@ from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import one_line
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import FilterLine, FocusRows, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, content

@@ -18,9 +18,11 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
+from kvchat.commands import keys
+from kvchat.commands.actions import BY_ID
+from kvchat.commands.keymap import first_key
 from kvchat.sanitize import one_line
-from kvchat.ui import keys
-from kvchat.ui.actions import BY_ID, bindings, first_key
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
 

@@ -30,7 +30,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
 from kvchat.text.options import reserved_words
 from kvchat.text.prices import FREE, change_price
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.long_text import LongText
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList

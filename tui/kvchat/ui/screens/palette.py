@@ -15,7 +15,7 @@ from textual.fuzzy import FuzzySearch
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.ui.actions import Action
+from kvchat.commands.actions import Action
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, column
 from kvchat.ui.screens.tones import ACCENT, EVALUATED, MATCH, MUTED, STRONG, content

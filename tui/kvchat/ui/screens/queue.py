@@ -13,7 +13,7 @@ from textual.widgets import Static
 from kvchat.chat.events import EventBus, QueueChanged, ServiceEvent
 from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.sanitize import one_line
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, MUTED, content, shown

@@ -30,7 +30,7 @@ from kvchat.chat.server.choice import ModelChoice, ServerChoice, hub_name, writt
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, counted, size
 from kvchat.text.servers import model_name
-from kvchat.ui.actions import binding
+from kvchat.ui.bindings import binding
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown

@@ -16,16 +16,16 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from kvchat.commands.keys import TYPING
+from kvchat.commands.setting_rows import SettingRow, given_words
 from kvchat.config import ConfigError
 from kvchat.config.option import Kind
-from kvchat.ui.actions import bindings
-from kvchat.ui.keys import TYPING
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.export import ChoiceLine
 from kvchat.ui.screens.long_text import LongText
 from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import FilterInput, FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined, shown
-from kvchat.ui.setting_rows import SettingRow, given_words
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts

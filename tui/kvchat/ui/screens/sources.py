@@ -26,18 +26,18 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
+from kvchat.commands.editor import NO_FILE, EditorError, opened
 from kvchat.documents.source_state import NOT_TEXT, SourceState, file_lines, place_in
 from kvchat.paths import reason
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean, one_line
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.render.sources import ending, headings_of, title_of
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList, highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, removed_words
 from kvchat.ui.terminal.clipboard import copy
-from kvchat.ui.terminal.editor import NO_FILE, EditorError, opened
 
 if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService

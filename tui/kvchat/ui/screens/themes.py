@@ -15,12 +15,12 @@ from textual.widgets import Input
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.rail import Stretch, Where
+from kvchat.config.themes import AUTOMATIC
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import MUTED, content
-from kvchat.ui.themes import AUTOMATIC
 from kvchat.ui.widgets.transcript.widget import Transcript
 
 _ANSWER = """\

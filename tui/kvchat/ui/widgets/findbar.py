@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from kvchat.text.format import count
-from kvchat.ui import actions
+from kvchat.ui.bindings import bindings
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -29,7 +29,7 @@ class FindBar(Horizontal):
         & > .find-count { width: auto; color: $foreground 60%; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("findbar")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("findbar")]
 
     def __init__(self, transcript: Transcript, composer: Composer) -> None:
         super().__init__()

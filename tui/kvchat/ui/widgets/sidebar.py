@@ -25,7 +25,7 @@ from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.format import KEPT_MARK
 from kvchat.text.messages import queued_words
-from kvchat.ui import actions
+from kvchat.ui.bindings import binding, bindings
 from kvchat.ui.widgets.jump import Letter, Target, with_letters
 from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import (
@@ -71,13 +71,13 @@ class Sidebar(ScrollView, can_focus=True):
     """
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        actions.binding("rows.up", "step(-1)"),
-        actions.binding("rows.down", "step(1)"),
-        actions.binding("rows.page_up", "page(-1)"),
-        actions.binding("rows.page_down", "page(1)"),
-        actions.binding("rows.first", "edge(-1)"),
-        actions.binding("rows.last", "edge(1)"),
-        *actions.bindings("sidebar"),
+        binding("rows.up", "step(-1)"),
+        binding("rows.down", "step(1)"),
+        binding("rows.page_up", "page(-1)"),
+        binding("rows.page_down", "page(1)"),
+        binding("rows.first", "edge(-1)"),
+        binding("rows.last", "edge(1)"),
+        *bindings("sidebar"),
     ]
     FRAME_SECONDS = 0.25
 

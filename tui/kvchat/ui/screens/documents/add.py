@@ -25,7 +25,7 @@ from textual.widgets import Input, Label, Static
 from kvchat.chat.errors import ChatError
 from kvchat.documents.collection import Collection, is_name, named, unused
 from kvchat.sanitize import one_line
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterInput, RowList
 from kvchat.ui.screens.tones import BAD, MUTED, content, shown

@@ -19,7 +19,7 @@ from textual.widgets import Input
 from kvchat.documents.collection import Collection, Passage
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import counted
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted

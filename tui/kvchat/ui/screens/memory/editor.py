@@ -16,7 +16,7 @@ from textual.containers import Vertical
 from textual.widgets import Static, TextArea
 
 from kvchat.memory.entry import Entry, Kind
-from kvchat.ui.actions import bindings
+from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.long_text import LongText
 from kvchat.ui.screens.memory.rows import KIND_MARKS
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content

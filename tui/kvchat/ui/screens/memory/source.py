@@ -17,6 +17,7 @@ from textual.widget import Widget
 from kvchat.chat.background.extraction import QUEUE_PAGE, QueueRow
 from kvchat.chat.background.memory_service import MemoryOverview
 from kvchat.chat.events import JobsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
+from kvchat.commands.editor import opened
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.memory.history import TOUCHED
 from kvchat.text.cache import side_work_words
@@ -30,7 +31,6 @@ from kvchat.ui.screens.memory.rows import Telling, quoted
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.sources import handed_over
 from kvchat.ui.screens.tones import ACCENT, BAD, MATCH, MUTED, STRONG, content, joined
-from kvchat.ui.terminal.editor import opened
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from kvchat.ui.slash import parse
+from kvchat.commands.slash import parse
 from kvchat.ui.widgets.composer import messages as messages
 from kvchat.ui.widgets.composer.context import Accompanied
 from kvchat.ui.widgets.composer.mentions import MentionList, Typed, asked_for, completed, is_folder, path_at, typed_at

@@ -37,7 +37,7 @@ from kvchat.prompt.drafts import (
     plain_paste,
 )
 from kvchat.sanitize import clean
-from kvchat.ui import actions
+from kvchat.ui.bindings import binding, bindings
 from kvchat.ui.widgets.clusters import clusters
 from kvchat.ui.widgets.composer.chips import block_of, is_long, new_label, next_number
 from kvchat.ui.widgets.composer.messages import PasteRequested, PathPasted
@@ -119,8 +119,8 @@ class ComposerText(TextArea):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"composer--chip"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        *actions.bindings("composer"),
-        actions.binding("undo", "undo_typing"),
+        *bindings("composer"),
+        binding("undo", "undo_typing"),
         Binding("super+c", "copy", "Copy", show=False),
         Binding("escape", "key('escape')", "Close the list", show=False),
     ]

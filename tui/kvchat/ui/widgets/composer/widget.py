@@ -19,11 +19,11 @@ from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import Meant
+from kvchat.commands.slash import parse
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import FIELD, Draft, Span, Spans, blocks_in, decoded, expanded, given, plain_paste
 from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
-from kvchat.ui.slash import parse
 from kvchat.ui.widgets.composer import messages, slash
 from kvchat.ui.widgets.composer.completion import Completing
 from kvchat.ui.widgets.composer.context_items import MEMORY, Picked

@@ -19,7 +19,7 @@ from textual.message import Message
 from textual.selection import Selection
 
 from kvchat.prompt.citations import cited
-from kvchat.ui import actions
+from kvchat.ui.bindings import bindings
 from kvchat.ui.render.message import VERSIONS, Folds, TranscriptItem, as_text
 from kvchat.ui.render.sources import CITE, given, numbers_at
 from kvchat.ui.widgets.jump import Letter, Target
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[\w./~@:%+=-]+")
 class TranscriptKeys(TranscriptView):
     """A `TranscriptView` in which messages can be selected and acted on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("transcript")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("transcript")]
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)

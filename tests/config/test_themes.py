@@ -14,9 +14,9 @@ from textual.widgets import Static
 from corpus import corpus
 from kvchat.config import Settings
 from kvchat.config.settings import BY_PATH
+from kvchat.config.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, own_theme, variable_defaults
 from kvchat.paths import own_themes
 from kvchat.ui.app import DARK_THEME, LIGHT_THEME
-from kvchat.ui.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, own_theme, variable_defaults
 from kvchat.ui.widgets import sidebar
 from kvchat.ui.widgets.transcript import styles as transcript
 

@@ -15,20 +15,12 @@ from textual.binding import Binding
 from textual.widgets import TextArea
 
 from corpus import corpus
+from kvchat.commands import keys
+from kvchat.commands.actions import ACTIONS, BY_ID, DIALOG_ACTIONS, Action
+from kvchat.commands.keymap import help_rows, keymap, work_together
+from kvchat.commands.slash import by_slash, slash_commands
 from kvchat.config import load
-from kvchat.ui import keys
-from kvchat.ui.actions import (
-    ACTIONS,
-    BY_ID,
-    DIALOG_ACTIONS,
-    Action,
-    bindings,
-    help_rows,
-    keymap,
-    palette,
-    work_together,
-)
-from kvchat.ui.slash import by_slash, slash_commands
+from kvchat.ui.bindings import bindings
 
 
 def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_why_not() -> None:
@@ -40,7 +32,7 @@ def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_wh
         assert action.keys or action.vi_keys or (action.slash and action.palette), action.id
         assert action.help.endswith("."), action.id
         assert len(action.label) <= 22
-    assert {action.id for action in palette()} == {action.id for action in BY_ID.values() if action.palette}
+    assert {action.id for action in ACTIONS if action.palette} == {a.id for a in BY_ID.values() if a.palette}
 
 
 def test_ids_and_slash_commands_are_unique() -> None:
@@ -387,7 +379,7 @@ def test_what_is_not_a_key_is_refused(written: str) -> None:
 @pytest.mark.process
 def test_the_table_is_read_without_loading_textual() -> None:
     code = (
-        "import sys, kvchat.ui.actions as a; a.help_rows(); a.keymap({'new': 'f5'}); "
+        "import sys, kvchat.commands.keymap as a; a.help_rows(); a.keymap({'new': 'f5'}); "
         "sys.exit(any(name.split('.')[0] in ('textual', 'platformdirs', 'tomli_w') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvchat.ui.slash import Parsed, parse
+from kvchat.commands.slash import Parsed, parse
 
 
 @pytest.mark.parametrize(

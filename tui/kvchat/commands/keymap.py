@@ -1,42 +1,23 @@
-"""What the table of actions gives: key bindings and keymaps, palette entries, the rows of the help.
+"""The keys in force, from the table of actions and the settings, and the rows of the help.
 
-The rule: a keymap that would hide one action behind another, or bind a key that no terminal sends, is refused in
-words and the default stays.
+A keymap that would hide one action behind another, or bind a key that no terminal sends, is refused in words and the
+default stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from kvchat.commands import keys as key_names
+from kvchat.commands.actions import BY_ID, Action
 from kvchat.config.problem import Problem
 from kvchat.config.toml import problem_at
 from kvchat.sanitize import one_line
-from kvchat.ui import keys as key_names
-from kvchat.ui.action_table import ACTIONS, BY_ID, DIALOG_ACTIONS, Action
 
-if TYPE_CHECKING:
-    from textual.binding import Binding
-
-__all__ = [
-    "ACTIONS",
-    "BY_ID",
-    "DIALOG_ACTIONS",
-    "Action",
-    "HelpRow",
-    "binding",
-    "bindings",
-    "first_key",
-    "help_rows",
-    "keymap",
-    "palette",
-    "work_together",
-]
-
-_FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
+FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
 _EVERY_DIALOG = ("dialog", "rows")
 _TOGETHER: Mapping[str, tuple[str, ...]] = {
     "composer": ("app",),
@@ -76,51 +57,9 @@ _TYPED = frozenset(
 """Contexts of dialogs in which something is typed."""
 
 
-def bindings(context: str, *, priority: bool = False) -> list[Binding]:
-    """The bindings of a context, to stand in a BINDINGS; their ids make them rebindable by `App.set_keymap`.
-    `priority`: the widget that has the focus does not get the keys."""
-    from textual.binding import Binding
-
-    found = []
-    for action in BY_ID.values():
-        if action.context != context:
-            continue
-        if action.id in _FIXED:
-            found += [
-                Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
-                for key in action.key_list
-            ]
-        else:
-            keys = action.keys or f"no-key-{action.id}"  # never sent, for the keymap to put others in its place
-            found.append(
-                Binding(
-                    keys,
-                    action.action,
-                    action.footer or action.label,
-                    show=bool(action.footer),
-                    tooltip=action.help,
-                    id=action.id,
-                    priority=priority,
-                )
-            )
-    return found
-
-
-def binding(id: str, action: str, *, priority: bool = False) -> Binding:
-    """The keys of an action of another context, where `action` is done for it; `priority` as in `bindings`."""
-    from textual.binding import Binding
-
-    return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id, priority=priority)
-
-
 def first_key(id: str, overrides: Mapping[str, str]) -> str:
     """The first key of an action as Textual names it; empty without one."""
     return overrides.get(id, BY_ID[id].keys).partition(",")[0]
-
-
-def palette() -> list[Action]:
-    """The actions of the palette, in the order of the table."""
-    return [action for action in ACTIONS if action.palette]
 
 
 class HelpRow(Struct, frozen=True):
@@ -141,7 +80,7 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
     for action in BY_ID.values():
         words = BY_ID[swapped.get(action.id, action.id)]
         keys = (overrides or {}).get(action.id, action.keys)
-        shown = "1–9" if action.id in _FIXED else ", ".join(key_names.shown(key) for key in keys.split(",") if key)
+        shown = "1–9" if action.id in FIXED else ", ".join(key_names.shown(key) for key in keys.split(",") if key)
         if not keys and action.vi_keys:
             shown = f"{key_names.shown(action.vi_keys)} (vi_keys)"
         slash = f"/{action.slash} {action.argument}".rstrip() if action.slash else ""
@@ -197,8 +136,8 @@ def _kept_keys(action: Action, found: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _wrong_action(id: str) -> str | None:
-    if id in _FIXED:
-        return f"these keys cannot be changed: {_FIXED[id]}"
+    if id in FIXED:
+        return f"these keys cannot be changed: {FIXED[id]}"
     if id in BY_ID:
         return None
     import difflib

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from kvchat.commands.actions import BY_ID
+from kvchat.commands.keymap import FIXED, keymap
 from kvchat.config.layers import Layers, is_read_at_start
 from kvchat.config.load import no_profile
 from kvchat.config.option import Kind, Option, UnfitError, from_text, wrong_entries
@@ -18,7 +20,6 @@ from kvchat.config.settings import changed, key_of, opens, option_at
 from kvchat.config.show import in_words
 from kvchat.config.unknown import nearest, unknown
 from kvchat.sanitize import one_line
-from kvchat.ui.actions import BY_ID, keymap
 
 _FEW = 10
 """Words that a sentence names."""
@@ -56,17 +57,14 @@ class SettingRow(Struct, frozen=True):
 def rows(layers: Layers, themes: Sequence[str] = ()) -> list[SettingRow]:
     """Every setting in the order of the file, and the keys of every action."""
     found = [_row(layers, option, themes) for option in layers.all()]
-    return found + [_key_row(layers, id) for id in BY_ID if id not in _NO_KEYS]
-
-
-_NO_KEYS = frozenset({"transcript.code"})
+    return found + [_key_row(layers, id) for id in BY_ID if id not in FIXED]
 
 
 def row(layers: Layers, name: str, themes: Sequence[str] = ()) -> SettingRow:
     """The setting of this name. Raises ConfigError with the name that was probably meant."""
     section, dot, action = name.partition(".")
     if section == "keys" and dot:
-        if action in BY_ID and action not in _NO_KEYS:
+        if action in BY_ID and action not in FIXED:
             return _key_row(layers, action)
         raise ConfigError(_sentence(keymap({action: "f5"})[1][0].text))
     try:

@@ -1,12 +1,17 @@
-"""Slash commands: what a text that begins with / means, in the app and in plain mode."""
+"""Slash commands and the user's snippets: what a text that begins with / means, in the app and in plain mode."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvchat.paths import pasted_path
-from kvchat.ui.action_table import ACTIONS, Action
+
+if TYPE_CHECKING:
+    from kvchat.config.personas import Snippet
+    from kvchat.config.problem import Problem
+from kvchat.commands.actions import ACTIONS, Action
 
 
 class Parsed(NamedTuple):
@@ -46,3 +51,17 @@ def slash_commands() -> list[tuple[str, str]]:
 def by_slash(name: str) -> Action | None:
     """The action of a slash command, without the slash; any case."""
     return next((action for action in ACTIONS if name and name.lower() in (action.slash, action.also)), None)
+
+
+def snippets(folder: Path) -> tuple[dict[str, Snippet], list[Problem]]:
+    """The snippets of a folder by name, and what is wrong there: one that is called as a command is not used."""
+    from kvchat.config.personas import load_snippets
+    from kvchat.config.problem import Problem
+
+    found, problems = load_snippets(folder)
+    taken = [name for name in found if by_slash(name)]
+    problems += [
+        Problem(folder / f"{name}.toml", None, None, f"/{name} is a command; give the snippet another name")
+        for name in taken
+    ]
+    return {name: snippet for name, snippet in found.items() if name not in taken}, problems

@@ -1,0 +1,41 @@
+"""The Textual bindings of the table of actions."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+from kvchat.commands.actions import BY_ID
+from kvchat.commands.keymap import FIXED
+
+
+def bindings(context: str, *, priority: bool = False) -> list[Binding]:
+    """The bindings of a context, to stand in a BINDINGS; their ids make them rebindable by `App.set_keymap`.
+    `priority`: the widget that has the focus does not get the keys."""
+    found = []
+    for action in BY_ID.values():
+        if action.context != context:
+            continue
+        if action.id in FIXED:
+            found += [
+                Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
+                for key in action.key_list
+            ]
+        else:
+            keys = action.keys or f"no-key-{action.id}"  # never sent, for the keymap to put others in its place
+            found.append(
+                Binding(
+                    keys,
+                    action.action,
+                    action.footer or action.label,
+                    show=bool(action.footer),
+                    tooltip=action.help,
+                    id=action.id,
+                    priority=priority,
+                )
+            )
+    return found
+
+
+def binding(id: str, action: str, *, priority: bool = False) -> Binding:
+    """The keys of an action of another context, where `action` is done for it; `priority` as in `bindings`."""
+    return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id, priority=priority)
