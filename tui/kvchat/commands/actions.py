@@ -1,18 +1,16 @@
-"""The one table of what a person can do: key bindings, footer, palette, help, slash commands and the hints of the
-dialogs all read it.
-
-The rule: an action that is not in this table does not exist, and one that is can be found in every one of them.
-"""
+"""The one table of what can be done: keys, footer, palette, help, slash commands and the hints of the dialogs all read
+it. An action that is not in this table does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Action(Struct, frozen=True):
-    """Something a person can do."""
+    """Something a user can do."""
 
     id: str
     """Its name in [keys]; the part before a dot is its context."""
@@ -22,26 +20,23 @@ class Action(Struct, frozen=True):
     """Two or three words: the footer, the palette."""
     help: str
     """What it does, in a sentence: the tooltip, the palette, the help."""
-    group: str
-    slash: str = ""
-    """Its slash command, without the slash."""
+    method: str = ""
+    """What does it on the main screen: a method of it or of one of its controllers, `messages.edit`."""
     argument: str = ""
     """What may follow the slash command."""
+    group: str = ""
+    slash: str = ""
+    """Its slash command, without the slash."""
     also: str = ""
     """The same slash command by another name."""
     footer: str = ""
     """Its word in the footer; empty: it is not there."""
-    palette: bool = True
-    reason: str = ""
-    """Why it has no slash command or no palette entry."""
-    method: str = ""
-    """What does it on the main screen: a method of it or of one of its controllers, `messages.edit`."""
     run: str = ""
     """The Textual action of its keys in its context, where it is not the last part of the id."""
     vi_keys: str = ""
     """Further keys, with the setting `vi_keys`."""
     gives_way: bool = False
-    """Whether it leaves its keys to an action that a person gives them to, without a word."""
+    """Whether it leaves its keys to an action that the user gives them to, without a warning."""
 
     @property
     def context(self) -> str:
@@ -53,6 +48,11 @@ class Action(Struct, frozen=True):
         return tuple(self.keys.split(",")) if self.keys else ()
 
     @property
+    def palette(self) -> bool:
+        """Whether the palette has it: all that the main screen does, but itself."""
+        return bool(self.method) and self.id != "palette"
+
+    @property
     def action(self) -> str:
         """The Textual action, to be bound in its context."""
         if self.context == "app":
@@ -60,785 +60,473 @@ class Action(Struct, frozen=True):
         return self.run or self.id.rpartition(".")[2].replace("-", "_")
 
 
-_TYPING = "it is a way of typing"
-_MOVING = "it moves within what has the focus"
+def _acts(group: str, *actions: Action) -> Iterator[Action]:
+    """Actions with a slash command; it is the last part of the id where no other is given."""
+    for action in actions:
+        name = action.id.rpartition(".")[2].replace("_", "-")
+        yield replace(action, group=group, slash=action.slash or name)
+
+
+def _keys(context: str, group: str, *rows: tuple[str, ...]) -> Iterator[Action]:
+    """Actions that are keys of what has the focus, or of a dialog: of each its name, keys, label, help, its Textual
+    action and the keys of vi."""
+    for name, keys, label, help, *more in rows:
+        run, vi_keys = (*more, "", "")[:2]
+        if not run and context in ("memory", "documents"):
+            run = f"act('{name}')"
+        yield Action(f"{context}.{name}", keys, label, help, group=group, run=run, vi_keys=vi_keys)
+
 
 ACTIONS: tuple[Action, ...] = (
-    Action(
-        "new",
-        "ctrl+n",
-        "New conversation",
-        "Begin a new conversation.",
+    *_acts(
         "Conversations",
-        "new",
-        also="clear",
-        footer="new",
-        method="conversations.new",
+        Action(
+            "new",
+            "ctrl+n",
+            "New conversation",
+            "Begin a new conversation.",
+            "conversations.new",
+            also="clear",
+            footer="new",
+        ),
+        Action(
+            "persona",
+            "",
+            "New with persona",
+            "Begin a new conversation with a persona: its system prompt, model and parameters.",
+            "conversations.new_with_persona",
+            "NAME",
+        ),
+        Action(
+            "trunk",
+            "",
+            "New with trunk",
+            "Begin a new conversation with a trunk: files that are prefilled once for many conversations. add "
+            "NAME PATH makes one.",
+            "conversations.new_with_trunk",
+            "NAME",
+        ),
+        Action(
+            "next",
+            "ctrl+pagedown,alt+down,f9",
+            "Next conversation",
+            "Open the next conversation of the list.",
+            "conversations.next",
+        ),
+        Action(
+            "previous",
+            "ctrl+pageup,alt+up,f8",
+            "Previous conversation",
+            "Open the conversation above in the list.",
+            "conversations.previous",
+        ),
+        Action(
+            "list",
+            "ctrl+s",
+            "List",
+            "Choose a conversation from the list, with a filter.",
+            "conversations.pick",
+            footer="list",
+        ),
+        Action(
+            "search",
+            "ctrl+r",
+            "Search",
+            "Search in all conversations; tag:NAME keeps to those with a tag.",
+            "conversations.search",
+            "WORDS",
+            footer="search",
+        ),
+        Action("rename", "f12", "Rename", "Give this conversation another title.", "conversations.rename", "TITLE"),
+        Action(
+            "favourite",
+            "",
+            "Favourite",
+            "Have this conversation stand first in the list, or no longer.",
+            "conversations.favourite",
+            also="favorite",
+        ),
+        Action(
+            "archive",
+            "",
+            "Archive",
+            "Take this conversation out of the list, or back into it. A filter and a search find it all the same.",
+            "conversations.archive",
+        ),
+        Action(
+            "tag",
+            "",
+            "Tags",
+            "Put tags on this conversation, by which it is found; with a minus in front one is taken off.",
+            "conversations.tag",
+            "NAME|-NAME",
+        ),
+        Action(
+            "delete",
+            "f10",
+            "Delete conversation",
+            "Move this conversation to the trash; Undo brings it back.",
+            "conversations.delete",
+        ),
+        Action(
+            "export",
+            "f4",
+            "Export",
+            "Write this conversation, or all of them, to a file.",
+            "conversations.export",
+            "FILE",
+            footer="export",
+        ),
+        Action("import", "", "Import", "Take in conversations of other programs.", "conversations.take_in", "PATH"),
     ),
-    Action(
-        "persona",
-        "",
-        "New with persona",
-        "Begin a new conversation with a persona: its system prompt, model and parameters.",
-        "Conversations",
-        "persona",
-        "NAME",
-        method="conversations.new_with_persona",
-    ),
-    Action(
-        "trunk",
-        "",
-        "New with trunk",
-        "Begin a new conversation with a trunk: files that are prefilled once for "
-        "many conversations. add NAME PATH makes one.",
-        "Conversations",
-        "trunk",
-        "NAME",
-        method="conversations.new_with_trunk",
-    ),
-    Action(
-        "next",
-        "ctrl+pagedown,alt+down,f9",
-        "Next conversation",
-        "Open the next conversation of the list.",
-        "Conversations",
-        "next",
-        method="conversations.next",
-    ),
-    Action(
-        "previous",
-        "ctrl+pageup,alt+up,f8",
-        "Previous conversation",
-        "Open the conversation above in the list.",
-        "Conversations",
-        "previous",
-        method="conversations.previous",
-    ),
-    Action(
-        "list",
-        "ctrl+s",
-        "List",
-        "Choose a conversation from the list, with a filter.",
-        "Conversations",
-        "list",
-        footer="list",
-        method="conversations.pick",
-    ),
-    Action(
-        "search",
-        "ctrl+r",
-        "Search",
-        "Search in all conversations; tag:NAME keeps to those with a tag.",
-        "Conversations",
-        "search",
-        "WORDS",
-        footer="search",
-        method="conversations.search",
-    ),
-    Action(
-        "rename",
-        "f12",
-        "Rename",
-        "Give this conversation another title.",
-        "Conversations",
-        "rename",
-        "TITLE",
-        method="conversations.rename",
-    ),
-    Action(
-        "favourite",
-        "",
-        "Favourite",
-        "Have this conversation stand first in the list, or no longer.",
-        "Conversations",
-        "favourite",
-        also="favorite",
-        method="conversations.favourite",
-    ),
-    Action(
-        "archive",
-        "",
-        "Archive",
-        "Take this conversation out of the list, or back into it. A filter and a search find it all the same.",
-        "Conversations",
-        "archive",
-        method="conversations.archive",
-    ),
-    Action(
-        "tag",
-        "",
-        "Tags",
-        "Put tags on this conversation, by which it is found; with a minus in front one is taken off.",
-        "Conversations",
-        "tag",
-        "NAME|-NAME",
-        method="conversations.tag",
-    ),
-    Action(
-        "delete",
-        "f10",
-        "Delete conversation",
-        "Move this conversation to the trash; Undo brings it back.",
-        "Conversations",
-        "delete",
-        method="conversations.delete",
-    ),
-    Action(
-        "export",
-        "f4",
-        "Export",
-        "Write this conversation, or all of them, to a file.",
-        "Conversations",
-        "export",
-        "FILE",
-        footer="export",
-        method="conversations.export",
-    ),
-    Action(
-        "import",
-        "",
-        "Import",
-        "Take in conversations of other programs.",
-        "Conversations",
-        "import",
-        "PATH",
-        method="conversations.take_in",
-    ),
-    Action("stop", "escape", "Stop", "Stop the answer and keep what came.", "This conversation", "stop", method="stop"),
-    Action(
-        "undo",
-        "ctrl+underscore,ctrl+slash",
-        "Undo",
-        "Take back what was typed; else the last deletion, edit, new answer or change of branch.",
+    *_acts(
         "This conversation",
-        "undo",
-        method="conversations.undo",
+        Action("stop", "escape", "Stop", "Stop the answer and keep what came.", "stop"),
+        Action(
+            "undo",
+            "ctrl+underscore,ctrl+slash",
+            "Undo",
+            "Take back what was typed; else the last deletion, edit, new answer or change of branch.",
+            "conversations.undo",
+        ),
+        Action("find", "ctrl+f", "Find", "Search in this conversation.", "findbar.open", "WORDS"),
+        Action(
+            "tree", "", "Tree of branches", "Show every branch of this conversation and go to one.", "messages.tree"
+        ),
+        Action(
+            "keep",
+            "",
+            "Keep",
+            "Keep this conversation's state on the disk, so that it is warm after every restart; a second "
+            "time releases it. With an answer selected: the state up to there.",
+            "conversations.keep",
+            "off",
+        ),
+        Action(
+            "compact",
+            "shift+f2",
+            "Compact conversation",
+            "Replace the older turns by a summary, on a new branch. Shows the cost first; a summary that is "
+            "ready is put in place at once.",
+            "compaction.compact",
+        ),
+        Action(
+            "parameters",
+            "ctrl+o",
+            "Parameters",
+            "Change temperature, max tokens and the like; nothing is prefilled for it.",
+            "options.parameters",
+        ),
+        Action(
+            "system",
+            "",
+            "System prompt",
+            "Change the system prompt, or take one from the library. Shows the cost first.",
+            "options.system_prompt",
+            "TEXT",
+        ),
+        Action("model", "ctrl+l", "Model and server", "Choose model and server.", "server.choose", "NAME"),
+        Action(
+            "thinking",
+            "ctrl+t",
+            "Thinking",
+            "Turn thinking on or off, or set how much. Shows the cost first.",
+            "options.thinking",
+            "on|off|auto|low|medium|high",
+        ),
+        Action(
+            "inspector",
+            "f2",
+            "Cache",
+            "Show what the server had cached, turn by turn, and why it missed.",
+            "inspect",
+            slash="cache",
+            footer="cache",
+        ),
+        Action(
+            "doctor",
+            "",
+            "Doctor",
+            "Examine the server: what it reuses, how fast it prefills, what to change.",
+            "server.doctor",
+        ),
     ),
-    Action(
-        "find",
-        "ctrl+f",
-        "Find",
-        "Search in this conversation.",
-        "This conversation",
-        "find",
-        "WORDS",
-        method="findbar.open",
-    ),
-    Action(
-        "tree",
-        "",
-        "Tree of branches",
-        "Show every branch of this conversation and go to one.",
-        "This conversation",
-        "tree",
-        method="messages.tree",
-    ),
-    Action(
-        "keep",
-        "",
-        "Keep",
-        "Keep this conversation's state on the disk, so that it is warm after every restart; a "
-        "second time releases it. With an answer selected: the state up to there.",
-        "This conversation",
-        "keep",
-        "off",
-        method="conversations.keep",
-    ),
-    Action(
-        "compact",
-        "shift+f2",
-        "Compact conversation",
-        "Replace the older turns by a summary, on a new branch. "
-        "Shows the cost first; a summary that is ready is put in place at once.",
-        "This conversation",
-        "compact",
-        method="compaction.compact",
-    ),
-    Action(
-        "parameters",
-        "ctrl+o",
-        "Parameters",
-        "Change temperature, max tokens and the like; nothing is prefilled for it.",
-        "This conversation",
-        "parameters",
-        method="options.parameters",
-    ),
-    Action(
-        "system",
-        "",
-        "System prompt",
-        "Change the system prompt, or take one from the library. Shows the cost first.",
-        "This conversation",
-        "system",
-        "TEXT",
-        method="options.system_prompt",
-    ),
-    Action(
-        "model",
-        "ctrl+l",
-        "Model and server",
-        "Choose model and server.",
-        "This conversation",
-        "model",
-        "NAME",
-        method="server.choose",
-    ),
-    Action(
-        "thinking",
-        "ctrl+t",
-        "Thinking",
-        "Turn thinking on or off, or set how much. Shows the cost first.",
-        "This conversation",
-        "thinking",
-        "on|off|auto|low|medium|high",
-        method="options.thinking",
-    ),
-    Action(
-        "inspector",
-        "f2",
-        "Cache",
-        "Show what the server had cached, turn by turn, and why it missed.",
-        "This conversation",
-        "cache",
-        footer="cache",
-        method="inspect",
-    ),
-    Action(
-        "doctor",
-        "",
-        "Doctor",
-        "Examine the server: what it reuses, how fast it prefills, what to change.",
-        "This conversation",
-        "doctor",
-        method="server.doctor",
-    ),
-    Action(
-        "memory",
-        "f5",
+    *_acts(
         "Memory",
-        "Show memories, what is pending approval and the queue; or switch memory on or off in this conversation.",
-        "Memory",
-        "memory",
-        "on|off|now",
-        method="memory.run",
+        Action(
+            "memory",
+            "f5",
+            "Memory",
+            "Show memories, what is pending approval and the queue; or switch memory on or off in this conversation.",
+            "memory.run",
+            "on|off|now",
+        ),
+        Action("remember", "", "Remember", "Remember a sentence in every conversation.", "memory.remember", "TEXT"),
+        Action(
+            "forget",
+            "",
+            "Forget",
+            "Delete the memory that has these words; if there are several, choose in the list. Undo brings it back.",
+            "memory.forget",
+            "WORDS",
+        ),
     ),
-    Action(
-        "remember",
-        "",
-        "Remember",
-        "Remember a sentence in every conversation.",
-        "Memory",
-        "remember",
-        "TEXT",
-        method="memory.remember",
-    ),
-    Action(
-        "forget",
-        "",
-        "Forget",
-        "Delete the memory that has these words; if there are several, choose in the list. Undo brings it back.",
-        "Memory",
-        "forget",
-        "WORDS",
-        method="memory.forget",
-    ),
-    Action(
-        "documents",
-        "f6",
+    *_acts(
         "Documents",
-        "Show the folders that are indexed, add one, and choose which are searched for this conversation.",
-        "Documents",
-        "documents",
-        "add PATH|remove NAME|off|ask NAME|always NAME|WORDS",
-        method="documents.run",
+        Action(
+            "documents",
+            "f6",
+            "Documents",
+            "Show the folders that are indexed, add one, and choose which are searched for this conversation.",
+            "documents.run",
+            "add PATH|remove NAME|off|ask NAME|always NAME|WORDS",
+        ),
     ),
     Action(
         "composer.messages",
         "tab",
         "Messages",
         "Go to the messages: each has keys to copy, edit, regenerate or continue it. In a mention Tab completes it.",
-        "Messages",
+        group="Messages",
         footer="messages",
-        palette=False,
-        reason=_MOVING,
     ),
-    Action(
-        "transcript.previous",
-        "up,k",
-        "Message above",
-        "Select the message above.",
+    *_keys(
+        "transcript",
         "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="select(-1)",
+        ("previous", "up,k", "Message above", "Select the message above.", "select(-1)"),
+        ("next", "down,j", "Message below", "Select the message below.", "select(1)"),
+        (
+            "extend_up",
+            "shift+up,K",
+            "Select above too",
+            "Select the message above as well, to copy them together.",
+            "extend(-1)",
+        ),
+        ("extend_down", "shift+down,J", "Select below too", "Select the message below as well.", "extend(1)"),
+        ("page_up", "pageup", "Page up", "Scroll up by a page.", "page(-1)"),
+        ("page_down", "pagedown", "Page down", "Scroll down by a page.", "page(1)"),
+        ("first", "home", "First message", "Go to the beginning.", "", "g"),
+        ("last", "end", "Last message", "Go to the end and follow the answer.", "", "G"),
+        ("find", "", "Find from here", "Search in this conversation; Enter comes back to the messages.", "", "slash"),
+        ("next_match", "", "Next match", "Go to the match below.", "match(1)", "n"),
+        ("previous_match", "", "Previous match", "Go to the match above.", "match(-1)", "N"),
     ),
-    Action(
-        "transcript.next",
-        "down,j",
-        "Message below",
-        "Select the message below.",
+    *_acts(
         "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="select(1)",
+        Action(
+            "transcript.edit",
+            "e",
+            "Edit message",
+            "Change a question and ask again, on a new branch. Shows the cost first.",
+            "messages.edit",
+        ),
+        Action(
+            "transcript.regenerate",
+            "r",
+            "Another answer",
+            "Regenerate the answer, on a new branch.",
+            "messages.regenerate",
+        ),
+        Action(
+            "transcript.continue",
+            "c",
+            "Continue answer",
+            "Continue an answer that was cut; the cut one stays beside it.",
+            "messages.continue_answer",
+            gives_way=True,
+        ),
+        Action(
+            "transcript.copy",
+            "y",
+            "Copy message",
+            "Copy the selected messages, else the last one.",
+            "messages.copy_message",
+        ),
+        Action("copy_answer", "", "Copy last answer", "Copy the last answer.", "messages.copy_answer"),
+        Action(
+            "copy_all",
+            "",
+            "Copy conversation",
+            "Copy every message of this branch, each under the name of who wrote it.",
+            "messages.copy_all",
+        ),
+        Action(
+            "transcript.code",
+            "1,2,3,4,5,6,7,8,9",
+            "Copy code",
+            "Copy the first to ninth code block of the message.",
+            "messages.copy_code",
+            "NUMBER",
+            run="copy_code",
+        ),
+        Action(
+            "transcript.source",
+            "o",
+            "Sources",
+            "Show what an answer cites, or the passages and files that a question was sent with.",
+            "documents.source",
+            "NUMBER",
+        ),
+        Action(
+            "transcript.branches", "b", "Branches here", "Show the other branches at this message.", "messages.tree"
+        ),
     ),
-    Action(
-        "transcript.extend_up",
-        "shift+up,K",
-        "Select above too",
-        "Select the message above as well, to copy them together.",
+    *_keys(
+        "transcript",
         "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="extend(-1)",
+        (
+            "sibling_previous",
+            "left",
+            "Previous version",
+            "Go to the version of this message before this one.",
+            "sibling(-1)",
+        ),
+        ("sibling_next", "right", "Next version", "Go to the version of this message after this one.", "sibling(1)"),
     ),
-    Action(
-        "transcript.extend_down",
-        "shift+down,J",
-        "Select below too",
-        "Select the message below as well.",
+    *_acts(
         "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="extend(1)",
+        Action("transcript.fork", "f", "Fork", "Continue from this message in a new conversation.", "messages.fork"),
+        Action(
+            "transcript.delete",
+            "d",
+            "Delete turn",
+            "Drop this question and its answer, on a new branch.",
+            "messages.delete_turn",
+            slash="drop",
+        ),
+        Action(
+            "transcript.fold",
+            "enter,space",
+            "Fold or unfold",
+            "Fold or unfold reasoning and context of the message.",
+            "transcript.action_fold",
+        ),
     ),
-    Action(
-        "transcript.page_up",
-        "pageup",
-        "Page up",
-        "Scroll up by a page.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="page(-1)",
-    ),
-    Action(
-        "transcript.page_down",
-        "pagedown",
-        "Page down",
-        "Scroll down by a page.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="page(1)",
-    ),
-    Action(
-        "transcript.first",
-        "home",
-        "First message",
-        "Go to the beginning.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        vi_keys="g",
-    ),
-    Action(
-        "transcript.last",
-        "end",
-        "Last message",
-        "Go to the end and follow the answer.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        vi_keys="G",
-    ),
-    Action(
-        "transcript.find",
-        "",
-        "Find from here",
-        "Search in this conversation; Enter comes back to the messages.",
-        "Messages",
-        palette=False,
-        reason="the action find has them",
-        vi_keys="slash",
-    ),
-    Action(
-        "transcript.next_match",
-        "",
-        "Next match",
-        "Go to the match below.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="match(1)",
-        vi_keys="n",
-    ),
-    Action(
-        "transcript.previous_match",
-        "",
-        "Previous match",
-        "Go to the match above.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="match(-1)",
-        vi_keys="N",
-    ),
-    Action(
-        "transcript.edit",
-        "e",
-        "Edit message",
-        "Change a question and ask again, on a new branch. Shows the cost first.",
-        "Messages",
-        "edit",
-        method="messages.edit",
-    ),
-    Action(
-        "transcript.regenerate",
-        "r",
-        "Another answer",
-        "Regenerate the answer, on a new branch.",
-        "Messages",
-        "regenerate",
-        method="messages.regenerate",
-    ),
-    Action(
-        "transcript.continue",
-        "c",
-        "Continue answer",
-        "Continue an answer that was cut; the cut one stays beside it.",
-        "Messages",
-        "continue",
-        method="messages.continue_answer",
-        gives_way=True,
-    ),
-    Action(
-        "transcript.copy",
-        "y",
-        "Copy message",
-        "Copy the selected messages, else the last one.",
-        "Messages",
-        "copy",
-        method="messages.copy_message",
-    ),
-    Action(
-        "copy_answer",
-        "",
-        "Copy last answer",
-        "Copy the last answer.",
-        "Messages",
-        "copy-answer",
-        method="messages.copy_answer",
-    ),
-    Action(
-        "copy_all",
-        "",
-        "Copy conversation",
-        "Copy every message of this branch, each under the name of who wrote it.",
-        "Messages",
-        "copy-all",
-        method="messages.copy_all",
-    ),
-    Action(
-        "transcript.code",
-        "1,2,3,4,5,6,7,8,9",
-        "Copy code",
-        "Copy the first to ninth code block of the message.",
-        "Messages",
-        "code",
-        "NUMBER",
-        run="copy_code",
-        method="messages.copy_code",
-    ),
-    Action(
-        "transcript.source",
-        "o",
-        "Sources",
-        "Show what an answer cites, or the passages and files that a question was sent with.",
-        "Messages",
-        "source",
-        "NUMBER",
-        method="documents.source",
-    ),
-    Action(
-        "transcript.branches",
-        "b",
-        "Branches here",
-        "Show the other branches at this message.",
-        "Messages",
-        "branches",
-        method="messages.tree",
-    ),
-    Action(
-        "transcript.sibling_previous",
-        "left",
-        "Previous version",
-        "Go to the version of this message before this one.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="sibling(-1)",
-    ),
-    Action(
-        "transcript.sibling_next",
-        "right",
-        "Next version",
-        "Go to the version of this message after this one.",
-        "Messages",
-        palette=False,
-        reason=_MOVING,
-        run="sibling(1)",
-    ),
-    Action(
-        "transcript.fork",
-        "f",
-        "Fork",
-        "Continue from this message in a new conversation.",
-        "Messages",
-        "fork",
-        method="messages.fork",
-    ),
-    Action(
-        "transcript.delete",
-        "d",
-        "Delete turn",
-        "Drop this question and its answer, on a new branch.",
-        "Messages",
-        "drop",
-        method="messages.delete_turn",
-    ),
-    Action(
-        "transcript.fold",
-        "enter,space",
-        "Fold or unfold",
-        "Fold or unfold reasoning and context of the message.",
-        "Messages",
-        "fold",
-        method="transcript.action_fold",
-    ),
-    Action(
-        "composer.enter",
-        "enter",
-        "Send",
-        "Send the message; while an answer runs it waits behind that.",
+    *_keys(
+        "composer",
         "Writing",
-        palette=False,
-        reason=_TYPING,
-        run="key('enter')",
-    ),
-    Action(
-        "composer.newline",
-        "shift+enter,ctrl+j,alt+enter",
-        "New line",
-        "Begin a new line; \\ and Enter does it too.",
-        "Writing",
-        palette=False,
-        reason=_TYPING,
-        run="key('other')",
-    ),
-    Action(
-        "composer.send",
-        "ctrl+enter",
-        "Send",
-        "Send the message, whatever Enter does.",
-        "Writing",
-        palette=False,
-        reason=_TYPING,
-        run="key('send')",
-    ),
-    Action(
-        "composer.interrupt",
-        "ctrl+c",
-        "Copy, clear or stop",
-        "Copy the selection, else clear the message, else stop the answer. Never quits.",
-        "Writing",
-        palette=False,
-        reason="it depends on what is selected, written and running",
-        run="key('interrupt')",
-    ),
-    Action(
-        "composer.end",
-        "ctrl+d",
-        "Delete right, or quit",
-        "Delete the character on the right; quit if there is no message.",
-        "Writing",
-        palette=False,
-        reason=_TYPING,
-        run="key('end')",
+        ("enter", "enter", "Send", "Send the message; while an answer runs it waits behind that.", "key('enter')"),
+        (
+            "newline",
+            "shift+enter,ctrl+j,alt+enter",
+            "New line",
+            "Begin a new line; \\ and Enter does it too.",
+            "key('other')",
+        ),
+        ("send", "ctrl+enter", "Send", "Send the message, whatever Enter does.", "key('send')"),
+        (
+            "interrupt",
+            "ctrl+c",
+            "Copy, clear or stop",
+            "Copy the selection, else clear the message, else stop the answer. Never quits.",
+            "key('interrupt')",
+        ),
+        (
+            "end",
+            "ctrl+d",
+            "Delete right, or quit",
+            "Delete the character on the right; quit if there is no message.",
+            "key('end')",
+        ),
     ),
     Action(
         "memories",
         "shift+f5",
         "Message context",
         "Choose which memories and passages are sent with the message; twice: none. Accepts passages on offer.",
+        "context.choose",
+        group="Writing",
+    ),
+    *_acts(
         "Writing",
-        reason="a command would take the place of the message",
-        method="context.choose",
+        Action(
+            "attach",
+            "shift+f6",
+            "Attach file",
+            "Attach a file to the message, as it is now; one that was attached before: only what has changed.",
+            "context.attach",
+            "PATH",
+        ),
+        Action(
+            "queue",
+            "shift+f7",
+            "Queue",
+            "Show the messages that wait for the answer before them: edit, drop or move them.",
+            "queue.open",
+        ),
+        Action(
+            "alternatives",
+            "shift+f8",
+            "Several answers",
+            "Ask what is written, else the last question again, for several answers or of several models; "
+            "choose the one that goes on. Shows the cost first.",
+            "alternatives.ask",
+            "NUMBER|MODEL MODEL",
+        ),
+        Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "sending.write_outside"),
     ),
-    Action(
-        "attach",
-        "shift+f6",
-        "Attach file",
-        "Attach a file to the message, as it is now; one that was attached before: only what has changed.",
-        "Writing",
-        "attach",
-        "PATH",
-        method="context.attach",
-    ),
-    Action(
-        "queue",
-        "shift+f7",
-        "Queue",
-        "Show the messages that wait for the answer before them: edit, drop or move them.",
-        "Writing",
-        "queue",
-        method="queue.open",
-    ),
-    Action(
-        "alternatives",
-        "shift+f8",
-        "Several answers",
-        "Ask what is written, else the last question again, for "
-        "several answers or of several models; choose the one that goes on. Shows the cost first.",
-        "Writing",
-        "alternatives",
-        "NUMBER|MODEL MODEL",
-        method="alternatives.ask",
-    ),
-    Action(
-        "editor",
-        "ctrl+g",
-        "Editor",
-        "Write the message in your own editor.",
-        "Writing",
-        "editor",
-        method="sending.write_outside",
-    ),
-    Action(
-        "sidebar.open",
-        "enter",
-        "Open",
-        "Open the conversation under the cursor.",
-        "List",
-        palette=False,
-        reason=_MOVING,
-    ),
-    Action(
-        "sidebar.menu",
-        "m",
-        "Menu",
-        "Show what can be done with the conversation under the cursor.",
-        "List",
-        palette=False,
-        reason=_MOVING,
-    ),
-    Action(
-        "sidebar.rename",
-        "r",
-        "Rename",
-        "Give the conversation under the cursor another title.",
-        "List",
-        palette=False,
-        reason="the action rename has them",
-    ),
-    Action(
-        "sidebar.delete",
-        "d,delete",
-        "Delete",
-        "Move the conversation under the cursor to the trash; Undo brings it back.",
-        "List",
-        palette=False,
-        reason="the action delete has them",
-    ),
-    Action(
+    *_keys(
         "sidebar",
-        "f3",
-        "Sidebar",
-        "Show or hide the list beside the conversation.",
-        "General",
-        "sidebar",
-        method="toggle_sidebar",
+        "List",
+        ("open", "enter", "Open", "Open the conversation under the cursor."),
+        ("menu", "m", "Menu", "Show what can be done with the conversation under the cursor."),
+        ("rename", "r", "Rename", "Give the conversation under the cursor another title."),
+        ("delete", "d,delete", "Delete", "Move the conversation under the cursor to the trash; Undo brings it back."),
     ),
-    Action(
-        "panel",
-        "",
-        "Cache panel",
-        "Show or hide what the server holds, beside the conversation; it takes 150 columns.",
+    *_acts(
         "General",
-        "panel",
-        method="panel.toggle",
-    ),
-    Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
-    Action(
-        "jump",
-        "ctrl+right_square_bracket",
-        "Jump",
-        "Show a letter on each code block (copies it), source, version "
-        "mark, message and row of the list; type it to go there.",
-        "General",
-        "jump",
-        method="jump.begin",
-    ),
-    Action(
-        "settings",
-        "shift+f1",
-        "Settings",
-        "Look at every setting, and change it.",
-        "General",
-        "settings",
-        "WORDS",
-        method="settings.open",
+        Action("sidebar", "f3", "Sidebar", "Show or hide the list beside the conversation.", "toggle_sidebar"),
+        Action(
+            "panel",
+            "",
+            "Cache panel",
+            "Show or hide what the server holds, beside the conversation; it takes 150 columns.",
+            "panel.toggle",
+        ),
+        Action("theme", "", "Theme", "Choose the colours.", "options.theme", "NAME"),
+        Action(
+            "jump",
+            "ctrl+right_square_bracket",
+            "Jump",
+            "Show a letter on each code block (copies it), source, version mark, message and row of the list; "
+            "type it to go there.",
+            "jump.begin",
+        ),
+        Action("settings", "shift+f1", "Settings", "Look at every setting, and change it.", "settings.open", "WORDS"),
     ),
     Action(
         "palette",
         "ctrl+p",
         "Palette",
         "Find an action by its name; shows what it costs.",
-        "General",
+        "palette",
+        group="General",
         footer="palette",
-        palette=False,
-        reason="it is the palette",
-        method="palette",
     ),
-    Action(
-        "help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help", method="show_help"
-    ),
-    Action(
-        "suspend",
-        "ctrl+z",
-        "Suspend",
-        "Stop kvchat and go back to the shell; fg goes on.",
+    *_acts(
         "General",
-        "suspend",
-        method="app.stop_for_shell",
-    ),
-    Action(
-        "quit",
-        "ctrl+q",
-        "Quit",
-        "Quit kvchat. A running answer is stopped and kept.",
-        "General",
-        "quit",
-        also="exit",
-        method="app.action_quit",
+        Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "show_help", footer="help"),
+        Action(
+            "suspend", "ctrl+z", "Suspend", "Stop kvchat and go back to the shell; fg goes on.", "app.stop_for_shell"
+        ),
+        Action(
+            "quit",
+            "ctrl+q",
+            "Quit",
+            "Quit kvchat. A running answer is stopped and kept.",
+            "app.action_quit",
+            also="exit",
+        ),
     ),
 )
 
-
-def _dialog(
-    context: str, group: str, *rows: tuple[str, str, str, str] | tuple[str, str, str, str, str]
-) -> Iterator[Action]:
-    """The actions of a kind of dialogs: of each its name, keys, label and help, and the Textual action."""
-    for name, keys, label, help, *run in rows:
-        yield Action(
-            f"{context}.{name}",
-            keys,
-            label,
-            help,
-            group,
-            palette=False,
-            reason="it is done in its dialog",
-            run=run[0] if run else f"act('{name}')" if context in ("memory", "documents") else "",
-        )
-
-
 DIALOG_ACTIONS: tuple[Action, ...] = (
-    *_dialog(
+    *_keys(
         "dialog",
         "Dialogs",
         ("close", "escape", "Close", "Leave a dialog without an answer, or what was begun last in it."),
     ),
-    *_dialog(
+    *_keys(
         "rows",
         "Dialogs",
         ("up", "up,ctrl+up", "Up", "Go to the row above.", "move(-1)"),
@@ -849,20 +537,20 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("last", "end,ctrl+end", "Last", "Go to the last row.", "move(1000000000)"),
         ("choose", "enter", "Choose", "Take the row under the cursor."),
     ),
-    *_dialog(
+    *_keys(
         "fields",
         "Dialogs",
         ("previous", "up", "Field above", "Go to the field above.", "app.focus_previous"),
         ("next", "down", "Field below", "Go to the field below.", "app.focus_next"),
         ("apply", "enter,ctrl+s", "Apply", "Take what is written in the fields."),
     ),
-    *_dialog(
+    *_keys(
         "choice",
         "Dialogs",
         ("previous", "left", "Word before", "Choose the word to the left.", "step(-1)"),
         ("next", "right,space", "Word after", "Choose the word to the right.", "step(1)"),
     ),
-    *_dialog(
+    *_keys(
         "manager",
         "In the memory and the documents",
         ("up", "k", "Up", "Go to the row above.", "move(-1)"),
@@ -872,7 +560,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("next_page", "tab,right", "Next page", "Go to the next page: memories, queue, history.", "page_by(1)"),
         ("previous_page", "shift+tab,left", "Page before", "Go back to the page before.", "page_by(-1)"),
     ),
-    *_dialog(
+    *_keys(
         "memory",
         "In the memory",
         ("kind", "f", "Kind", "Show only memories of the next kind."),
@@ -889,13 +577,13 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("retry", "r", "Do it now", "Run what is queued now, or retry what failed."),
         ("switch", "o", "On or off here", "Switch memory on or off in the open conversation."),
     ),
-    *_dialog(
+    *_keys(
         "entry",
         "In the memory",
         ("save", "enter", "Save", "Store the text that is written."),
         ("new_line", "ctrl+j,shift+enter,alt+enter", "New line", "Begin a new line in the text."),
     ),
-    *_dialog(
+    *_keys(
         "documents",
         "In the documents",
         ("remove", "x,delete", "Remove", "Throw away the index of a collection. It asks first; the files stay."),
@@ -906,16 +594,16 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("cycle", "space", "This conversation", "Search a collection for this conversation: off, ask, always."),
         ("folder", "o", "Folder", "Open the folder of a collection, or copy its path."),
     ),
-    *_dialog(
+    *_keys(
         "add",
         "In the documents",
         ("complete", "tab", "Complete", "Take the folder under the cursor into the path."),
         ("other_field", "shift+tab", "Path or name", "Go to the name, or back to the path."),
     ),
-    *_dialog(
+    *_keys(
         "passages", "In the documents", ("scope", "tab", "Where to search", "Search in one collection, or everywhere.")
     ),
-    *_dialog(
+    *_keys(
         "source",
         "In a source",
         ("up", "k", "Up", "Go up a line.", "move(-1)"),
@@ -926,10 +614,10 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("copy_place", "y", "Copy place", "Copy the path and the lines."),
         ("copy_text", "Y", "Copy text", "Copy the text as it was sent."),
     ),
-    *_dialog(
+    *_keys(
         "attach", "In other dialogs", ("complete", "tab", "Complete", "Take the file under the cursor into the path.")
     ),
-    *_dialog(
+    *_keys(
         "context",
         "In other dialogs",
         ("leave_out", "space,delete,backspace", "Leave out", "Leave what is shown out of the message, or put it back."),
@@ -938,12 +626,12 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("agree", "y", "Send it", "Send a file from outside with the message."),
         ("done", "enter", "Close", "Close it; what was left out stays out.", "close"),
     ),
-    *_dialog(
+    *_keys(
         "branches",
         "In other dialogs",
         ("fork", "f", "Fork", "Continue from the message under the cursor in a new conversation."),
     ),
-    *_dialog(
+    *_keys(
         "alternatives",
         "In other dialogs",
         ("choose", "enter", "Choose", "Go on with this one of several answers; a digit takes the one of its number."),
@@ -954,7 +642,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("page_up", "pageup", "Page up", "Scroll up by a page.", "page(-1)"),
         ("page_down", "pagedown,space", "Page down", "Scroll down by a page.", "page(1)"),
     ),
-    *_dialog(
+    *_keys(
         "queue",
         "In other dialogs",
         ("edit", "e", "Edit", "Take the message back into the composer."),
@@ -963,7 +651,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
         ("earlier", "K,shift+up", "Earlier", "Send the message before the one above it.", "shift(-1)"),
         ("later", "J,shift+down", "Later", "Send the message after the one below it.", "shift(1)"),
     ),
-    *_dialog(
+    *_keys(
         "inspector",
         "In other dialogs",
         ("next_view", "tab,right,m", "Next view", "Go from turns to messages to totals and server.", "view(1)"),
@@ -975,19 +663,19 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
             "Keep what the server holds beside the conversation, or take it away; it takes 150 columns.",
         ),
     ),
-    *_dialog(
+    *_keys(
         "findbar",
         "In other dialogs",
         ("above", "enter,up", "Match above", "Go to the match above.", "step(-1)"),
         ("below", "shift+enter,down", "Match below", "Go to the match below.", "step(1)"),
         ("close", "escape", "Close find", "Leave the search in the conversation."),
     ),
-    *_dialog(
+    *_keys(
         "settings",
         "In other dialogs",
         ("reset", "delete", "Default", "Take a setting out of the file, back to its default."),
     ),
-    *_dialog(
+    *_keys(
         "list_dialog",
         "In other dialogs",
         ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
@@ -1002,18 +690,18 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
             "keep, archive, tags, export.",
         ),
     ),
-    *_dialog(
+    *_keys(
         "search_dialog",
         "In other dialogs",
         ("rank", "ctrl+r", "Order", "Order what was found by how well it fits, or newest first."),
     ),
-    *_dialog(
+    *_keys(
         "prompt",
         "In other dialogs",
         ("apply", "ctrl+s", "Apply", "Take the text as the system prompt."),
         ("delete", "delete", "Delete", "Delete the saved prompt under the cursor."),
     ),
-    *_dialog(
+    *_keys(
         "report",
         "In other dialogs",
         ("agree", "enter,y", "Run", "Run the probes that cost something."),
