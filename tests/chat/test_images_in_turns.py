@@ -237,7 +237,7 @@ async def test_what_is_gone_from_the_store_is_told_and_not_sent(make: Maker, see
     await say(service, id, "And why?")
     answer = service.conversations.load(id).path()[-1]
     assert answer.state is State.ERROR and len(seeing.reads) == before
-    assert answer.note.kind == Fault.IMAGE_GONE
+    assert answer.note.is_a(Fault.IMAGE_GONE)
 
 
 async def test_an_estimate_counts_an_image_as_at_most(make: Maker, seeing: SeeingServer) -> None:

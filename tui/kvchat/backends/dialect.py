@@ -124,7 +124,7 @@ class BackendError(Exception):
         prompt_tokens: int | None = None,
         context_size: int | None = None,
     ) -> None:
-        super().__init__(fault)
+        super().__init__(fault.name)
         self.trouble = trouble
         self.fault = fault
         self.status = status
@@ -145,7 +145,7 @@ class BackendError(Exception):
     @property
     def note(self) -> Statement:
         """The same, as the note of an answer."""
-        return Statement(self.fault.value, tuple({"status": self.status, **self.arguments}.items()))
+        return Statement(self.fault.name.lower(), tuple({"status": self.status, **self.arguments}.items()))
 
     def __str__(self) -> str:
         return self.sentence

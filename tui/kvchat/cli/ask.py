@@ -442,7 +442,7 @@ async def ask(
     if ended is not None:
         return ended
     if answer.state not in GOOD or not answer.text.strip():
-        is_of_a_name = answer.note is not None and answer.note.kind == Fault.NO_SUCH_MODEL
+        is_of_a_name = answer.note is not None and answer.note.is_a(Fault.NO_SUCH_MODEL)
         said = note_sentence(answer.note) or "The answer did not complete."
         raise (UsageError if is_of_a_name else CommandError)(said)
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):

@@ -1,4 +1,5 @@
-"""Numbers, sizes, times and days as people read them, the same on every screen and in every export.
+"""Numbers, sizes, times and days as people read them, the same on every screen and in every export; sentences from
+their forms.
 
 The rule: a value is rounded for reading and never invented. What is not known is `UNKNOWN`, not 0.
 """
@@ -6,7 +7,13 @@ The rule: a value is rounded for reading and never invented. What is not known i
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
+from string import Formatter
+from typing import Any
+
+from kvchat.text.place import on_command_line
 
 UNKNOWN = "–"
 FAVOURITE_MARK, KEPT_MARK = "★", "◆"
@@ -190,3 +197,38 @@ def span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+_PART = re.compile(r"<(\w+):([^<>|]*)(?:\|([^<>]*))?>")
+_AS: dict[str, Callable[[Any], str]] = {
+    "count": count,
+    "tokens": lambda number: counted(number, "token"),
+    "took": duration,
+    "size": size,
+    "binary": lambda octets: f"{octets / 2**30:.1f} GiB" if octets >= 2**30 else f"{octets / 2**20:.1f} MiB",
+    "stop": lambda words: stopped(str(words)),
+}
+
+
+class _Form(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        told = _AS.get(format_spec)
+        return told(value) if told is not None else str(super().format_field(value, format_spec))
+
+
+def filled(form: str, arguments: Mapping[str, object]) -> str:
+    """A sentence from its form. Raises KeyError, TypeError and ValueError for arguments that do not fit.
+
+    `{name}` is an argument, also as `{name:count}`, `:tokens`, `:took` (seconds), `:size`, `:binary` (bytes) or `:stop`
+    (with a full stop). `<name:part|other>` is the part where that argument is given and neither empty, 0 nor False, and
+    else the other one; `<cli:part|other>` goes by the place where it is read.
+    """
+    words = {**arguments, "cli": on_command_line.get()}
+    while (chosen := _PART.sub(lambda part: (part[2] if words.get(part[1]) else part[3]) or "", form)) != form:
+        form = chosen
+    return _Form().vformat(form, (), words)
+
+
+def stopped(sentence: str) -> str:
+    """A sentence with its full stop."""
+    return sentence if sentence.endswith((".", "!", "?", "…")) else sentence + "."

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 
 from kvchat.cache.causes.cause import Argument, Statement
 from kvchat.prompt.message import NoteKind
-from kvchat.text.faults import ROOM, Fault, fault_sentence, room_sentence, stopped
-from kvchat.text.format import span
-from kvchat.text.place import here
+from kvchat.text.faults import Fault, fault_sentence, room_sentence
+from kvchat.text.format import filled, span
 
 _ELSEWHERE = "{url} is not on this machine, and you have not agreed to send"
 
@@ -22,16 +21,18 @@ _SENTENCES: dict[str, str] = {
     NoteKind.SILENT: "The server has gone quiet.",
     NoteKind.NO_WORDS: "The model answered nothing. Try again; if it stays so, the conversation may be too long for "
     "the server's window.",
-    NoteKind.ONLY_REASONING: "The model reasoned and gave no answer. {where}; ask again, or turn thinking off.",
-    NoteKind.FILTERED: "A content filter of the server stopped the answer{refusal}",
-    NoteKind.MODEL_REFUSED: "The model refused to answer{refusal}",
+    NoteKind.ONLY_REASONING: "The model reasoned and gave no answer. <cli:kvchat show has it|It is folded above>; ask "
+    "again, or turn thinking off.",
+    NoteKind.FILTERED: "A content filter of the server stopped the answer<words:: {words:stop}|.>",
+    NoteKind.MODEL_REFUSED: "The model refused to answer<words:: {words:stop}|.>",
     NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
     "again; if it stays so, start a new conversation, or {room}.",
     NoteKind.TOOL_CALLS: "The model called {what}. kvchat has no tools; ask for an answer in words.",
     NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",
-    NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; {{way}}.",
+    NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; <cli:name it with "
+    "--base-url, or agree in the app|try again to be asked>.",
     NoteKind.MOVED: "{url} has moved to another machine, and you have not agreed to send to it. Nothing was sent; try "
     "again to be asked.",
     NoteKind.NOT_AGREED_BESIDE: f"{_ELSEWHERE} to it. Nothing was sent.",
@@ -40,7 +41,8 @@ _SENTENCES: dict[str, str] = {
     "be done.",
     NoteKind.NO_IMAGES: "This conversation has an image, and {model} cannot see images. Nothing was sent.",
     NoteKind.PART_LOST: "A part of this answer came damaged and is missing.",
-    NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. {program}",
+    NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. <title:{title} answers with "
+    "the model that is loaded; load the other one there.|Nothing of this conversation was cached there.>",
     NoteKind.RUNS_ELSEWHERE: "This model runs at {host}: the conversation was sent there, it left this machine. Choose "
     "a model that runs here to keep it.",
     NoteKind.MODEL_LOADED: 'llama-swap loaded "{model}" for this answer: its cache was empty.',
@@ -58,28 +60,15 @@ def note_sentence(note: Statement | None) -> str:
     """How an answer ended, as one sentence or two; empty for nothing, and for a kind of a later version."""
     if note is None:
         return ""
-    words = {"size": 0, **dict(note.arguments)}
+    words: dict[str, Argument] = {"size": 0, "remedy": room_sentence(note["room"]), **dict(note.arguments)}
     try:
         if (known := _SENTENCES.get(note.kind)) is None:
-            return fault_sentence(Fault(note.kind), words)
-        made = _MADE.get(note.kind)
-        return known.format_map(
-            {
-                "remedy": room_sentence(str(words.get("room") or ROOM)),
-                **words,
-                **({made[0]: made[1](words)} if made is not None else {}),
-            }
-        )
+            return fault_sentence(Fault[note.kind.upper()], words)
+        for name, made in _MADE.get(note.kind, {}).items():
+            words[name] = made(words)
+        return filled(known, words)
     except (KeyError, TypeError, ValueError):  # it may be of a file that somebody changed
         return ""
-
-
-def _where_reasoning_is(words: Mapping[str, Argument]) -> str:
-    return here("It is folded above", "kvchat show has it")
-
-
-def _refusal(words: Mapping[str, Argument]) -> str:
-    return stopped(f": {words['words']}" if words.get("words") else "")
 
 
 def _called(words: Mapping[str, Argument]) -> str:
@@ -88,15 +77,6 @@ def _called(words: Mapping[str, Argument]) -> str:
     if first:
         return f"the tools {', '.join(first)} and {last}"
     return f"a tool without a name{last}" if words.get("nameless") else f"the tool {last}"
-
-
-def _program(words: Mapping[str, Argument]) -> str:
-    title = words.get("title")
-    return (
-        f"{title} answers with the model that is loaded; load the other one there."
-        if title
-        else ("Nothing of this conversation was cached there.")
-    )
 
 
 def _why_loaded(words: Mapping[str, Argument]) -> str:
@@ -126,18 +106,9 @@ def _why_left_out(words: Mapping[str, Argument]) -> str:
     )
 
 
-def _way_to_agree(words: Mapping[str, Argument]) -> str:
-    return here("try again to be asked", "name it with --base-url, or agree in the app")
-
-
-_MADE: dict[str, tuple[str, Callable[[Mapping[str, Argument]], str]]] = {
-    NoteKind.ONLY_REASONING: ("where", _where_reasoning_is),
-    NoteKind.FILTERED: ("refusal", _refusal),
-    NoteKind.MODEL_REFUSED: ("refusal", _refusal),
-    NoteKind.TOOL_CALLS: ("what", _called),
-    NoteKind.NOT_AGREED: ("way", _way_to_agree),
-    NoteKind.OTHER_MODEL_ANSWERED: ("program", _program),
-    NoteKind.LOADED_AGAIN: ("why", _why_loaded),
-    NoteKind.LEFT_OUT_UNASKED: ("why", _why_left_out),
+_MADE: dict[str, dict[str, Callable[[Mapping[str, Argument]], str]]] = {
+    NoteKind.TOOL_CALLS: {"what": _called},
+    NoteKind.LOADED_AGAIN: {"why": _why_loaded},
+    NoteKind.LEFT_OUT_UNASKED: {"why": _why_left_out},
 }
 """The part of a sentence that is more than its arguments, by its name there."""

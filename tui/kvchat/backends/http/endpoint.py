@@ -69,14 +69,21 @@ class BadAddressError(ValueError):
     """An address that kvchat never connects to."""
 
     def __init__(self, why: Fault, host: str, *, unspecified: bool = False) -> None:
-        super().__init__(f"{why}: {host}")
+        super().__init__(f"{why.name}: {host}")
         self.why = why
         self.host = host
         self.unspecified = unspecified
 
     def of(self, fault: Fault, url: str) -> BackendError:
         """That a server cannot be used because of it."""
-        return failure(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host, unspecified=self.unspecified)
+        return failure(
+            Trouble.BAD_ADDRESS,
+            fault,
+            url=url,
+            why=self.why.name.lower(),
+            host=self.host,
+            unspecified=self.unspecified,
+        )
 
 
 class BaseUrl(Struct, frozen=True):

@@ -136,7 +136,8 @@ class Remedy(StrEnum):
 
 
 class Statement(Struct, frozen=True):
-    """Something to be said: a kind (of an enumeration such as `Reason`) and its arguments by name."""
+    """Something to be said: its kind (a name in an enumeration such as `Reason`, in small letters) and its arguments by
+    name."""
 
     kind: str
     arguments: tuple[tuple[str, Argument], ...] = ()
@@ -144,6 +145,10 @@ class Statement(Struct, frozen=True):
     def __getitem__(self, name: str) -> Argument:
         """An argument; None where it was not given."""
         return next((value for given, value in self.arguments if given == name), None)
+
+    def is_a(self, kind: StrEnum) -> bool:
+        """Whether this is its kind."""
+        return self.kind == kind.name.lower()
 
 
 def statement(kind: str, arguments: Mapping[str, object]) -> Statement:
@@ -188,7 +193,7 @@ def _plain(value: object) -> object:
 
 def said(kind: StrEnum, **arguments: Argument) -> Statement:
     """The statement of this kind; arguments that are None are left out."""
-    return Statement(kind.value, tuple((name, value) for name, value in arguments.items() if value is not None))
+    return Statement(kind.name.lower(), tuple((name, value) for name, value in arguments.items() if value is not None))
 
 
 class Divergence(Struct, frozen=True):

@@ -614,7 +614,7 @@ class CacheTracker:
 def _ran_out(answer: Node) -> bool:
     """Whether the server had no room for more of an answer though its window was not half full."""
     figures = answer.figures
-    if figures is None or not isinstance(answer.note, Statement) or answer.note.kind != Fault.WINDOW_FULL:
+    if figures is None or not isinstance(answer.note, Statement) or not answer.note.is_a(Fault.WINDOW_FULL):
         return False
     return (figures.context_used or 0) < (figures.context_size or 0) // 2
 

@@ -99,7 +99,7 @@ class KeptStates(ConversationObserver):
         if conversation.record.turns == 0:
             raise ChatError(ChatProblem.KEEP_EMPTY)
         if why := self._saver.why_not(id):
-            off = why is not None and why.kind == SnapshotProblem.NOT_KEPT
+            off = why is not None and why.is_a(SnapshotProblem.NOT_KEPT)
             raise ChatError(ChatProblem.KEEP_OFF) if off else ChatError.of(snapshot_sentence(why))
         node = _end_of_turn(conversation, node) if node else ""
         await self._must_fit(conversation)
