@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import (
     ChatTurn,
     HostClass,
@@ -21,7 +22,6 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.http.transport import Clock
 from toyserver import ToyServer
@@ -80,8 +80,8 @@ def llamacpp_at(
     return backend
 
 
-def openai_at(server: ToyServer, clock: Clock | None = None, **options: Any) -> OpenAIBackend:
-    return OpenAIBackend(endpoint_of(server, **options), clock=clock)
+def openai_at(server: ToyServer, clock: Clock | None = None, **options: Any) -> OneTokenWarmUp:
+    return OneTokenWarmUp(endpoint_of(server, **options), clock=clock)
 
 
 def hurried() -> Clock:

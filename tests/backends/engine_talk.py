@@ -15,6 +15,7 @@ from backend_kit import Heard, endpoint_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ChatTurn, Ended, Reported, StreamEvent
 from kvchat.backends.http.payload import Response, Responses
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical
@@ -118,11 +119,11 @@ def assert_only_new_was_read(reads: list[Read], slack: int) -> None:
 
 
 async def recognised_by(dialect: type[HttpBackend]) -> set[str]:
-    """The engines that a dialect takes for its own, by the answers of stand-ins and by recorded ones."""
-    found = {name for name in recordings() if dialect.recognises(recorded_answers(name))}
+    """The engines that are taken for the kind of a class, by the answers of stand-ins and by recorded ones."""
+    found = {name for name in recordings() if is_of(dialect.kind, recorded_answers(name))}
     for name, start in ENGINES.items():
         async with start() as server:
-            if dialect.recognises(await HttpBackend(endpoint_of(server)).asked(PATHS)):
+            if is_of(dialect.kind, await HttpBackend(endpoint_of(server)).asked(PATHS)):
                 found.add(name)
     return found
 

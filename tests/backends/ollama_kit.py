@@ -6,9 +6,9 @@ from typing import Any
 
 from backend_kit import Heard, endpoint_of
 
+from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, Ended, Reported, ServerOptions
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.transport import Clock
 from kvchat.prompt.wire import canonical
 from toyserver import ToyServer
@@ -26,7 +26,7 @@ async def connected(server: ToyServer, clock: Clock | None = None, **options: An
 class Talk:
     """A conversation that only ever grows, as kvchat keeps it: the wires of each turn begin with those before."""
 
-    def __init__(self, backend: OllamaBackend | OpenAIBackend, session: str = "s1", **options: Any) -> None:
+    def __init__(self, backend: OllamaBackend | OneTokenWarmUp, session: str = "s1", **options: Any) -> None:
         self.backend = backend
         self.wires: tuple[bytes, ...] = (canonical({"role": "system", "content": "Be brief . " * 10}),)
         self.session = session

@@ -12,7 +12,7 @@ from kvchat.backends.dialect import ChatTurn, Ended, HostClass, OfAlternative, R
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.kinds import DIALECTS
+from kvchat.backends.kinds import KINDS
 from kvchat.prompt.message import Message, Role, State
 
 QUESTION = Message(Role.USER, "Go on").wire()
@@ -82,5 +82,5 @@ def test_a_request_asks_for_as_many_and_only_where_the_slots_are_known() -> None
     def most(kind: str, slots: int | None, replicas: bool = False) -> int:
         return ServerInfo(kind, "http://127.0.0.1:9", HostClass.LOOPBACK, slots=slots, replicas=replicas).most_answers
 
-    assert {kind for kind in DIALECTS if most(kind, 4) == 4} == {"llama.cpp"}
+    assert {kind for kind in KINDS if most(kind, 4) == 4} == {"llama.cpp"}
     assert (most("llama.cpp", None), most("llama.cpp", 4, replicas=True)) == (1, 1)

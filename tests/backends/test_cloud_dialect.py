@@ -15,6 +15,7 @@ from kvchat.backends.dialects.cloud import CloudBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -57,7 +58,7 @@ def of(service: str, server: CloudStandIn, **options: Any) -> CloudBackend:
 
 async def test_it_is_known_by_where_it_stands_and_never_by_its_answers() -> None:
     listing = Response(200, {"server": "llama.cpp"}, b'{"data":[{"id":"gpt","owned_by":"openai"}]}')
-    assert not CloudBackend.recognises({"/v1/models": listing})
+    assert not is_of(CloudBackend.kind, {"/v1/models": listing})
     async with CloudStandIn("openai") as server:
         info = await of("openai", server).identify()
     assert (info.kind, info.host_class, info.takes_local_extras) == ("cloud", HostClass.CLOUD, False)

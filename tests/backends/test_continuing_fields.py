@@ -14,7 +14,7 @@ from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.sglang import SglangBackend
 from kvchat.backends.dialects.vllm import VllmBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
-from kvchat.backends.kinds import DIALECTS
+from kvchat.backends.kinds import KINDS
 from kvchat.prompt.message import Message, Role
 
 QUESTION = Message(Role.USER, "Go on").wire()
@@ -56,7 +56,7 @@ def test_which_kinds_go_on_with_what():
         return ServerInfo(kind, "http://127.0.0.1:9", HostClass.LOOPBACK).continues(reply)
 
     thought = Message(Role.ASSISTANT, "", reasoning="I th")
-    assert {kind for kind in DIALECTS if goes_on(kind, REPLY)} == {"llama.cpp", "ollama", "sglang", "vllm"}
-    assert {kind for kind in DIALECTS if goes_on(kind, thought)} == {"llama.cpp"}
+    assert {kind for kind in KINDS if goes_on(kind, REPLY)} == {"llama.cpp", "ollama", "sglang", "vllm"}
+    assert {kind for kind in KINDS if goes_on(kind, thought)} == {"llama.cpp"}
     assert not goes_on("llama.cpp", Message(Role.ASSISTANT, "", reasoning="I th", reasoning_field="reasoning"))
     assert LMStudioBackend.kind.continuing == "not"

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from kvchat.backends import discovery
-from kvchat.backends.base import HttpBackend
+from kvchat.backends import recognition
 from kvchat.backends.discovery import discover, questions
-from kvchat.backends.http.payload import Responses
 from kvchat.backends.kinds import ServerKind
 from toyserver import ToyServer, Visit, drop, hang, loading, raw, reply, reset
 
@@ -295,19 +293,14 @@ async def test_what_a_slow_server_has_said_by_the_deadline_is_used(monkeypatch: 
     one_by_one = asyncio.Lock()
     paths = [f"/p{number}" for number in range(1000)]
 
-    class Slow(HttpBackend):
-        kind, probes = ServerKind("slow", "slow"), ("/v1/models", *paths)
-
-        @classmethod
-        def recognises(cls, responses: Responses) -> bool:
-            return all(path in responses for path in cls.probes)
+    slow = ServerKind("slow", "slow", probes=("/v1/models", *paths))
 
     async def later(visit: Visit) -> None:
         async with one_by_one:
             await asyncio.sleep(0.002)
         await listing(visit)
 
-    monkeypatch.setattr(discovery, "DIALECTS", (Slow, *discovery.DIALECTS))
+    monkeypatch.setattr(recognition, "ORDER", (slow, *recognition.ORDER))
     async with ToyServer("openai", model="late") as server:
         listing = server._routes["/v1/models"]
         for path in ("/v1/models", *paths):

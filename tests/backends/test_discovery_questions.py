@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from kvchat.backends import discovery, kinds
+from kvchat.backends import discovery, kinds, recognition
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.discovery import discover, questions
-from kvchat.backends.http.payload import Responses, said
 from kvchat.backends.http.transport import Exchange
-from kvchat.backends.kinds import ServerKind
+from kvchat.backends.identify import backend_of
+from kvchat.backends.kinds import KINDS, ServerKind, Sign
 from toyserver import ToyServer, hang, reply
 
 LONG, SOON = 20.0, 1.0
@@ -21,18 +21,13 @@ LONG, SOON = 20.0, 1.0
 
 def test_a_port_changes_the_order_of_the_questions_and_nothing_else() -> None:
     for port in (*kinds.ports(), 9):
-        assert sorted(questions(port)) == sorted({path for dialect in kinds.in_order() for path in dialect.probes})
+        assert sorted(questions(port)) == sorted({path for kind in KINDS.values() for path in kind.probes})
 
 
 class First(HttpBackend):
     """Knows its own by one path, and asks another one for the facts."""
 
-    kind = ServerKind("first", "first")
-    probes = ("/first",)
-
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        return said(responses, "/first").status == 200
+    kind = ServerKind("first", "first", probes=("/first",), signs=(Sign("/first"),))
 
     async def described(self) -> ServerInfo:
         raise NotImplementedError
@@ -40,7 +35,8 @@ class First(HttpBackend):
 
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch) -> type[First]:
-    monkeypatch.setattr(discovery, "DIALECTS", (First, *discovery.DIALECTS))
+    monkeypatch.setattr(recognition, "ORDER", (First.kind, *recognition.ORDER))
+    monkeypatch.setattr(discovery, "backend_of", lambda kind: First if kind is First.kind else backend_of(kind))
     return First
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from engine_talk import ENGINES, recorded_answers, recordings
 
-from kvchat.backends.discovery import recognised
 from kvchat.backends.identify import connect
+from kvchat.backends.recognition import recognised
 
 ALIASES = {"llama-server": "llama.cpp"}
 
@@ -20,4 +20,4 @@ async def test_whoever_connects_finds_what_it_is(name: str) -> None:
 @pytest.mark.parametrize("name", recordings())
 def test_recorded_answers_of_a_real_server_tell_what_it_is(name: str) -> None:
     found = recognised(recorded_answers(name))
-    assert found is not None and found.kind.name == ALIASES.get(name, name)
+    assert found is not None and found.name == ALIASES.get(name, name)

@@ -7,10 +7,9 @@ import json
 import pytest
 from backend_kit import endpoint_of
 
-from kvchat.backends.base import HttpBackend
+from kvchat.backends.base import HttpBackend, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerOptions, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.payload import sees_in
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.images import url_sha256
@@ -64,8 +63,8 @@ async def test_llamacpp_says_it(sees: bool) -> None:
 
 async def test_a_server_that_does_not_say_is_unknown_until_the_person_says_it() -> None:
     async with ToyServer("openai") as server:
-        assert (await backend_at(server, OpenAIBackend).identify()).takes_images("toy") is None
-        assert (await backend_at(server, OpenAIBackend, vision="yes").identify()).takes_images("toy") is True
+        assert (await backend_at(server, OneTokenWarmUp).identify()).takes_images("toy") is None
+        assert (await backend_at(server, OneTokenWarmUp, vision="yes").identify()).takes_images("toy") is True
     async with SeeingServer() as server:
         assert (await backend_at(server, vision="no").identify()).takes_images("") is False
 
@@ -83,14 +82,14 @@ async def test_lm_studio_says_it_of_each_model() -> None:
 
 
 def test_the_body_has_the_image_that_the_message_names() -> None:
-    backend = OpenAIBackend(endpoint_of(ToyServer()), images=lambda name: URL)
+    backend = OneTokenWarmUp(endpoint_of(ToyServer()), images=lambda name: URL)
     parts = json.loads(backend.body(TURN))["messages"][1]["content"]
     assert parts == [{"type": "image_url", "image_url": {"url": URL.decode()}}, {"type": "text", "text": "What?"}]
 
 
 @pytest.mark.parametrize("found", [None, b"data:image/png;base64,BBBB"], ids=["gone", "another"])
 def test_an_image_that_is_gone_or_another_one_is_not_sent(found: bytes | None) -> None:
-    backend = OpenAIBackend(endpoint_of(ToyServer()), images=lambda name: found)
+    backend = OneTokenWarmUp(endpoint_of(ToyServer()), images=lambda name: found)
     with pytest.raises(BackendError) as error:
         backend.body(TURN)
     assert (error.value.trouble, error.value.fault) == (Trouble.REFUSED, Fault.IMAGE_GONE)

@@ -6,7 +6,7 @@ import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.dialects.jan import JanBackend
+from kvchat.backends.dialects.rare import JanBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence

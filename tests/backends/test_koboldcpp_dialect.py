@@ -1,4 +1,4 @@
-"""KoboldCpp: its one cache, the estimate of what came from it, and prompts that lose their beginning."""
+"""KoboldCpp: its one cache, and prompts that lose their beginning."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
-from kvchat.backends.dialect import BackendError, Reported, Trouble
-from kvchat.backends.dialects.koboldcpp import KoboldCppBackend, estimated
+from kvchat.backends.base import HttpBackend
+from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.http.transport import Clock
-from kvchat.backends.kinds import Figures
+from kvchat.backends.identify import backend_of
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -18,9 +19,11 @@ from standins.koboldcpp import KoboldCppStandIn
 from standins.prefix import converse, rendered
 
 
-async def at(server: KoboldCppStandIn, *, api_key: str | None = None) -> KoboldCppBackend:
+async def at(server: KoboldCppStandIn, *, api_key: str | None = None) -> HttpBackend:
     """The dialect, with a clock that only the stand-in's work moves."""
-    backend = KoboldCppBackend(endpoint_of(server, api_key=api_key), clock=Clock(now=lambda: server.seconds))
+    backend = backend_of(KINDS["koboldcpp"])(
+        endpoint_of(server, api_key=api_key), clock=Clock(now=lambda: server.seconds)
+    )
     await backend.identify()
     return backend
 
@@ -31,7 +34,7 @@ async def test_it_is_described_with_its_real_version_and_window() -> None:
         assert (info.kind, info.model, info.build) == ("koboldcpp", "koboldcpp/toy-8b", "1.117.1")
         assert info.context_size == 6144
         assert info.slots is None, "the one slot of its imitated properties says nothing"
-        assert (info.figures, info.unknown) == (Figures.ESTIMATED, ("slots",))
+        assert (info.figures, info.unknown) == (Figures.NONE, ("cached tokens", "slots"))
         assert [(model.loaded, model.context_size) for model in info.listing] == [(True, 6144)]
 
 
@@ -51,7 +54,7 @@ async def test_without_a_text_model_none_is_chosen() -> None:
 
 async def test_a_version_that_tells_less_leaves_that_unknown() -> None:
     async with KoboldCppStandIn() as server:
-        for path in ("/api/extra/version", "/api/extra/true_max_context_length", "/api/extra/perf"):
+        for path in ("/api/extra/version", "/api/extra/true_max_context_length"):
             server.get(path, "no", 404)
         backend = await at(server)
         assert (backend.info.context_size, backend.info.build) == (None, "")
@@ -67,39 +70,11 @@ async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> Non
         assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
 
 
-async def test_what_came_from_the_cache_is_estimated_from_the_wait_and_the_speed() -> None:
+async def test_what_came_from_the_cache_is_not_reported_and_not_guessed() -> None:
     async with KoboldCppStandIn(ms_per_token=40) as server:
-        turns = await converse(await at(server), server, words=60)
-        told = [turn for turn in turns if turn.reported.cached_tokens is not None]
-        assert len(told) >= 8, "a prompt that is read in a moment tells nothing"
-        for turn in told:
-            assert turn.reported.estimated
-            assert turn.reported.cached_tokens == pytest.approx(turn.read.cached, abs=1)
-
-
-@pytest.mark.parametrize(
-    ("waited", "cold", "cached"),
-    [
-        (10.0, 10.0, 0),
-        (2.5, 10.0, 750),
-        (0.4, 10.0, 960),
-        (30.0, 10.0, 0),
-        (0.4, 2.0, None),
-        (0.4, 0.0, None),
-        (None, 10.0, None),
-    ],
-)
-def test_the_estimate_of_the_cache(waited: float | None, cold: float, cached: int | None) -> None:
-    perf = {"last_process_time": cold, "last_input_count": 1000, "last_token_count": 5, "idle": 1}
-    found = estimated(Reported(1000, None, 5), waited, perf)
-    assert (found.cached_tokens if found else None) == cached
-    assert found is None or found.estimated
-
-
-@pytest.mark.parametrize("other", [{"last_input_count": 999}, {"last_token_count": 6}, {"idle": 0}])
-def test_the_speed_of_another_request_is_not_taken_for_ours(other: dict[str, object]) -> None:
-    perf = {"last_process_time": 10.0, "last_input_count": 1000, "last_token_count": 5, "idle": 1} | other
-    assert estimated(Reported(1000, None, 5), 2.5, perf) is None
+        turns = await converse(await at(server), server, 3, words=60)
+        assert [(turn.reported.cached_tokens, turn.reported.estimated) for turn in turns] == [(None, False)] * 3
+        assert {visit.path for visit in server.visits if visit.method == "GET"}.isdisjoint({"/api/extra/perf"})
 
 
 async def test_the_field_that_changes_the_prompt_is_never_sent() -> None:

@@ -9,9 +9,10 @@ import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerOptions, Trouble
-from kvchat.backends.dialects.litellm import LiteLLMBackend
+from kvchat.backends.dialects.rare import LiteLLMBackend
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from standins.litellm import KEY, LiteLLMStandIn
@@ -36,7 +37,7 @@ def backend_at(server: LiteLLMStandIn, **options: Any) -> LiteLLMBackend:
     ],
 )
 def test_it_is_known_by_its_sign_of_life_or_its_headers(path: str, response: Response, is_it: bool) -> None:
-    assert LiteLLMBackend.recognises({path: response}) is is_it
+    assert is_of(LiteLLMBackend.kind, {path: response}) is is_it
 
 
 async def test_it_tells_its_models_their_sizes_and_what_it_does_not_know() -> None:

@@ -9,7 +9,7 @@ from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, replayed, talk_with
 
 from kvchat.backends.dialect import PrefillAccess, Reported, Trouble
-from kvchat.backends.dialects.llamacpp_python import LlamaCppPythonBackend
+from kvchat.backends.dialects.rare import LlamaCppPythonBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters

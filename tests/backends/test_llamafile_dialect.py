@@ -8,9 +8,10 @@ from engine_talk import assert_only_new_was_read, recognised_by, talk_with
 
 from kvchat.backends.dialect import PrefillAccess, ServerOptions
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.dialects.llamafile import LlamafileBackend
+from kvchat.backends.dialects.rare import LlamafileBackend
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from standins.llamafile import LlamafileStandIn
 
@@ -27,7 +28,7 @@ async def test_the_old_form_would_be_taken_for_llama_cpp_so_it_must_be_asked_for
     "props", [b'{"user_name":"","assistant_name":"","build_info":"b9"}', b'{"default_generation_settings":{}}', b"[]"]
 )
 def test_a_llama_server_that_tells_its_build_is_no_llamafile(props: bytes) -> None:
-    assert not LlamafileBackend.recognises({"/props": Response(200, {"server": "llama.cpp"}, props)})
+    assert not is_of(LlamafileBackend.kind, {"/props": Response(200, {"server": "llama.cpp"}, props)})
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from kvchat.backends.dialect import PRESERVED, BackendError, CacheAccess, ChatTu
 from kvchat.backends.dialects.llamaswap import LlamaSwapBackend
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -39,7 +41,7 @@ def answered(path: str, status: int, value: object) -> dict[str, Response]:
 
 
 def test_it_is_known_by_its_running_models_or_the_owner_of_its_models() -> None:
-    known = LlamaSwapBackend.recognises
+    known = partial(is_of, LlamaSwapBackend.kind)
     assert known(answered("/running", 200, {"running": []}))
     assert known(answered("/v1/models", 200, {"data": [{"id": "a", "owned_by": "llama-swap"}]}))
     assert not known(answered("/running", 200, {"running": "yes"}))

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kvchat.backends.base import HttpBackend
+from kvchat.backends.base import HttpBackend, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.identify import connect
 from kvchat.prompt.request import Parameters
@@ -33,7 +32,7 @@ def backend_of(dialect: type[HttpBackend], host_class: HostClass, *, extras: boo
 
 
 @settings(deadline=None)
-@given(st.sampled_from([LlamaCppBackend, OpenAIBackend]), st.booleans(), EXTRA)
+@given(st.sampled_from([LlamaCppBackend, OneTokenWarmUp]), st.booleans(), EXTRA)
 def test_no_local_field_or_session_header_goes_to_a_cloud_host(
     dialect: type[HttpBackend], extras: bool, extra: dict[str, Any]
 ) -> None:
@@ -45,7 +44,7 @@ def test_no_local_field_or_session_header_goes_to_a_cloud_host(
 
 
 @settings(deadline=None)
-@given(st.sampled_from([LlamaCppBackend, OpenAIBackend]), st.sampled_from(list(HostClass)), EXTRA)
+@given(st.sampled_from([LlamaCppBackend, OneTokenWarmUp]), st.sampled_from(list(HostClass)), EXTRA)
 def test_no_request_pins_a_slot_or_detaches_from_its_connection(
     dialect: type[HttpBackend], host_class: HostClass, extra: dict[str, Any]
 ) -> None:
@@ -71,7 +70,7 @@ def test_the_body_for_llama_cpp_has_its_fields_in_a_fixed_order_around_the_wires
 
 
 def test_a_generic_local_server_gets_the_session_but_no_llama_cpp_field() -> None:
-    body = backend_of(OpenAIBackend, HostClass.LOOPBACK).body(a_turn())
+    body = backend_of(OneTokenWarmUp, HostClass.LOOPBACK).body(a_turn())
     assert body == (
         b'{"model":"m","session_id":"' + SESSION.encode() + b'","stream":true,"stream_options":'
         b'{"include_usage":true},"messages":[' + b",".join(a_turn().wires) + b"]}"
@@ -96,7 +95,7 @@ async def test_the_bytes_on_the_wire_are_the_body_and_carry_the_session_headers(
 
 async def test_a_cloud_host_sees_nothing_of_the_session_on_the_wire(heard: Heard) -> None:
     async with ToyServer() as server:
-        backend = OpenAIBackend(endpoint_of(server, HostClass.CLOUD, api_key="k"))
+        backend = OneTokenWarmUp(endpoint_of(server, HostClass.CLOUD, api_key="k"))
         await backend.chat(a_turn(), heard)
         assert SESSION.encode() not in server.chats[0].head + server.chats[0].body
 
@@ -116,7 +115,7 @@ async def test_a_chosen_proxy_gets_the_request_and_the_host_counts_as_cloud(hear
     async with ToyServer() as proxy:
         proxy.on_chat(tokens("by proxy"))
         place = Place(HostClass.CLOUD, ())
-        backend = OpenAIBackend(Endpoint(BaseUrl("http", "far.example", 80), place, proxy=proxy.url))
+        backend = OneTokenWarmUp(Endpoint(BaseUrl("http", "far.example", 80), place, proxy=proxy.url))
         await backend.chat(a_turn(), heard)
         assert heard.text == "by proxy"
         assert proxy.chats[0].path == "http://far.example/v1/chat/completions"
@@ -155,7 +154,7 @@ async def test_the_connection_goes_to_the_classified_address_under_the_servers_n
 async def test_localhost_is_tried_on_both_families(heard: Heard) -> None:
     async with ToyServer() as server:
         place = Place(HostClass.LOOPBACK, ("::1", "127.0.0.1"))
-        backend = OpenAIBackend(replace(endpoint_of(server), place=place))
+        backend = OneTokenWarmUp(replace(endpoint_of(server), place=place))
         await backend.chat(a_turn(), heard)
         assert heard.text == "Hello" and server.posts == 1
 

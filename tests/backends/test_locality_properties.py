@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import greedy, resolving
 
-from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
 from kvchat.backends.dialect import SESSION_HEADERS, BackendError, HostClass, ServerOptions
 from kvchat.backends.http.endpoint import Place, locate, open_endpoint, parse_base_url
+from kvchat.backends.identify import backend_of
+from kvchat.backends.recognition import ORDER
 from kvchat.prompt.request import Parameters
 
 LOOPBACK, LAN, TAILNET, CLOUD = HostClass
@@ -248,7 +249,7 @@ def told(backend: HttpBackend, extra: dict[str, Any]) -> tuple[dict[str, Any], s
 
 
 EXTRA = st.dictionaries(st.sampled_from([*sorted(LOCAL_EXTRAS), "id_slot", "top_a"]), st.integers(0, 9), max_size=4)
-DIALECTS = st.sampled_from(tuple(kinds.in_order()))
+DIALECTS = st.sampled_from(tuple(map(backend_of, ORDER)))
 
 
 @MANY

@@ -11,19 +11,18 @@ from hypothesis import strategies as st
 from locality_kit import greedy, resolving
 from msgspec.structs import replace
 
-from kvchat.backends import kinds
-from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
+from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, HostClass, ServerOptions
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.endpoint import Place, open_endpoint
 from kvchat.backends.http.transport import Exchange
-from kvchat.backends.identify import connect
+from kvchat.backends.identify import backend_of, connect
+from kvchat.backends.recognition import ORDER
 from toyserver import ToyServer, reply, tokens
 
 LOOPBACK, LAN, TAILNET, CLOUD = HostClass
 SESSION = a_turn().session_id
-DIALECTS = tuple(kinds.in_order())
-PROBES = {path for dialect in DIALECTS for path in dialect.probes}
+DIALECTS = tuple(map(backend_of, ORDER))
+PROBES = {path for kind in ORDER for path in kind.probes}
 SECRET = "content-of-the-conversation"
 FEW = settings(deadline=None, max_examples=40)
 
@@ -118,7 +117,7 @@ MEDDLING = st.dictionaries(
 
 
 @FEW
-@given(OWN, MEDDLING, st.sampled_from([OpenAIBackend, *DIALECTS[:1]]))
+@given(OWN, MEDDLING, st.sampled_from([OneTokenWarmUp, *DIALECTS[:1]]))
 async def test_key_and_headers_of_the_settings_go_to_their_own_server_once_and_to_no_other(
     own: dict[str, str], meddling: dict[str, str], dialect: type[HttpBackend]
 ) -> None:

@@ -12,6 +12,7 @@ from kvchat.backends.dialect import BackendError, PrefillAccess, Progressed, Tro
 from kvchat.backends.dialects.mlxlm import LONGEST_ANSWER, MlxLmBackend
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -27,7 +28,7 @@ def test_behind_a_proxy_that_hides_its_server_it_is_still_known() -> None:
         path: Response(found.status, {**found.headers, "server": "nginx"}, found.body)
         for path, found in recorded_answers("mlx-lm").items()
     }
-    assert MlxLmBackend.recognises(answers)
+    assert is_of(MlxLmBackend.kind, answers)
 
 
 async def test_it_tells_its_model_and_what_it_cannot_tell() -> None:

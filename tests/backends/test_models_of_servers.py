@@ -9,9 +9,8 @@ from backend_kit import endpoint_of, llamacpp_at, openai_at
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.backends.dialects.jan import JanBackend
-from kvchat.backends.dialects.litellm import LiteLLMBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
+from kvchat.backends.dialects.rare import JanBackend, LiteLLMBackend
 from kvchat.backends.http.endpoint import Place
 from kvchat.backends.http.payload import Model, models_in
 from kvchat.backends.kinds import OPENAI

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama_kit import NEWEST, Talk, connected, words
 
+from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, PrefillAccess, ServerOptions
 from kvchat.backends.dialects.ollama.messages import keep_alive_of, keep_alive_seconds, messages, think_of, unloads
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical
@@ -41,7 +41,7 @@ async def test_ten_turns_are_never_loaded_again_or_cut_and_read_only_what_is_new
 async def test_the_openai_way_is_cut_without_a_word_and_read_anew_every_turn() -> None:
     """What the native way is for: the same conversation through the generic dialect loses its beginning."""
     async with OllamaStandIn(default_context=1000) as server:
-        backend = OpenAIBackend(endpoint_of(server), options=ServerOptions(context_size=8192))
+        backend = OneTokenWarmUp(endpoint_of(server), options=ServerOptions(context_size=8192))
         await backend.identify()
         talk = Talk(backend)
         for number in range(10):
@@ -55,7 +55,7 @@ async def test_mixing_in_the_openai_way_loads_the_model_again_and_it_is_told_why
     async with OllamaStandIn(default_context=1000) as server:
         native = Talk(await connected(server))
         await native.ask("one")
-        other = OpenAIBackend(endpoint_of(server))
+        other = OneTokenWarmUp(endpoint_of(server))
         await other.identify()
         await Talk(other).ask("two")
         ended = await native.ask("three")

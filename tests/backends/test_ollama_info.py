@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from ollama_kit import Talk, connected
 
-from kvchat.backends import identify, kinds
-from kvchat.backends.dialects.llamacpp import LlamaCppBackend
+from kvchat.backends import identify
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.ollama.models import facts_in, full_name, template_facts
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 from toyserver import ToyServer, reply
@@ -28,8 +27,7 @@ def answers_of(server: OllamaStandIn, **answers: Response) -> dict[str, Response
     }
 
 
-async def test_the_server_is_recognised_by_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "in_order", lambda: (LlamaCppBackend, OllamaBackend, OpenAIBackend))
+async def test_the_server_is_recognised_by_its_answers() -> None:
     async with OllamaStandIn() as server, ToyServer("openai") as other, ToyServer() as third:
         found = [await identify.connect(each.url) for each in (server, other, third)]
         assert [backend.info.kind for backend in found] == ["ollama", "openai", "llama.cpp"]
@@ -87,15 +85,16 @@ async def test_an_old_server_without_ps_and_show_can_still_be_talked_to() -> Non
 
 def test_imitators_are_not_taken_for_ollama() -> None:
     server = OllamaStandIn()
-    assert OllamaBackend.recognises(answers_of(server))
-    assert not OllamaBackend.recognises({})
-    assert not OllamaBackend.recognises(
-        {"/": Response(200, {}, b"SGLang is running")} | {"/api/version": answers_of(server)["/api/version"]}
+    assert is_of(OllamaBackend.kind, answers_of(server))
+    assert not is_of(OllamaBackend.kind, {})
+    assert not is_of(
+        OllamaBackend.kind,
+        {"/": Response(200, {}, b"SGLang is running")} | {"/api/version": answers_of(server)["/api/version"]},
     )
-    assert not OllamaBackend.recognises({"/": answers_of(server)["/"]})
+    assert not is_of(OllamaBackend.kind, {"/": answers_of(server)["/"]})
     for path in ("/.well-known/localai.json", "/.well-known/serviceinfo", "/running", "/props", "/server_info"):
-        assert not OllamaBackend.recognises(answers_of(server, **{path: Response(200, {}, b"{}")})), path
-        assert OllamaBackend.recognises(answers_of(server, **{path: Response(404, {}, b"")})), path
+        assert not is_of(OllamaBackend.kind, answers_of(server, **{path: Response(200, {}, b"{}")})), path
+        assert is_of(OllamaBackend.kind, answers_of(server, **{path: Response(404, {}, b"")})), path
 
 
 @pytest.mark.parametrize("name", ["a", "a:1b", "lib/a", "host:5000/lib/a", "host:5000/lib/a:q4"])

@@ -13,6 +13,7 @@ from kvchat.backends.dialect import BackendError, PrefillAccess, Trouble
 from kvchat.backends.dialects.sglang import SglangBackend
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
+from kvchat.backends.recognition import is_of
 from kvchat.prompt.message import State
 from standins.sglang import SglangStandIn
 
@@ -31,8 +32,8 @@ async def test_sglang_is_known_by_its_answers_and_nothing_else_is_taken_for_it()
     ],
 )
 def test_without_owners_its_root_tells_it(text: bytes, expected: bool) -> None:
-    assert SglangBackend.recognises({"/": Response(200, {}, text)}) is expected
-    assert not SglangBackend.recognises({"/": Response(404, {}, text)})
+    assert is_of(SglangBackend.kind, {"/": Response(200, {}, text)}) is expected
+    assert not is_of(SglangBackend.kind, {"/": Response(404, {}, text)})
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,23 @@ from backend_kit import Heard, a_turn, endpoint_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.dialects.tabbyapi import TabbyAnswer, TabbyAPIBackend, timings_of
+from kvchat.backends.dialects.program import ProgramAnswer, timings_of
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.kinds import Figures
+from kvchat.backends.identify import backend_of
+from kvchat.backends.kinds import KINDS, Figures, Timings
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
 from standins.prefix import converse
 from standins.tabbyapi import TabbyAPIStandIn
 
+NAMES = KINDS["tabbyapi"].timings or Timings("", "")
 
-async def at(server: TabbyAPIStandIn, api_key: str | None = "tabby-key") -> TabbyAPIBackend:
-    backend = TabbyAPIBackend(endpoint_of(server, api_key=api_key))
+
+async def at(server: TabbyAPIStandIn, api_key: str | None = "tabby-key") -> HttpBackend:
+    backend = backend_of(KINDS["tabbyapi"])(endpoint_of(server, api_key=api_key))
     await backend.identify()
     return backend
 
@@ -77,7 +81,7 @@ def test_any_count_comes_back_out_of_the_rounded_speed_and_time(prompt: int, sha
     evaluated = max(1, round(prompt * share))
     seconds = round(evaluated / speed, 2)
     rate = round(evaluated / seconds, 2) if seconds else "Indeterminate"
-    found = timings_of({"prompt_tokens": prompt, "prompt_time": seconds, "prompt_tokens_per_sec": rate})
+    found = timings_of({"prompt_tokens": prompt, "prompt_time": seconds, "prompt_tokens_per_sec": rate}, NAMES)
     if not seconds:
         assert "cache_n" not in found
     elif seconds < 100:
@@ -97,7 +101,7 @@ def test_any_count_comes_back_out_of_the_rounded_speed_and_time(prompt: int, sha
     ],
 )
 def test_figures_that_do_not_fit_together_say_nothing_of_the_cache(usage: dict[str, object]) -> None:
-    assert not timings_of(usage).keys() & {"cache_n", "prompt_n"}
+    assert not timings_of(usage, NAMES).keys() & {"cache_n", "prompt_n"}
 
 
 async def test_template_options_and_parameters_go_by_its_own_names(heard: Heard) -> None:
@@ -165,7 +169,7 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: He
 
 @pytest.mark.parametrize(("seconds", "rate"), [(1e308, 1e308), (1e308, 2.0), (5e-324, 1e308)])
 def test_figures_that_cannot_be_leave_the_answer_alone(seconds: float, rate: float, heard: Heard) -> None:
-    answer = TabbyAnswer("http://box", heard, 4096)
+    answer = ProgramAnswer("http://box", heard, 4096, NAMES)
     usage = {"prompt_tokens": 50, "completion_tokens": 1, "prompt_time": seconds, "prompt_tokens_per_sec": rate}
     answer.take(Payload({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}))
     assert answer.ended().state is State.DONE and heard.reported.prompt_tokens == 50

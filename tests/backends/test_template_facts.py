@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 import chat_templates as templates
 from engine_fixture import small_model
+from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import Backend, TemplateFacts
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.template import dates, facts_of_text, merged, rendering, template_facts
 from tiny_models import tiny_models
@@ -178,7 +178,7 @@ async def test_the_text_is_enough_where_prompts_are_not_rendered() -> None:
 
 async def test_a_server_that_gives_neither_leaves_what_its_dialect_knew() -> None:
     async with ToyServer("openai") as server:
-        backend = OpenAIBackend(endpoint_of(server))
+        backend = OneTokenWarmUp(endpoint_of(server))
         assert await template_facts(backend) == TemplateFacts()
         backend._info = replace(backend.info, template=TemplateFacts(date=True))
         assert await template_facts(backend) == TemplateFacts(date=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
+from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.dialects.textgen import TextGenBackend
 from kvchat.backends.http.endpoint import BaseUrl
-from kvchat.backends.kinds import Figures
+from kvchat.backends.identify import backend_of
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -16,8 +17,8 @@ from standins.prefix import converse
 from standins.textgen import TextGenStandIn
 
 
-async def at(server: TextGenStandIn, *, api_key: str | None = None) -> TextGenBackend:
-    backend = TextGenBackend(endpoint_of(server, api_key=api_key))
+async def at(server: TextGenStandIn, *, api_key: str | None = None) -> HttpBackend:
+    backend = backend_of(KINDS["text-generation-webui"])(endpoint_of(server, api_key=api_key))
     await backend.identify()
     return backend
 
@@ -97,7 +98,9 @@ async def test_a_missing_or_wrong_key_names_the_option_it_was_started_with(given
 async def test_a_host_name_it_does_not_answer_to_says_what_to_change() -> None:
     async with TextGenStandIn() as server:
         endpoint = endpoint_of(server)
-        elsewhere = TextGenBackend(type(endpoint)(BaseUrl("http", "box.lan", server.port), endpoint.place))
+        elsewhere = backend_of(KINDS["text-generation-webui"])(
+            type(endpoint)(BaseUrl("http", "box.lan", server.port), endpoint.place)
+        )
         with pytest.raises(BackendError) as caught:
             await elsewhere.get_json("/v1/models")
         assert "start it with --listen" in caught.value.sentence

@@ -21,8 +21,8 @@ import httpx
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of, openai_at
 
+from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
-from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.http.transport import Exchange, _socket_options
 from kvchat.backends.identify import connect
@@ -31,9 +31,9 @@ from kvchat.text.notes import note_sentence
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, hang, raw
 
 
-def at(port: int, scheme: str = "http", host: str = "127.0.0.1", **options: str) -> OpenAIBackend:
+def at(port: int, scheme: str = "http", host: str = "127.0.0.1", **options: str) -> OneTokenWarmUp:
     place = Place(HostClass.LOOPBACK, ("127.0.0.1",))
-    return OpenAIBackend(Endpoint(BaseUrl(scheme, host, port), place, **options))
+    return OneTokenWarmUp(Endpoint(BaseUrl(scheme, host, port), place, **options))
 
 
 @pytest.fixture

@@ -97,10 +97,6 @@ def test_the_server_of_the_settings_may_have_headers_and_parameters_of_its_own(f
     assert settings.parameters == Parameters(seed=1)
 
 
-def test_every_kind_of_server_is_named_as_its_module_names_it() -> None:
-    assert [kind.name for kind in kinds.kinds()] == list(kinds.DIALECTS)
-
-
 def test_no_setting_of_a_server_is_called_as_a_parameter_is() -> None:
     servers, parameters = {item.name for item in fields(ServerSettings)}, set(Parameters.__struct_fields__)
     assert not servers & parameters, "or a profile's name with a dot could be taken for another one's section"
@@ -392,7 +388,7 @@ PROFILES = st.dictionaries(
         ServerSettings,
         base_url=st.sampled_from(["http://h", "https://10.0.0.5:1/v1", "http://[::1]:8080"]),
         model=st.text(st.characters(exclude_categories=["C", "Z"]), max_size=9),
-        kind=st.sampled_from(["", *kinds.DIALECTS]),
+        kind=st.sampled_from(["", *kinds.KINDS]),
         locality=st.sampled_from(["auto", "local", "cloud"]),
         timeout=st.integers(0, 600),
         session_headers=st.none() | st.lists(st.sampled_from(["X-A", "x.b"]), max_size=2).map(tuple),

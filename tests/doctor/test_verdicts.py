@@ -10,7 +10,7 @@ from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, pr
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import PRESERVED, BackendError, HostClass, TemplateFacts, Trouble, failure
-from kvchat.backends.kinds import DIALECTS, Figures
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.cache.causes.cause import Remedy, said
 from kvchat.doctor.report import (
     Advice,
@@ -396,7 +396,7 @@ def test_problems_come_first() -> None:
     assert headline(report(an_examination(turns=probe(LOST)))) == "1 problem."
 
 
-@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_is_given_the_flags_of_llama_server(kind: str) -> None:
     if kind in ("llama.cpp", "llama-swap"):
         return

@@ -37,13 +37,24 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.errors import unknown_field
 from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
-from kvchat.backends.http.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
+from kvchat.backends.http.payload import (
+    Model,
+    Models,
+    PayloadError,
+    Response,
+    Responses,
+    as_count,
+    is_object,
+    models_in,
+    parsed,
+)
 from kvchat.backends.http.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.http.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
-from kvchat.backends.kinds import OPENAI, ServerKind
+from kvchat.backends.kinds import CHAT_PATH, KINDS, MODELS_PATH, OPENAI, At, ServerKind
 from kvchat.prompt.images import sent, url_sha256
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user
+from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
 # -- the watch over a request while nothing comes: silence never ends one ---------------------------------------------
@@ -101,8 +112,6 @@ class Watchdog:
 # -- a server of the OpenAI chat family -------------------------------------------------------------------------------
 
 
-CHAT_PATH = "/v1/chat/completions"
-MODELS_PATH = "/v1/models"
 PROBE_S, GET_S = 5.0, 10.0
 TAIL_S = 5.0
 """After `finish_reason`: how long the final figures are waited for."""
@@ -169,27 +178,14 @@ def no_images(sha256: str) -> bytes | None:
 
 
 class HttpBackend:
-    """A server of the OpenAI chat family: what a dialect is made from.
+    """A server of the OpenAI chat family, of any kind.
 
-    A dialect says how it is recognised, what it is (`described`), what goes around the messages (`head`), and where
-    it differs: the path, the shape of a request or of an answer.
+    Most of what kinds differ in is in their row (`kind`). A class says what no row can: what else a server tells
+    (`described`), what goes around the messages (`head`), the shape of a request or of an answer.
     """
 
-    kind: ClassVar[ServerKind] = ServerKind(OPENAI, "OpenAI-compatible", (8001,))
-    probes: ClassVar[tuple[str, ...]] = ()
-    """The paths to GET that `recognises` looks at."""
-    health_path: ClassVar[str] = MODELS_PATH
+    kind: ClassVar[ServerKind] = KINDS[OPENAI]
     chat_path: ClassVar[str] = CHAT_PATH
-    session_fields: ClassVar[tuple[str, ...]] = ("session_id",)
-    """The body fields by which this kind of server, or a router for it, knows a conversation."""
-    found_in_cloud: ClassVar[bool] = False
-    """Whether a server on the internet is asked whether it is of this kind."""
-    describing_disturbs: ClassVar[bool] = False
-    """Whether `described` breaks off an answer that somebody else is given: only who goes on to talk asks it."""
-    takes_template_options: ClassVar[bool] = True
-    """Whether `chat_template_kwargs` may be sent."""
-    continue_fields: ClassVar[Mapping[str, object]] = {}
-    """The body fields by which it goes on with a reply that the request ends with."""
 
     def __init__(
         self,
@@ -208,18 +204,10 @@ class HttpBackend:
         self._info = ServerInfo(self.kind.name, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
         self.heard: dict[str, Response] = {}
         """What it answered while it was recognised: `identify` does not ask for that again."""
+        self.pages: Mapping[str, Mapping[str, object]] = {}
+        """What it told of itself when it was last described, by path."""
         self._refused_fields: set[str] = set()
         """Fields that this server has refused by name: they are not sent again."""
-
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        """Whether these are the answers of this kind of server."""
-        raise NotImplementedError
-
-    @classmethod
-    def rules_out(cls, responses: Responses) -> bool:
-        """Whether these answers show that it is none of this kind, so that it is not asked for more."""
-        return False
 
     @property
     def info(self) -> ServerInfo:
@@ -255,8 +243,45 @@ class HttpBackend:
         return self._info
 
     async def described(self) -> ServerInfo:
-        """`info` with what the server says of itself now. Raises BackendError, PayloadError."""
-        raise NotImplementedError
+        """`info` with what the server says of itself now: its models, and what is where its kind tells it. Raises
+        BackendError, PayloadError."""
+        kind, models = self.kind, await self.listed()
+        places = (kind.current, kind.about, kind.build, *kind.window, kind.slots, kind.sees)
+        paths = dict.fromkeys(place.path for place in places if place)
+        pages = self.pages = {path: await self.told_at(path) for path in paths}
+
+        def words_at(place: At | None) -> str:
+            found = _fact(pages, place)
+            return whole_characters(found) if isinstance(found, str) else ""
+
+        window = min((size for place in kind.window if (size := as_count(_fact(pages, place)))), default=None)
+        loaded = words_at(kind.current) or (models.all[0].id if kind.first_is_loaded and models.all else "")
+        if kind.current or kind.first_is_loaded:
+            models = Models(tuple(_of_program(model, loaded, window, kind) for model in models.all))
+        if about := words_at(kind.about):
+            models = Models(tuple(replace(model, about=about) for model in models.all))
+        in_use = next((model for model in models.all if kind.keeps_model and model.id == self._info.model), None)
+        chosen, usual = in_use or models.chosen, self._info.model if kind.keeps_model else ""
+        window = (chosen.context_size if chosen else None) or window
+        slots = 1 if kind.keeps_one else as_count(_fact(pages, kind.slots)) or None
+        told = {
+            "context size": window is not None,
+            "slots": slots is not None,
+            "loaded models": any(model.loaded is not None for model in models.all),
+        }
+        sees = _fact(pages, kind.sees)
+        return replace(
+            self._info,
+            model="" if loaded and loaded == kind.no_model else loaded or (chosen.id if chosen else usual),
+            listing=models.all,
+            context_size=window,
+            slots=slots,
+            build=words_at(kind.build),
+            takes_local_extras=kind.takes_extras,
+            figures=kind.figures,
+            sees=sees if isinstance(sees, bool) else None,
+            unknown=tuple(name for name in kind.unknown if not told.get(name)),
+        )
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         """The body's fields before the messages, in their fixed order."""
@@ -268,27 +293,30 @@ class HttpBackend:
         if self.info.takes_local_extras and not self._endpoint.is_cloud:
             fields |= self.extras(turn)
         fields["stream_options"] = {"include_usage": True}
-        if turn.template_options and self.takes_template_options:
-            fields["chat_template_kwargs"] = dict(turn.template_options)
+        if self.kind.counts_on and self.info.takes_local_extras:
+            fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+        if turn.template_options and self.kind.template_field:
+            fields[self.kind.template_field] = dict(turn.template_options)
         if turn.continues:
             fields |= self.continuing()
         if turn.answers > 1:
             fields["n"] = turn.answers
-        return fields
+        own, options = self.kind.option_fields, turn.template_options.items()
+        return fields | {own[name]: value for name, value in options if name in own and value not in (None, "")}
 
     def continuing(self) -> Mapping[str, object]:
         """The fields that go on with a reply."""
-        return self.continue_fields
+        return self.kind.continue_fields
 
-    def extras(self, turn: ChatTurn) -> dict[str, object]:
+    def extras(self, turn: ChatTurn) -> Mapping[str, object]:
         """Fields for live figures that only a server recognised as local is sent."""
-        return {}
+        return self.kind.extras
 
     def _session_fields(self) -> tuple[str, ...]:
         chosen = self._options.session_fields
         if chosen is not None:
             return chosen
-        return () if self._endpoint.is_cloud else self.session_fields
+        return () if self._endpoint.is_cloud else self.kind.session_fields
 
     def wires(self, turn: ChatTurn) -> Sequence[bytes]:
         """The messages as they go out: a pure function of the stored bytes and what is frozen with them. Raises
@@ -323,7 +351,7 @@ class HttpBackend:
 
     def headers(self, turn: ChatTurn) -> dict[str, str]:
         """The headers of a chat request, without the key and those of the settings."""
-        return {"content-type": "application/json"} | self.session_headers(turn.session_id)
+        return {"content-type": "application/json", **self.session_headers(turn.session_id), **self.kind.headers}
 
     def session_headers(self, id: str) -> dict[str, str]:
         """The headers by which a router sends this session to the server that holds its cache."""
@@ -477,7 +505,7 @@ class HttpBackend:
 
     async def alive(self) -> bool:
         try:
-            await self.ask("GET", self.health_path, PROBE_S)
+            await self.ask("GET", self.kind.health_path, PROBE_S)
         except BackendError:
             return False
         return True
@@ -491,7 +519,7 @@ class HttpBackend:
 
     async def _probe(self, headers: Mapping[str, str]) -> Head:
         """One health check of several: whoever makes it makes the next one too. Raises BackendError."""
-        return (await self.ask("GET", self.health_path, PROBE_S, headers=headers, tries=1))[0]
+        return (await self.ask("GET", self.kind.health_path, PROBE_S, headers=headers, tries=1))[0]
 
     async def aclose(self) -> None:
         """Nothing is kept open between requests."""
@@ -577,6 +605,21 @@ class HttpBackend:
                 return await ask(self._endpoint, method, path, headers=headers, body=body, limit=limit, tries=tries)
         except TimeoutError:
             raise errors.NoAnswerError(self.url, seconds) from None
+
+
+def _fact(pages: Mapping[str, Mapping[str, object]], place: At | None) -> object:
+    """What is at a place of these answers, by path; None where there is nothing."""
+    found: object = pages[place.path] if place else None
+    for key in place.keys if place else ():
+        found = found.get(key) if is_object(found) else None
+    return found
+
+
+def _of_program(model: Model, loaded: str, window: int | None, kind: ServerKind) -> Model:
+    """A model of a server that has this one loaded, with this window."""
+    chats = model.chats and model.id != kind.no_model
+    is_loaded = chats and model.id == loaded
+    return replace(model, loaded=is_loaded, context_size=window if is_loaded else model.context_size, chats=chats)
 
 
 def _is_no_list(error: BackendError | PayloadError) -> bool:

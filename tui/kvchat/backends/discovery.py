@@ -18,8 +18,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.backends import errors, kinds
-from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends import errors, kinds, recognition
+from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.http.endpoint import (
     LOOPBACK,
@@ -32,8 +32,11 @@ from kvchat.backends.http.endpoint import (
     literal,
     parse_base_url,
 )
-from kvchat.backends.http.payload import Model, PayloadError, Response, Responses, models_in
+from kvchat.backends.http.payload import Model, PayloadError, Response, models_in
 from kvchat.backends.http.transport import Head
+from kvchat.backends.identify import backend_of
+from kvchat.backends.kinds import MODELS_PATH
+from kvchat.backends.recognition import recognised
 from kvchat.text.faults import Fault
 
 # -- a small HTTP/1.1 client: one GET after the other, with a limit on everything -------------------------------------
@@ -58,7 +61,7 @@ class NotHttpError(Exception):
 
 
 class Heard(Response, frozen=True):
-    """An answer whose JSON was read once: it is looked at by every dialect."""
+    """An answer whose JSON was read once: every kind's signs are looked for in it."""
 
     json: object = None
 
@@ -203,8 +206,6 @@ async def _up_to(reader: asyncio.StreamReader, limit: int) -> bytes:
 # -- a visit to one server: what it is asked, what it says, and what that makes of it ---------------------------------
 
 
-DIALECTS = tuple(kinds.in_order())
-"""Every dialect: a server that is found may be of any kind."""
 OTHER_FAMILY = 0.3
 """The share of the time after which an IPv4 port that neither accepts nor refuses counts as closed."""
 PATIENCE = 0.1
@@ -253,9 +254,9 @@ class Found(Struct, frozen=True):
 
 
 def questions(port: int) -> list[str]:
-    """Every path that some dialect looks at, those of the kinds that are usual at `port` first."""
-    usual = [dialect for dialect in DIALECTS if port in dialect.kind.ports]
-    return list(dict.fromkeys(chain.from_iterable(dialect.probes for dialect in (*usual, *DIALECTS))))
+    """Every path by which some kind is known, those of the kinds that are usual at `port` first."""
+    usual = [kind for kind in recognition.ORDER if port in kind.ports]
+    return list(dict.fromkeys(chain.from_iterable(kind.probes for kind in (*usual, *recognition.ORDER))))
 
 
 async def _open_after(seconds: float, tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
@@ -265,11 +266,6 @@ async def _open_after(seconds: float, tasks: set[asyncio.Task[None]]) -> set[asy
         if tasks:
             _, tasks = await asyncio.wait(tasks, timeout=seconds / PARTS)
     return tasks
-
-
-def recognised(responses: Responses) -> type[HttpBackend] | None:
-    """The dialect of the server that gave these answers; None where nothing is known by them."""
-    return next((dialect for dialect in DIALECTS if dialect.recognises(responses)), None)
 
 
 class Visit:
@@ -344,10 +340,10 @@ class Visit:
 
     def _is_certain(self) -> bool:
         """Whether no answer that is still to come could change what this is taken for."""
-        dialect = recognised(self._answers)
-        if dialect is None:
+        kind = recognised(self._answers)
+        if kind is None:
             return False
-        before = takewhile(lambda earlier: earlier is not dialect, DIALECTS)
+        before = takewhile(lambda earlier: earlier is not kind, recognition.ORDER)
         return all(path in self._answers for path in chain.from_iterable(earlier.probes for earlier in before))
 
     async def _ask(self, path: str, line: Line) -> None:
@@ -372,11 +368,11 @@ class Visit:
         return self._answers.get(path, UNASKED)
 
     async def _describe(self) -> None:
-        """Let the dialect say what the server has, as far as that is known."""
-        dialect = recognised(self._answers)
-        if dialect is None or dialect.describing_disturbs:
+        """Let the code of its kind say what the server has, as far as that is known."""
+        kind = recognised(self._answers)
+        if kind is None or kind.describing_disturbs:
             return
-        backend: _Told = type("Told", (_Told, dialect), {})(Endpoint(self._url, Place(HostClass.LOOPBACK, ())))
+        backend: _Told = type("Told", (_Told, backend_of(kind)), {})(Endpoint(self._url, Place(HostClass.LOOPBACK, ())))
         backend.visit = self
         try:
             self._info = await backend.described()
@@ -401,8 +397,8 @@ class Visit:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TELLING_S):
                     await self._describe()
-        dialect = recognised(self._answers)
-        kind = dialect.kind.name if dialect else ""
+        known = recognised(self._answers)
+        kind = known.name if known else ""
         info = self._info or self._listed(kind)
         return Found(
             str(self._url),
@@ -416,7 +412,7 @@ class Visit:
         )
 
     def _listed(self, kind: str) -> ServerInfo:
-        """What the common list of models says, where the dialect could say nothing."""
+        """What the common list of models says, where the code of its kind could say nothing."""
         info = ServerInfo(kind, str(self._url), HostClass.LOOPBACK)
         try:
             models = models_in(self._answers.get(MODELS_PATH, UNASKED).value)
@@ -446,7 +442,7 @@ def _wants_key(answer: Response) -> bool:
 
 
 class _Told(HttpBackend):
-    """What goes in front of a dialect so that it asks by way of a visit: nothing twice, by GET alone, in time."""
+    """What goes in front of a kind's class so that it asks by way of a visit: nothing twice, by GET alone, in time."""
 
     visit: Visit
 

@@ -199,7 +199,7 @@ def is_loading(status: int, body: str) -> bool:
     if found is None:
         return False
     message, error = found
-    return error.get("type") == "unavailable_error" or "loading model" in message.lower()
+    return error.get("type") in ("unavailable_error", "model_loading") or "loading model" in message.lower()
 
 
 def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:

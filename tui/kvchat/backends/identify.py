@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 
 from msgspec.structs import replace
 
-from kvchat.backends import errors, kinds
+from kvchat.backends import errors
 from kvchat.backends.base import HttpBackend, Images, loading_delays, no_images
 from kvchat.backends.dialect import PLAIN, Backend, BackendError, HostClass, ServerOptions, Trouble
 from kvchat.backends.http.endpoint import Endpoint, Resolver, lookup, open_endpoint
 from kvchat.backends.http.payload import Response
 from kvchat.backends.http.transport import Clock
+from kvchat.backends.kinds import CLOUD, KINDS, OPENAI, ServerKind
+from kvchat.backends.recognition import ORDER, has, is_of
 from kvchat.text.faults import BUILT_IN
+
+
+@cache
+def backend_of(kind: ServerKind) -> type[HttpBackend]:
+    """The class that speaks to a kind of server, imported when it is first asked for: start-up is a feature."""
+    module, _, name = kind.code.rpartition(".")
+    found: type[HttpBackend] = getattr(import_module(f"kvchat.backends.{module}"), name)
+    return type(name, (found,), {"kind": kind}) if found.kind is not kind else found
 
 
 async def connect(
@@ -51,10 +63,8 @@ async def connect(
     for delay in loading_delays():
         try:
             found: dict[str, Response] = {}
-            dialect = (
-                kinds.dialect(options.kind) if options.kind in kinds.DIALECTS else await _recognised(endpoint, found)
-            )
-            backend = dialect(endpoint, embedded=embedded, clock=clock, options=options, images=images)
+            kind = KINDS.get(options.kind) or await _recognised(endpoint, found)
+            backend = backend_of(kind)(endpoint, embedded=embedded, clock=clock, options=options, images=images)
             backend.heard = found
             await backend.identify()
             return backend
@@ -66,20 +76,20 @@ async def connect(
     raise AssertionError("unreachable")
 
 
-async def _recognised(endpoint: Endpoint, found: dict[str, Response]) -> type[HttpBackend]:
-    """The dialect of the server: each is asked for in turn, so that a common one costs few questions. What it answered
-    is put into `found`. Raises BackendError when nothing answers or it is still loading."""
+async def _recognised(endpoint: Endpoint, found: dict[str, Response]) -> ServerKind:
+    """The kind of the server: each is asked for in turn, so that a common one costs few questions. What it answered is
+    put into `found`. Raises BackendError when nothing answers or it is still loading."""
     probe = HttpBackend(endpoint)
     is_cloud = endpoint.place.host_class is HostClass.CLOUD
-    for dialect in kinds.in_order():
-        if is_cloud and not dialect.found_in_cloud:
+    for kind in ORDER:
+        if is_cloud and not kind.found_in_cloud:
             continue
-        for path in dialect.probes:
-            if path not in found and not dialect.rules_out(found):
+        for path in kind.probes:
+            if path not in found and not (kind.not_where and has(kind.not_where, found)):
                 found[path] = await _asked(probe, path)
-        if dialect.recognises(found):
-            return dialect
-    return kinds.dialect(kinds.CLOUD if is_cloud else kinds.OPENAI)
+        if is_of(kind, found):
+            return kind
+    return KINDS[CLOUD if is_cloud else OPENAI]
 
 
 async def _asked(probe: HttpBackend, path: str) -> Response:

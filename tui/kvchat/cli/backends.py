@@ -276,7 +276,7 @@ def _told(row: Row) -> dict[str, object]:
 
 def _kinds_by_port() -> dict[int, list[str]]:
     """The names of the kinds that are usual at each port that is asked."""
-    return {port: [kind.title for kind in kinds.kinds() if port in kind.ports] for port in kinds.ports()}
+    return {port: [kind.title for kind in kinds.KINDS.values() if port in kind.ports] for port in kinds.ports()}
 
 
 def _asked() -> list[dict[str, object]]:

@@ -50,9 +50,9 @@ _DURATION = re.compile(r"-?(?:\d{1,9}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h))+)")
 
 
 def _kinds() -> tuple[str, ...]:
-    from kvchat.backends.kinds import DIALECTS  # hardly ever set
+    from kvchat.backends.kinds import KINDS  # hardly ever set
 
-    return "", *DIALECTS
+    return "", *KINDS
 
 
 def _is_kind(value: str) -> str | None:

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo
+from kvchat.backends.base import Answer, HttpBackend
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit
 from kvchat.backends.errors import unknown_field
-from kvchat.backends.http.payload import Model, Models, Responses, chats_in, count_at, figures_at, is_object, models_in
+from kvchat.backends.http.payload import Model, Models, chats_in, count_at, figures_at, is_object, models_in
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.kinds import ServerKind
+from kvchat.backends.kinds import CLOUD, KINDS
 
 CACHE_KEY = "prompt_cache_key"
 CACHE_KEY_HOSTS = ("api.openai.com", "openrouter.ai", "api.llmgateway.io")
@@ -40,40 +40,20 @@ _NOT_CHAT = re.compile(
 class CloudBackend(HttpBackend):
     """Taken for every host on the internet, whatever it answers."""
 
-    kind = ServerKind("cloud", "cloud service", keeps_many=True)
-    probes = (MODELS_PATH,)
-    found_in_cloud = True
-    takes_template_options = False
+    kind = KINDS[CLOUD]
 
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        """Never: where a host stands is not in its answers."""
-        return False
-
-    async def described(self) -> ServerInfo:
-        entries, listed = await self._listing()
-        sized = tuple(_with(model, entries.get(model.id, {})) for model in listed.all)
-        chosen = next((model for model in sized if model.id == self._info.model), None) or Models(sized).chosen
-        size = chosen.context_size if chosen else None
-        return replace(
-            self._info,
-            listing=sized,
-            model=chosen.id if chosen else self._info.model,
-            context_size=size,
-            unknown=("slots",) if size else ("context size", "slots"),
-        )
-
-    async def _listing(self) -> tuple[dict[str, Mapping[str, object]], Models]:
-        """The models, and what the list says of each. A service without a list is used by a model's name."""
+    async def listed(self) -> Models:
+        """The models, with what the list says of each. A service without a list is used by a model's name."""
         try:
             listing = await self.listing()
         except BackendError as error:
             if error.status not in (404, 405):
                 raise
-            return {}, Models(())
+            return Models(())
         entries = listing.get("data") if is_object(listing) else listing
         found = [entry for entry in entries if is_object(entry)] if isinstance(entries, list) else []
-        return {str(entry.get("id")): entry for entry in found}, models_in(listing)
+        known = {str(entry.get("id")): entry for entry in found}
+        return Models(tuple(_with(model, known.get(model.id, {})) for model in models_in(listing).all))
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         fields = super().head(turn)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import progress_of
-from kvchat.backends.base import MODELS_PATH, PROBE_S, Answer, HttpBackend
+from kvchat.backends.base import PROBE_S, Answer, HttpBackend
 from kvchat.backends.completion import COMPLETION_PATH, CompletionAnswer, completion_fields, wants_json
 from kvchat.backends.dialect import (
     MOST_TOKENS,
@@ -49,8 +49,6 @@ from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
-    Response,
-    Responses,
     as_object,
     count_at,
     figure_at,
@@ -60,18 +58,15 @@ from kvchat.backends.http.payload import (
     list_at,
     models_in,
     object_at,
-    owners,
     parsed,
-    said,
     text_at,
 )
 from kvchat.backends.http.stream import MIB, Decoder, StreamDone
 from kvchat.backends.http.transport import Exchange, Head
-from kvchat.backends.kinds import Continuing, Figures, ServerKind
+from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
 from kvchat.backends.template import facts_of_text
 from kvchat.backends.tokens import PieceTokens
 from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.llamacpp.state_probe import TOPS, StateProbe
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
@@ -167,9 +162,8 @@ def _pieces(values: Sequence[object]) -> list[tuple[int, str]]:
 # -- the dialect ------------------------------------------------------------------------------------------------------
 
 
-PROPS_PATH, SLOTS_PATH = "/props", "/slots"
+SLOTS_PATH = "/slots"
 PING_S = 10
-OWNER = "llamacpp"
 ROUTER = "router"
 MOST_SLOTS = 256
 PROCESS = "media_marker"
@@ -185,38 +179,7 @@ LOOK_S = 2.0
 
 
 class LlamaCppBackend(HttpBackend):
-    kind = ServerKind(
-        "llama.cpp",
-        "llama.cpp",
-        (9931, 8080),
-        Flags(
-            "llama-server",
-            Change("--ctx-size {whole}"),
-            asked_to_cache=True,
-            idle="--sleep-idle-seconds",
-            host_cache="--cache-ram 8192",
-            slots="--parallel {slots}",
-            cache_room="--cache-ram {mib}",
-            no_shift="--no-context-shift",
-            whole_window="--swa-full",
-            checkpoints="--ctx-checkpoints {count}",
-            slot_folder="--slot-save-path FOLDER",
-            pinning="--no-kv-unified, or with --no-cache-idle-slots",
-            template="--chat-template-file FILE",
-            fix_date='--chat-template-kwargs \'{"date_string":"01 Jan 2026"}\'',
-            keep_reasoning="--reasoning-preserve",
-        ),
-        shows_template=True,
-        takes_any_model=True,
-        is_tracked=True,
-        continuing=Continuing.THOUGHTS,
-        answers_in_slots=True,
-        takes_token_ids=True,
-    )
-    found_in_cloud = True
-    health_path = "/health"
-
-    probes = (PROPS_PATH, MODELS_PATH)
+    kind = KINDS[LLAMACPP]
     _pieces: PieceTokens | None = None
     _tags: Mapping[str, ThoughtTags] = {}
     """Around thoughts, by model and template options."""
@@ -229,14 +192,6 @@ class LlamaCppBackend(HttpBackend):
     _state_until = 0.0
     _routed: Model | None = None
     """The model in use on a router; None on a server with one model."""
-
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        """By its `Server` header; behind a proxy that replaces it, by its properties and the owner of its models."""
-        props = said(responses, PROPS_PATH)
-        if names_itself(props):
-            return True
-        return "default_generation_settings" in props.fields and OWNER in owners(responses)
 
     async def described(self) -> ServerInfo:
         self._pieces = None  # another model has other ids
@@ -631,11 +586,6 @@ class LlamaCppBackend(HttpBackend):
             return read()
         except PayloadError as error:
             raise errors.protocol(self.url, error) from None
-
-
-def names_itself(response: Response) -> bool:
-    """Whether the head of an answer says that a llama-server gives it."""
-    return response.headers.get("server", "").strip().lower().startswith("llama.cpp")
 
 
 def state_in(props: Mapping[str, object]) -> ServerState:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
+from kvchat.backends.base import Answer, HttpBackend
 from kvchat.backends.dialect import (
     BackendError,
     ChatTurn,
@@ -31,32 +31,28 @@ from kvchat.backends.dialect import (
     failure,
 )
 from kvchat.backends.dialects.llamacpp import (
-    PROPS_PATH,
     LlamaCppBackend,
     described_by,
     live_fields,
     look_again,
-    names_itself,
 )
 from kvchat.backends.http.payload import (
     Model,
     Models,
     PayloadError,
-    Responses,
     as_object,
     count_at,
     is_object,
     list_at,
     models_in,
-    owners,
     said,
     text_at,
 )
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
+from kvchat.backends.recognition import is_of
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes import cause
-from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.token_ids import KnownIds
@@ -64,7 +60,6 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
 RUNNING_PATH = "/running"
-OWNER = "llama-swap"
 READY = "ready"
 TOLD_S = 1.0
 """Between two reports that a model is being loaded."""
@@ -79,38 +74,13 @@ class Running(Struct, frozen=True):
 
 
 class LlamaSwapBackend(HttpBackend):
-    kind = ServerKind(
-        "llama-swap",
-        "llama-swap",
-        (8080,),
-        Flags(
-            "the model's llama-server in llama-swap's configuration",
-            Change("--ctx-size {whole}"),
-            Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
-            idle="ttl",
-        ),
-        keeps_many=True,
-        is_tracked=True,
-    )
-    health_path = "/health"
-    probes = (MODELS_PATH, RUNNING_PATH)
-
+    kind = KINDS["llama-swap"]
     _upstream: LlamaCppBackend | None = None
     """The server of the model in use, to follow its cache; made when it is first asked."""
     _known: bool | None = None
     """Whether the server of the model in use is a llama-server; None until it was loaded."""
     _looked = False
     """Whether the model in use was looked at since it was loaded."""
-
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        listed = said(responses, RUNNING_PATH).fields.get("running")
-        return isinstance(listed, list) or OWNER in owners(responses)
-
-    @classmethod
-    def rules_out(cls, responses: Responses) -> bool:
-        """It lists the models itself; where a llama-server does, there is none."""
-        return names_itself(said(responses, MODELS_PATH))
 
     async def described(self) -> ServerInfo:
         running = await self._running()
@@ -160,10 +130,11 @@ class LlamaSwapBackend(HttpBackend):
 
     async def _props_of(self, model: str) -> Mapping[str, object] | None:
         """The properties of a loaded model's llama-server; None where it is of another kind."""
-        paths = [_at(model, path) for path in LlamaCppBackend.probes]
+        kind = KINDS[LLAMACPP]
+        paths = [_at(model, path) for path in kind.probes]
         found = await self.asked(paths)
-        own = {path: found[asked] for path, asked in zip(LlamaCppBackend.probes, paths, strict=True) if asked in found}
-        self._known, self._looked = LlamaCppBackend.recognises(own), True
+        own = {path: found[asked] for path, asked in zip(kind.probes, paths, strict=True) if asked in found}
+        self._known, self._looked = is_of(kind, own), True
         return said(own, PROPS_PATH).fields if self._known else None
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:

@@ -7,94 +7,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 from msgspec.structs import replace
 
 from kvchat.backends import errors
-from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
-from kvchat.backends.dialects.program import ProgramBackend, Remedy
+from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo
+from kvchat.backends.dialects.program import ProgramBackend
 from kvchat.backends.http.payload import (
     Model,
     Models,
-    Responses,
     count_at,
     figures_at,
     is_object,
     list_at,
-    said,
     sees_in,
     text_at,
 )
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.cache.causes import cause
-from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.servers import CACHED_TOKENS
 
-LISTING_PATH, OLD_LISTING_PATH = "/api/v1/models", "/api/v0/models"
 USUAL_IDLE_S = 3600
-LARGER = "load the model with a larger context length in LM Studio"
 
 _SPAN = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m(?:in)?)?(?:(\d{1,8})s?)?", re.IGNORECASE)
 
 
 class LMStudioBackend(ProgramBackend):
-    kind = ServerKind(
-        "lmstudio",
-        "LM Studio",
-        (1234,),
-        Flags(
-            window=Change(
-                "Context Length to {size}",
-                "the model's load settings in LM Studio (lms load MODEL --context-length {size})",
-                Way.SET,
-            ),
-            beside=Change("Max Concurrent Predictions to 2", "the model's load settings in LM Studio", Way.RAISE),
-            idle="TTL",
-            keep_alive="24h",
-        ),
-        small_window=True,
-        embeds_beside=True,
-    )
-    probes = (LISTING_PATH, OLD_LISTING_PATH)
-    takes_template_options = False
-    ignores_model = True
-    room = LARGER
-    keys = "LM Studio makes API tokens under Developer > Server Settings > Manage Tokens."
-    remedies: ClassVar[tuple[Remedy, ...]] = (
-        Remedy(
-            "no models loaded",
-            "has no model loaded. Load one there (or: lms load), or turn on just-in-time "
-            "loading under Developer > Server Settings.",
-        ),
-        Remedy(
-            "failed to load model",
-            "could not load the model. Look at its developer log; a smaller context length, "
-            "or another model, may fit into memory.",
-        ),
-        Remedy(
-            "unloaded",
-            "unloaded the model. Try again: it is loaded again then, and everything is read anew.",
-            Trouble.SERVER_ERROR,
-        ),
-    )
-
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        """By the shape of its listings; where it wants a key, by its words about that."""
-        listing = said(responses, LISTING_PATH)
-        if listing.status == 401 and "LM Studio" in listing.text:
-            return True
-        models = listing.fields.get("models")
-        if isinstance(models, list):
-            return all(is_object(entry) and "key" in entry and "loaded_instances" in entry for entry in models)
-        old = said(responses, OLD_LISTING_PATH).fields.get("data")
-        return isinstance(old, list) and any(
-            is_object(entry) and entry.get("state") in ("loaded", "not-loaded") and "compatibility_type" in entry
-            for entry in old
-        )
+    kind = KINDS["lmstudio"]
 
     async def described(self) -> ServerInfo:
         listing, slots = await self._listed()
@@ -113,7 +54,7 @@ class LMStudioBackend(ProgramBackend):
     async def _listed(self) -> tuple[tuple[Model, ...], dict[str, int]]:
         """The models, and how many requests each loaded one takes at once. Raises BackendError, PayloadError."""
         slots: dict[str, int] = {}
-        for path in (LISTING_PATH, OLD_LISTING_PATH):
+        for path in self.kind.probes:
             try:
                 _, found = await self.get_json(path)
             except BackendError as error:
@@ -149,7 +90,7 @@ class LMStudioBackend(ProgramBackend):
         ended = super()._explained_end(ended)
         if ended.remark is None or ended.remark.kind != NoteKind.NO_WORDS:
             return ended
-        return replace(ended, remark=cause.said(NoteKind.NOT_FITTING, title=self.title, room=self.room))
+        return replace(ended, remark=cause.said(NoteKind.NOT_FITTING, title=self.kind.title, room=self.kind.room))
 
 
 def seconds_of(span: str) -> int | None:

@@ -14,19 +14,17 @@ from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
+from kvchat.backends.base import Answer, OneTokenWarmUp, Watchdog
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble, failure
-from kvchat.backends.http.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
+from kvchat.backends.http.payload import Model, PayloadError, parsed_or_none
 from kvchat.backends.http.stream import Decoder
 from kvchat.backends.http.transport import Exchange, Head
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.backends.local_template import template_here
 from kvchat.backends.template import facts_of_text, reasoning_option_in
 from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.text.faults import Fault
 
-HEALTH_PATH, PROPS_PATH = "/health", "/props"
 DEFAULT_MODEL = "default_model"
 LONGEST_ANSWER = 32_768
 """Tokens: more than a model writes by itself; the server only counts up to it."""
@@ -35,27 +33,9 @@ _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
 class MlxLmBackend(OneTokenWarmUp):
-    kind = ServerKind(
-        "mlx-lm",
-        "mlx-lm",
-        (8080,),
-        Flags("mlx_lm.server", beside=Change("a larger --prompt-cache-size"), template="--chat-template"),
-        keeps_many=True,
-    )
-    probes = (HEALTH_PATH, PROPS_PATH, MODELS_PATH)
-    health_path = HEALTH_PATH
-
+    kind = KINDS["mlx-lm"]
     _started_with = ""
     """The model that goes by `default_model`, as the list names it."""
-
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        lost = said(responses, PROPS_PATH)
-        is_its_404 = (lost.status, lost.text.strip()) == (404, "Not Found") and "json" in lost.headers.get(
-            "content-type", ""
-        )
-        healthy = said(responses, HEALTH_PATH).fields == {"status": "ok"}
-        return is_its_404 and healthy and not owners(responses)
 
     async def described(self) -> ServerInfo:
         models = await self._models()

@@ -1,42 +1,38 @@
-"""What the dialects of programs with settings of their own share: errors that say what to change in that very
-program, and warnings about what it does without a word.
-
-The rule: nothing is sent that such a program does not know, and no session fields: it serves one person.
-"""
+"""Servers that are part of a program with settings of its own: errors say what to change in that very program, and
+what it does silently becomes a warning."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import Answer, HttpBackend, Images, no_images
+from kvchat.backends.base import Answer, HttpBackend
 from kvchat.backends.dialect import (
-    PLAIN,
     BackendError,
     ChatTurn,
     Emit,
     Ended,
     ReasoningDelta,
     Reported,
-    ServerOptions,
     StreamEvent,
     TextDelta,
     Trouble,
     WasThought,
     failure,
 )
-from kvchat.backends.http.endpoint import Endpoint
-from kvchat.backends.http.transport import Clock, Head
+from kvchat.backends.http.payload import count_at, figure_at, figures_at, is_object
+from kvchat.backends.http.stream import Payload
+from kvchat.backends.http.transport import Head
+from kvchat.backends.kinds import Timings
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
-from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault
 
 # -- what follows from the token counts of several turns: what cannot be told from them is None -----------------------
@@ -45,22 +41,8 @@ from kvchat.text.faults import Fault
 SLACK = 16
 """Tokens by which a prompt may shrink though nothing is left out: what a template puts behind the last question."""
 MOST_PROMPTS = 64
-MOST_SAMPLES = 32
 SURE = 0.5
 """Of the tokens that new text seems to have, so many are counted on: text differs in tokens per byte."""
-LEAST_NEW = 16
-"""Tokens: reading fewer says more about overhead than about speed."""
-AGREEMENT = 2.0
-"""The slowest and the fastest possible speed may differ by this factor for an estimate."""
-
-
-class Expected(Struct, frozen=True):
-    """How long a prompt has to be."""
-
-    least: int
-    """Tokens that it has for sure: those of the prompt that it extends, and of the answer to that."""
-    likely: int
-    """Tokens with a careful guess for what this turn added."""
 
 
 class Counted(Struct, frozen=True):
@@ -75,8 +57,9 @@ class Counted(Struct, frozen=True):
     reply_tokens: int
     """0 where it is not known how many of the answer's tokens stay in the prompt: it holds reasoning."""
 
-    def expected(self, turn: ChatTurn) -> Expected | None:
-        """How long the prompt of `turn` has to be; None where it does not extend this one."""
+    def expected(self, turn: ChatTurn) -> tuple[int, int] | None:
+        """How many tokens the prompt of `turn` has for sure, those of the prompt that it extends and of the answer to
+        that, and with a careful guess for what this turn added; None where it does not extend this one."""
         length = len(self.wires)
         if (turn.session_id, turn.model, turn.template_options) != (
             self.session,
@@ -88,7 +71,7 @@ class Counted(Struct, frozen=True):
         is_kept = bool(added) and added[0][1].get("content") == self.reply
         least = self.tokens + (self.reply_tokens if is_kept else 0)
         size = sum(len(wire) for wire, message in added if message.get("role") != "assistant")
-        return Expected(least, least + int(size * self.tokens / sum(map(len, self.wires)) * SURE))
+        return least, least + int(size * self.tokens / sum(map(len, self.wires)) * SURE)
 
 
 class PromptCounts:
@@ -97,69 +80,31 @@ class PromptCounts:
     def __init__(self) -> None:
         self._prompts: deque[Counted] = deque(maxlen=MOST_PROMPTS)
 
-    def expected(self, turn: ChatTurn) -> Expected | None:
-        """How long the prompt of `turn` has to be; None where nothing that it extends was counted."""
+    def expected(self, turn: ChatTurn) -> int | None:
+        """How many tokens the prompt of `turn` has, with a careful guess for what it added; None where nothing that it
+        extends was counted."""
         found = [expected for counted in self._prompts if (expected := counted.expected(turn)) is not None]
-        return max(found, key=lambda expected: expected.least, default=None)
+        return max(found, default=(0, None))[1]
 
     def remember(self, turn: ChatTurn, tokens: int, reply: str, reply_tokens: int) -> None:
         options = dict(turn.template_options)
         self._prompts.append(Counted(turn.session_id, turn.model, options, turn.wires, tokens, reply, reply_tokens))
 
 
-class PrefillTimes:
-    """Estimates how much of a prompt came from the cache, for a server that tells only how long reading took.
-
-    Reading took at most as long per token as per new token, and at least as long as per token of the whole prompt;
-    where a few turns together leave little room between the two, the speed is known.
-    """
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, float | None]] = deque(maxlen=MOST_SAMPLES)
-
-    def cached(self, prompt_tokens: int, prompt_ms: float, new_tokens: int | None) -> int | None:
-        """About how many tokens came from the cache; None until the speed is known. `new_tokens`: those that this
-        turn added, where that is known."""
-        if prompt_tokens <= 0 or prompt_ms <= 0:
-            return None
-        new = new_tokens if new_tokens and new_tokens >= LEAST_NEW else None
-        self._samples.append((prompt_ms / prompt_tokens, prompt_ms / new if new else None))
-        least = max(sample[0] for sample in self._samples)
-        most = min((sample[1] for sample in self._samples if sample[1] is not None), default=None)
-        if most is None or most > least * AGREEMENT or least > most * AGREEMENT:
-            return None
-        read = prompt_ms / ((least + most) / 2)
-        return round(min(max(0.0, prompt_tokens - read), prompt_tokens - (new_tokens or 1)))
-
-
-# -- the dialects -----------------------------------------------------------------------------------------------------
+# -- asking and reading -----------------------------------------------------------------------------------------------
 
 
 ANSWERED = (State.DONE, State.LENGTH, State.CONTEXT_FULL)
 
 
-class Remedy(NamedTuple):
-    """What to say when a program says something known."""
-
-    words: str
-    """A part of what it says, in lower case."""
-    told: str
-    """What is told instead, behind "<program> at <address>"."""
-    trouble: Trouble = Trouble.REFUSED
-
-
 class Seen:
     """Passes events on, and remembers what they told."""
 
-    def __init__(self, emit: Emit, clock: Clock) -> None:
+    def __init__(self, emit: Emit) -> None:
         self._emit = emit
-        self._clock = clock
-        self._started = clock.now()
         self._texts: list[str] = []
         self.reported = Reported()
         self.reasoned = False
-        self.waited: float | None = None
-        """Seconds until the first token."""
 
     @property
     def text(self) -> str:
@@ -175,40 +120,51 @@ class Seen:
                 self.reasoned = True
             case Reported():
                 self.reported = event
-        if self.waited is None and isinstance(event, TextDelta | ReasoningDelta):
-            self.waited = self._clock.now() - self._started
         self._emit(event)
+
+
+class ProgramAnswer(ChatAnswer):
+    """An answer whose usage tells times as its kind names them, and what the program left out."""
+
+    def __init__(self, url: str, emit: Emit, context_size: int | None, timings: Timings | None) -> None:
+        super().__init__(url, emit, context_size)
+        self._timings = timings
+        self._left_out = 0
+
+    def take(self, payload: Payload) -> None:
+        if is_object(payload.value) and (usage := figures_at(payload.value, "usage")):
+            self._left_out = count_at(figures_at(usage, "compression_meta"), "dropped_turns") or self._left_out
+            own: dict[str, object] = {"timings": timings_of(usage, self._timings)} if self._timings else {}
+            if usage.get("prompt_tokens") == 0:  # it does not count
+                own["usage"] = None
+            payload = replace(payload, value={**payload.value, **own})
+        super().take(payload)
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        ended = super().ended(error)
+        if not self._left_out:
+            return ended
+        return replace(ended, warnings=(*ended.warnings, said(NoteKind.SUMMARISED, messages=self._left_out)))
+
+
+def timings_of(usage: Mapping[str, object], names: Timings) -> dict[str, object]:
+    """The timings that follow from a usage, in llama.cpp's names; those that do not are left out."""
+    spans = {"prompt_ms": figure_at(usage, names.prompt), "predicted_ms": figure_at(usage, names.predicted)}
+    found: dict[str, object] = {name: span * names.ms for name, span in spans.items() if span}
+    prompt, rate = count_at(usage, "prompt_tokens"), figure_at(usage, names.rate)
+    if prompt and rate is not None and (span := spans["prompt_ms"]):
+        evaluated = round(rate * span / (1000 / names.ms))
+        if evaluated <= prompt:
+            found |= {"prompt_n": evaluated, "cache_n": prompt - evaluated}
+    return found
 
 
 class ProgramBackend(HttpBackend):
     """A server that is part of a program."""
 
-    session_fields = ()
-    room: ClassVar[str]
-    """How its window is made larger, behind "Start a new conversation, delete a turn, or"."""
-    keys: ClassVar[str] = ""
-    """Where its API keys are: a sentence."""
-    remedies: ClassVar[tuple[Remedy, ...]] = ()
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Its own names for parameters."""
-    ignores_model: ClassVar[bool] = False
-    """Whether it answers with the model that is loaded, whatever model was asked for."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        embedded: bool = False,
-        clock: Clock | None = None,
-        options: ServerOptions = PLAIN,
-        images: Images = no_images,
-    ) -> None:
-        super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
-        self._counts = PromptCounts()
-
-    @property
-    def title(self) -> str:
-        return self.kind.title
+    @cached_property
+    def _counts(self) -> PromptCounts:
+        return PromptCounts()
 
     def model_of(self, turn: ChatTurn) -> str:
         """The model that `turn` asks for."""
@@ -219,53 +175,45 @@ class ProgramBackend(HttpBackend):
         return self.info.window(self.model_of(turn))
 
     def body(self, turn: ChatTurn) -> bytes:
-        return super().body(replace(turn, parameters=self._in_its_names(turn.parameters)))
-
-    def _in_its_names(self, parameters: Parameters) -> Parameters:
-        if parameters.repeat_penalty is None or "repeat_penalty" not in self.renamed:
-            return parameters
-        extra = {self.renamed["repeat_penalty"]: parameters.repeat_penalty, **parameters.extra}
-        return replace(parameters, repeat_penalty=None, extra=extra)
+        given, name = turn.parameters, self.kind.repeat_penalty
+        if given.repeat_penalty is not None and name != "repeat_penalty":
+            given = replace(given, repeat_penalty=None, extra={name: given.repeat_penalty, **given.extra})
+        return super().body(replace(turn, parameters=given))
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
-        return ChatAnswer(self.url, emit, self.window_of(turn))
+        return ProgramAnswer(self.url, emit, self.window_of(turn), self.kind.timings)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
-        seen = Seen(emit, self._clock)
+        seen = Seen(emit)
         ended = self._explained_end(await super().chat(turn, seen))
         if ended.state is State.CONTEXT_FULL:
-            ended = replace(ended, remark=said(NoteKind.FILLS_WINDOW, size=self.window_of(turn), room=self.room))
+            ended = replace(ended, remark=said(NoteKind.FILLS_WINDOW, size=self.window_of(turn), room=self.kind.room))
         if ended.state not in ANSWERED:
             return ended
-        expected = self._counts.expected(turn)
-        warnings = [*ended.warnings, *self._other_model(turn, ended), *self._left_out(turn, seen, expected)]
-        await self.judge(turn, seen, expected)
-        return replace(ended, warnings=tuple(warnings))
-
-    async def judge(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> None:
-        """Report what can be told of the cache now that the answer is there. `expected`: how long the prompt has to be,
-        where an earlier turn that this one extends was counted."""
+        return replace(ended, warnings=(*ended.warnings, *self._other_model(turn, ended), *self._left_out(turn, seen)))
 
     def _other_model(self, turn: ChatTurn, ended: Ended) -> list[Statement]:
         asked = self.model_of(turn)
-        if not self.ignores_model or not asked or not ended.model or _bare(asked) == _bare(ended.model):
+        if not self.kind.ignores_model or not asked or not ended.model or _bare(asked) == _bare(ended.model):
             return []
         return [
             said(
                 NoteKind.OTHER_MODEL_ANSWERED,
                 answered=errors.quoted(ended.model),
                 asked=errors.quoted(asked),
-                title=self.title,
+                title=self.kind.title,
             )
         ]
 
-    def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[Statement]:
+    def _left_out(self, turn: ChatTurn, seen: Seen) -> list[Statement]:
         """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
-        tokens = seen.reported.prompt_tokens
+        tokens, expected = seen.reported.prompt_tokens, self._counts.expected(turn)
         if not tokens:
             return []
-        if expected is not None and tokens < expected.likely - SLACK:  # what it was before stays the measure
-            return [said(NoteKind.LEFT_OUT, title=self.title, tokens=tokens, expected=expected.likely, room=self.room)]
+        if expected is not None and tokens < expected - SLACK:  # what it was before stays the measure
+            return [
+                said(NoteKind.LEFT_OUT, title=self.kind.title, tokens=tokens, expected=expected, room=self.kind.room)
+            ]
         reply_tokens = 0 if seen.reasoned else seen.reported.predicted_tokens or 0
         self._counts.remember(turn, tokens, seen.text, reply_tokens)
         return []
@@ -274,23 +222,28 @@ class ProgramBackend(HttpBackend):
         return self._explained(super()._error(head, body), body)
 
     def _explained_end(self, ended: Ended) -> Ended:
-        if ended.error is None:
-            return ended
-        return replace(ended, error=self._explained(ended.error, ended.error.said))
+        error = ended.error and self._explained(ended.error, ended.error.said)
+        begun = not (ended.state is State.EMPTY or (error and error.trouble is Trouble.CUT))
+        if begun or self.info.model or not self.kind.unloaded:
+            return replace(ended, error=error)
+        trouble = error.trouble if error else Trouble.REFUSED
+        unloaded = self._program_error(trouble, self.kind.unloaded)
+        return replace(ended, remark=unloaded.note, error=error and unloaded)
+
+    def _program_error(self, trouble: Trouble, told: str, status: int | None = None) -> BackendError:
+        return failure(trouble, Fault.PROGRAM, status=status, title=self.kind.title, url=self.url, told=told)
 
     def _explained(self, error: BackendError, said: str) -> BackendError:
         """The error, with what to change in this program; `said`: the server's own words."""
         if type(error) is not BackendError:  # such errors mean something to those who catch them
             return error
         words = said.lower()
-        for remedy in self.remedies:
+        for remedy in self.kind.remedies:
             if remedy.words in words:
-                return failure(
-                    remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title, url=self.url, told=remedy.told
-                )
+                return self._program_error(Trouble(remedy.trouble), remedy.told, error.status)
         if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
-            return error.told_with(keys=f" {self.keys}")
-        return error.told_with(room=self.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error
+            return error.told_with(keys=f" {self.kind.keys}")
+        return error.told_with(room=self.kind.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error
 
 
 def _bare(model: str) -> str:

@@ -8,12 +8,11 @@ sent: another salt is another cache.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
+from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import (
     BackendError,
     ChatTurn,
@@ -25,14 +24,12 @@ from kvchat.backends.dialect import (
     TemplateFacts,
     TemplateOption,
 )
-from kvchat.backends.http.payload import PayloadError, Responses, as_object, list_at, name_at, owners, parsed
-from kvchat.backends.kinds import Continuing, Figures, ServerKind
+from kvchat.backends.http.payload import PayloadError, as_object, list_at, parsed
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.backends.template import Said, reasoning_kept
-from kvchat.cache.causes.remedies import Change, Flags
-from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.prompt.wire import canonical
 
-VERSION_PATH, METRICS_PATH, TOKENIZE_PATH = "/version", "/metrics", "/tokenize"
-OWNER = "vllm"
+METRICS_PATH, TOKENIZE_PATH = "/metrics", "/tokenize"
 JSON = {"content-type": "application/json"}
 METRICS_S = TOKENIZE_S = 2.0
 THOUGHT_FIELD = "reasoning"
@@ -40,54 +37,17 @@ THOUGHT_FIELD = "reasoning"
 
 
 class VllmBackend(OneTokenWarmUp):
-    kind = ServerKind(
-        "vllm",
-        "vLLM",
-        (8000,),
-        Flags(
-            window=Change("--max-model-len {size}"),
-            caching=Change("--enable-prefix-caching"),
-            report="--enable-prompt-tokens-details",
-            cache_room="--gpu-memory-utilization",
-            template="--chat-template FILE",
-            without_date="for gpt-oss set VLLM_SYSTEM_START_DATE=2026-01-01",
-        ),
-        block=16,
-        keeps_many=True,
-        answers_many=True,
-        continuing=Continuing.TEXT,
-    )
-    found_in_cloud = True
-    probes = (MODELS_PATH, VERSION_PATH)
-    health_path = "/health"
-    continue_fields: ClassVar[Mapping[str, object]] = {"add_generation_prompt": False, "continue_final_message": True}
-
+    kind = KINDS["vllm"]
     _lacks_details = False
     """Whether the last usage came without cache hits."""
     _has_counters = True
     """False once the server's counters could not be read."""
 
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        return OWNER in owners(responses)
-
     async def described(self) -> ServerInfo:
         self._lacks_details, self._has_counters = False, True
-        models = await self.listed()
-        chosen = models.chosen
-        drops, option = await self._reasoning(chosen.id if chosen else "")
-        return replace(
-            self._info,
-            model=chosen.id if chosen else "",
-            listing=models.all,
-            context_size=chosen.context_size if chosen else None,
-            build=whole_characters(name_at(await self.told_at(VERSION_PATH), "version")),
-            takes_local_extras=True,
-            reasoning_option=option,
-            template=TemplateFacts(drops_reasoning=drops),
-            figures=Figures.AFTER,
-            unknown=("slots", "prompt progress"),
-        )
+        described = await super().described()
+        drops, option = await self._reasoning(described.model)
+        return replace(described, reasoning_option=option, template=TemplateFacts(drops_reasoning=drops))
 
     async def _reasoning(self, model: str) -> tuple[bool | None, TemplateOption | None]:
         """What becomes of earlier reasoning in a prompt, as its tokenizer shows (`TokenizeChatRequest`); its route may
@@ -104,16 +64,6 @@ class VllmBackend(OneTokenWarmUp):
             return await reasoning_kept(prompt, THOUGHT_FIELD)
         except (BackendError, PayloadError):
             return None, None
-
-    def head(self, turn: ChatTurn) -> dict[str, object]:
-        """With the usage on every part of the answer, so that a stopped one has its size too."""
-        fields = super().head(turn)
-        if self.info.takes_local_extras:
-            fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
-        effort = turn.template_options.get("reasoning_effort")
-        if isinstance(effort, str):  # gpt-oss is rendered without a template and looks only here
-            fields["reasoning_effort"] = effort
-        return fields
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         """As ever; where the usage lacks the cache hits, they are derived from the server's counters."""

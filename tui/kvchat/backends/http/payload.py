@@ -138,13 +138,22 @@ def text_at(value: Mapping[str, object], key: str) -> str | None:
 def figure_at(value: Mapping[str, object], key: str) -> float | None:
     """The number from 0 to LARGEST under `key`, or None: a figure is never worth an answer, so anything else is "not
     reported"."""
-    number = finite(value.get(key))
+    return _figure(value.get(key))
+
+
+def _figure(value: object) -> float | None:
+    number = finite(value)
     return float(number) if number is not None and 0 <= number < LARGEST else None
 
 
 def count_at(value: Mapping[str, object], key: str) -> int | None:
     """The whole number >= 0 under `key`, or None; lenient as `figure_at`."""
-    found = figure_at(value, key)
+    return as_count(value.get(key))
+
+
+def as_count(value: object) -> int | None:
+    """A whole number >= 0, or None; lenient as `figure_at`."""
+    found = _figure(value)
     return int(found) if found is not None and found.is_integer() and found < 2**53 else None
 
 

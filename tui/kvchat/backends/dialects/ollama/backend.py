@@ -52,24 +52,17 @@ from kvchat.backends.http.endpoint import Endpoint
 from kvchat.backends.http.payload import (
     Models,
     PayloadError,
-    Responses,
     as_object,
     parsed,
     parsed_or_none,
-    said,
     text_at,
 )
 from kvchat.backends.http.transport import Clock, Head
-from kvchat.backends.kinds import Continuing, Figures, ServerKind
-from kvchat.cache.causes.remedies import Change, Flags
+from kvchat.backends.kinds import KINDS, Figures
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.text.faults import Fault
 
-ROOT_PATH, VERSION_PATH, LOCALAI_PATH = "/", "/api/version", "/.well-known/localai.json"
-GREETING = "Ollama is running"
-IMITATORS = ("/.well-known/serviceinfo", LOCALAI_PATH, "/running", "/props", "/server_info", "/get_server_info")
-"""Paths that Ollama does not have and its imitators do: KoboldCpp, LocalAI, llama-swap, llama.cpp, SGLang."""
 REPORTS_CACHED_SINCE = (0, 33, 3)
 _COUNTED_PART = ((0, 30, 0), (0, 30, 3))
 """From, to: versions whose prompt count leaves out what came from the cache, so that it tells nothing."""
@@ -80,29 +73,8 @@ _OVERFLOW = re.compile(r"context (?:length|size)")
 
 
 class OllamaBackend(HttpBackend):
-    kind = ServerKind(
-        "ollama",
-        "Ollama",
-        (11434,),
-        Flags(
-            window=Change("OLLAMA_CONTEXT_LENGTH={size}"),
-            beside=Change("OLLAMA_NUM_PARALLEL=2"),
-            idle="OLLAMA_KEEP_ALIVE=-1",
-            keep_alive="-1",
-            reports_when_updated=True,
-            asked_window="num_ctx",
-            without_date="Make the model anew from a Modelfile with a TEMPLATE that has no currentDate "
-            "(ollama create).",
-        ),
-        small_window=True,
-        embeds_beside=True,
-        tag=":latest",
-        continuing=Continuing.TEXT,
-    )
-    probes = (ROOT_PATH, VERSION_PATH, LOCALAI_PATH)
-    health_path = VERSION_PATH
+    kind = KINDS["ollama"]
     chat_path = "/api/chat"
-    session_fields = ()
 
     def __init__(
         self,
@@ -123,17 +95,8 @@ class OllamaBackend(HttpBackend):
         self._thoughtless: set[str] = set()
         """Models that refused to think."""
 
-    @classmethod
-    def recognises(cls, responses: Responses) -> bool:
-        """By its greeting and its version, where nothing answers that only an imitator has."""
-        if any(said(responses, path).status == 200 for path in IMITATORS):
-            return False
-        return said(responses, ROOT_PATH).text.strip() == GREETING and isinstance(
-            said(responses, VERSION_PATH).fields.get("version"), str
-        )
-
     async def described(self) -> ServerInfo:
-        _, found = await self.get_json(VERSION_PATH)
+        _, found = await self.get_json(self.kind.health_path)
         build = whole_characters(text_at(as_object(found, "a version"), "version") or "")
         _, listing = await self.get_json("/api/tags")
         self._running = await self._loaded()
