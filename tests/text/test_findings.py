@@ -32,7 +32,8 @@ GIVEN: dict[str, Argument] = {
     "expected": 900,
     "window": 4_096,
     "flag": "--flag 1",
-    "server": "vllm",
+    "words": "Start vLLM with --flag 1.",
+    "program": "vLLM",
     "known": True,
 }
 

@@ -69,12 +69,12 @@ def larger_window(info: ServerInfo, trained: int | None) -> Advised:
 def caching_on(info: ServerInfo) -> Advised:
     """How to switch the prompt cache on, as the kind's flags have it; where it has none, what `remedies` knows."""
     flags = flags_of(info)
-    return (_change(info, flags.caching) if flags.caching is not None else remedies.caching_off(info.kind, flags),)
+    return (_change(info, flags.caching) if flags.caching is not None else remedies.caching_off(flags),)
 
 
 def not_reported(info: ServerInfo) -> Advised:
     """How to have cached tokens reported; empty where the kind cannot."""
-    return _known(remedies.not_reported(info.kind, flags_of(info)))
+    return _known(remedies.not_reported(flags_of(info)))
 
 
 def affinity(info: ServerInfo) -> Advised:
@@ -130,7 +130,7 @@ def slot_folder(info: ServerInfo) -> Advised:
 def stays_loaded(info: ServerInfo) -> Advised:
     flags = flags_of(info)
     own = (said(Advice.KEEP_ALIVE, value=flags.keep_alive),) if flags.keep_alive else ()
-    return remedies.unloaded(info.kind, flags), *own
+    return remedies.unloaded(flags), *own
 
 
 def _known(remedy: Statement | None) -> Advised:

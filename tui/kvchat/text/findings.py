@@ -255,25 +255,10 @@ def remedy_sentence(remedy: Statement | None) -> str:
     return words(remedy) if words is not None else ""
 
 
-def _sleep_later(s: Statement) -> str:
-    match s["server"]:
-        case "llama.cpp":
-            return f"Let the server sleep later ({s['flag']} with a larger number), or never (-1)."
-        case "ollama":
-            return f"Keep the model loaded: start Ollama with {s['flag']}."
-        case "lmstudio":
-            return f"Raise the model's idle {s['flag']} in LM Studio, or switch its auto-unload off."
-        case "llama-swap" | "llamaswap":
-            return f"Raise the model's {s['flag']} in llama-swap's configuration."
-    flag = f": {s['flag']}" if s["flag"] else ""
-    return f"Raise the server's time to keep an idle model loaded{flag}."
-
-
 def _caching_on(s: Statement) -> str:
-    flag = str(s["flag"] or "")
-    if not flag:
-        return "Look for the server's setting for prompt or prefix caching."
-    return f"Start {_SERVERS.get(s['server'], s['server'])} with{'out' if 'disable' in flag else ''} {flag}."
+    if s["flag"]:
+        return f"Start {s['program']} with {s['flag']}."
+    return str(s["words"] or "Look for the server's setting for prompt or prefix caching.")
 
 
 def _larger_window(s: Statement) -> str:
@@ -287,8 +272,6 @@ def _more_cache(s: Statement) -> str:
     return f"Give the server more cache memory{f': {larger}{flag}' if flag else ''}."
 
 
-_SERVERS: dict[Argument, str] = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama"}
-
 _REMEDIES: dict[str, Callable[[Statement], str]] = {
     Remedy.KEEP_SNAPSHOTS: lambda s: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
     Remedy.SAVE_SLOTS: lambda s: f"Start the server with {s['flag']}: what kvchat saves there outlives a restart.",
@@ -298,11 +281,8 @@ _REMEDIES: dict[str, Callable[[Statement], str]] = {
         if s["model"]
         else "Going back to the first server finds what it still holds."
     ),
-    Remedy.SLEEP_LATER: _sleep_later,
-    Remedy.REPORT: lambda s: f"Start {_SERVERS.get(s['server'], s['server'])} with {s['flag']}.",
-    Remedy.UPDATE: lambda s: (
-        f"Update {_SERVERS.get(s['server'], s['server'])}: newer versions report the cached tokens."
-    ),
+    Remedy.SLEEP_LATER: lambda s: str(s["words"] or "Raise the server's time to keep an idle model loaded."),
+    Remedy.REPORT: lambda s: str(s["words"] or "Look for the server's setting for cached tokens in the usage."),
     Remedy.SWITCH_CACHING_ON: _caching_on,
     Remedy.LOOK_FOR_PROXY: lambda s: (
         "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false."

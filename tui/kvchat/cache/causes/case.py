@@ -37,11 +37,6 @@ class Case(Struct, frozen=True):
         return self.prompt - self.new
 
     @property
-    def kind(self) -> str:
-        """The server's kind; that of the built-in engine too."""
-        return self.e.now.server.kind or (self.e.before.sent.server.kind if self.e.before else "")
-
-    @property
     def flags(self) -> Flags:
         """What the server can be told."""
         return ENGINE_FLAGS if self.e.now.server.embedded else self.e.flags

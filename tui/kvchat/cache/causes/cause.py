@@ -109,10 +109,9 @@ class Remedy(StrEnum):
     SAVE_SLOTS = auto()  # flag
     STAYS_LOADED = auto()
     GO_BACK = auto()
-    SLEEP_LATER = auto()  # flag, server: its kind
-    REPORT = auto()  # flag, server
-    UPDATE = auto()  # server
-    SWITCH_CACHING_ON = auto()  # flag, server
+    SLEEP_LATER = auto()  # words: a sentence
+    REPORT = auto()  # words
+    SWITCH_CACHING_ON = auto()  # words, or flag and program
     LOOK_FOR_PROXY = auto()
     SEND_CACHE_PROMPT = auto()
     KEEP_ADAPTERS = auto()

@@ -47,16 +47,15 @@ class Flags(Struct, frozen=True):
     caching: Change | None = None
     """For a cache that is off."""
     no_caching: str = ""
-    """The flag that switches its cache off."""
+    """A sentence, where a flag switches its cache off."""
     asked_to_cache: bool = False
     """Whether every request asks for caching, so that only a proxy can have switched it off."""
     idle: str = ""
-    """For a model that stays loaded."""
+    """A sentence: how a model stays loaded."""
     keep_alive: str = ""
     """A value of kvchat's own setting `server.keep_alive`, where the kind takes that with a request."""
     report: str = ""
-    """For cached tokens in the usage."""
-    reports_when_updated: bool = False
+    """A sentence: how it reports cached tokens."""
     host_cache: str = ""
     """For idle conversations that are kept in the server's memory."""
     slots: str = ""
@@ -102,25 +101,22 @@ def restarted(embedded: bool, flags: Flags) -> Statement | None:
     return said(Remedy.SAVE_SLOTS, flag=flags.slot_folder) if flags.slot_folder else None
 
 
-def unloaded(kind: str, flags: Flags) -> Statement:
-    if flags is ENGINE_FLAGS:
-        return said(Remedy.STAYS_LOADED)
-    return said(Remedy.SLEEP_LATER, flag=flags.idle or None, server=kind if flags.idle else None)
+def unloaded(flags: Flags) -> Statement:
+    return said(Remedy.STAYS_LOADED) if flags is ENGINE_FLAGS else said(Remedy.SLEEP_LATER, words=flags.idle or None)
 
 
-def not_reported(kind: str, flags: Flags) -> Statement | None:
-    """None where the person can do nothing about it."""
-    if flags.report:
-        return said(Remedy.REPORT, flag=flags.report, server=kind)
-    return said(Remedy.UPDATE, server=kind) if flags.reports_when_updated else None
+def not_reported(flags: Flags) -> Statement | None:
+    """None where the user can do nothing about it."""
+    return said(Remedy.REPORT, words=flags.report) if flags.report else None
 
 
-def caching_off(kind: str, flags: Flags) -> Statement:
+def caching_off(flags: Flags) -> Statement:
+    change = flags.caching
     if flags.asked_to_cache:
         return said(Remedy.LOOK_FOR_PROXY)
-    change = flags.caching
-    flag = flags.no_caching or (change.flag if change is not None and change.way is Way.START else "")
-    return said(Remedy.SWITCH_CACHING_ON, flag=flag or None, server=kind if flag else None)
+    if change is not None and change.way is Way.START:
+        return said(Remedy.SWITCH_CACHING_ON, flag=change.flag, program=change.where)
+    return said(Remedy.SWITCH_CACHING_ON, words=flags.no_caching or None)
 
 
 def larger_window(flags: Flags, tokens: int | None) -> Statement:

@@ -27,7 +27,7 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
             said(Remedy.GO_BACK, model=True),
         )
     if case.e.slept:
-        return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.kind, case.flags)
+        return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.flags)
     if before.build and now.build and before.build != now.build:
         return (
             Cause.RESTARTED,
@@ -37,7 +37,7 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
     if case.e.restarted or moved:
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded, case.flags)
     if case.e.loading_seen:
-        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.kind, case.flags)
+        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.flags)
     return None
 
 
@@ -54,7 +54,7 @@ def unreported(case: Case) -> Finding | None:
     lost = _lost(case)
     if lost is not None:
         return case.finding(*lost)
-    remedy = remedies.not_reported(case.kind, case.flags)
+    remedy = remedies.not_reported(case.flags)
     return case.finding(Cause.NOT_REPORTED, said(Reason.NOT_REPORTED), remedy) if remedy is not None else None
 
 
@@ -73,6 +73,4 @@ def never_reuses(case: Case) -> Suspicion | None:
     turns = case.e.turns_without_reuse
     if case.cached or turns < NEVER:
         return None
-    return case.suspect(
-        Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns), remedies.caching_off(case.kind, case.flags)
-    )
+    return case.suspect(Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns), remedies.caching_off(case.flags))
