@@ -99,7 +99,7 @@ class Play:
         cache = await self.service.tracker.cache_of(backend)
         assert cache is not None
         (word,) = list(await cache.access.tokens_of(" the"))
-        self.service.ground.settings = replace(
+        self.service.core.settings = replace(
             self.service.settings,
             parameters=Parameters(temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}),
         )

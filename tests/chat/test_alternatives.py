@@ -208,7 +208,7 @@ async def test_a_kill_keeps_what_came_of_each(make, four, tmp_path):
         ]
 
     while kept() != ["a", "c"]:
-        await service.ground.keeper.call(lambda: None)
+        await service.core.writer.call(lambda: None)
 
 
 async def _until(service, true) -> None:

@@ -88,7 +88,7 @@ class Desk:
         async with remembering(
             self.recorder.base_url, self.folder, settings=self.service.settings, begin=False
         ) as service:
-            service.ground.settings = self.service.settings
+            service.core.settings = self.service.settings
             yield service
 
 
@@ -113,7 +113,7 @@ async def desk(
             recording(server.url) as recorder,
             remembering(recorder.base_url, tmp_path, settings=settings, begin=False) as service,
         ):
-            service.ground.settings = dataclasses.replace(service.settings, parameters=STEADY)
+            service.core.settings = dataclasses.replace(service.settings, parameters=STEADY)
             desk = Desk(service, server, recorder, tmp_path)
 
             def look(event: object) -> None:

@@ -272,7 +272,7 @@ async def test_when_it_is_due(make):
             await service.conversations.wait(conversation.id)
             due.append(service.servers.is_nearly_full(conversation))
         assert due == [False, True]
-        service.ground.settings = changed(service.settings, "cache.compact_at", 90)
+        service.core.settings = changed(service.settings, "cache.compact_at", 90)
         assert not service.servers.is_nearly_full(conversation)
 
 

@@ -64,7 +64,7 @@ def begin(make: Maker) -> Maker:
 
     def begin(last: str = OFF, **profiles: str) -> ChatService:
         service = make("")
-        service.ground.settings = replace(
+        service.core.settings = replace(
             service.settings, profiles={name: ServerSettings(base_url=url) for name, url in profiles.items()}
         )
         service.servers.connects_ahead = service.servers.waits = True

@@ -174,7 +174,7 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
     await second.conversations.open(one.id)
     await second.tracker.cache_of(await second.servers.link().connector.ready())
     second.warm_up.rest()
-    await second.ground.rest()
+    await second.core.rest()
     assert second.tracker.warmth(one.id).heat is Heat.WARM
     figures = await say(second, one.id, "More?")
     assert figures.predicted_cached == figures.cached_tokens and figures.wasted_tokens <= 1

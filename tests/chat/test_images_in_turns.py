@@ -158,7 +158,7 @@ async def test_a_server_that_does_not_say_is_not_asked(make: Maker, server: ToyS
 
 async def test_the_setting_speaks_for_the_server(make: Maker, server: ToyServer, lamp: Path) -> None:
     service = make(server.url)
-    service.ground.settings = changed(service.settings, "server.vision", "yes")
+    service.core.settings = changed(service.settings, "server.vision", "yes")
     id = await begun(service)
     await say(service, id, "What is this?", lamp)
     assert path_of(service, id)[-1] == (Role.ASSISTANT, State.DONE)

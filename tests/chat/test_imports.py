@@ -322,11 +322,11 @@ async def test_a_file_names_no_destination_and_is_not_the_latest_for_good(
             other.store.collections.put("work", str(tmp_path), 1.0)
         assert (await other.imports.run([tmp_path / "x"])).made == 1
         came = other.store.conversation(id)
-        assert came.server == "" and max(came.created, came.updated) <= other.ground.timestamp()
+        assert came.server == "" and max(came.created, came.updated) <= other.core.timestamp()
         assert (came.collections, came.retrieval) == ((("work",), "always") if searched else ((), "off"))
         assert came.parameters.extra == {"dry_base": 2}
         other.servers.connects_ahead = True
-        other.ground.settings = dataclasses.replace(Settings(), server=ServerSettings(base_url=server.url))
+        other.core.settings = dataclasses.replace(Settings(), server=ServerSettings(base_url=server.url))
         await other.conversations.open(id)
         await other.servers.connect()
         await say(other, id, "Two?")
@@ -348,7 +348,7 @@ async def test_a_time_that_is_none_is_told_and_ends_nothing(
         report = await other.imports.run([tmp_path / "own", tmp_path / "other"])
         reasons = {Reason.INVALID, Reason.NOT_JSON}
         assert {one.why.kind for one in report.skipped} <= reasons and report.made in (0, 2)
-        assert all(0 <= row.created <= row.updated <= other.ground.timestamp() for row in other.conversations.all())
+        assert all(0 <= row.created <= row.updated <= other.core.timestamp() for row in other.conversations.all())
 
 
 async def test_a_changed_export_is_not_believed(service: ChatService, server: ToyServer, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ async def test_a_first_answer_that_failed_fixes_no_model_and_one_that_was_stoppe
             while not (live := service.conversations.load(stopped).live) or not live.text:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await service.conversations.stop(stopped)
-        await service.ground.rest()
+        await service.core.rest()
         assert [service.conversations.load(id).record.model for id in (failed, stopped)] == ["", "beta"]
 
 
@@ -160,7 +160,7 @@ async def test_a_run_that_only_looked_at_the_server_it_was_given_remembers_it(ma
     async with ToyServer() as server:
         service = make(server.url, one_server=True)
         await service.servers.connect()
-        await service.ground.rest()
+        await service.core.rest()
         assert service.store.setting(LAST_SERVER) == server.url
         assert make("").servers.first() == server.url
 

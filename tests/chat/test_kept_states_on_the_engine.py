@@ -56,7 +56,7 @@ def begin(model: Path, tmp_path: Path, monkeypatch):
         play = Play(service)
         await service.tracker.cache_of(await service.servers.link().connector.ready())
         (word,) = list(await play.cache.access.tokens_of(" the"))
-        service.ground.settings = replace(
+        service.core.settings = replace(
             settings, parameters=Parameters(temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]})
         )
         return play

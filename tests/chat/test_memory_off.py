@@ -42,7 +42,7 @@ async def test_what_was_said_while_it_was_off_in_the_settings_is_passed_over(tmp
             await said(service, id, "I have a secret.")
         async with remembering(server.url, tmp_path, rest_seconds=600) as service:
             await service.conversations.open(id)
-            await until(service, lambda: not service.ground.setting(WAS_OFF))
+            await until(service, lambda: not service.core.setting(WAS_OFF))
             assert pending(service, id) == 0
             await said(service, id, "I keep bees.")
             assert pending(service, id) == 2

@@ -213,7 +213,8 @@ async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
     server = ServerInfo("llamacpp", "http://127.0.0.1:9", HostClass.LOOPBACK, model="SmolLM2-135M.gguf")
     link = SimpleNamespace(info=server)
     servers, sources = SimpleNamespace(link=lambda _: link), [Fixed("one"), Fixed("two"), Fixed("profile", first=True)]
-    builder = QuestionBuilder(ground, servers, resolved, sources, plain)  # type: ignore[arg-type]
+    core = SimpleNamespace(servers=servers, settings=ground.settings, clock=ground.clock)
+    builder = QuestionBuilder(core, resolved, sources, plain)  # type: ignore[arg-type]
     branch = await builder.built(one, one.record.head or "", Question("Hi"))
     texts = [block.text for block in branch.nodes[0].message.blocks if block.kind == "note"]
     assert texts == ["PROFILE", "ONE", "TWO"]
@@ -226,7 +227,8 @@ async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
 
 
 async def test_a_wait_for_a_draft_that_is_given_up_ends_no_other(ground: Ground, conversations: Conversations) -> None:
-    one, drafts = await begun(conversations), Drafts(ground, conversations)
+    ground.conversations = conversations  # type: ignore[attr-defined]
+    one, drafts = await begun(conversations), Drafts(ground)  # type: ignore[arg-type]
     stored = drafts.put(one.id, Unsent(Draft("half a thought")))
     waits = asyncio.create_task(drafts.keep())
     await asyncio.sleep(0)
@@ -269,7 +271,7 @@ async def test_jobs_are_done_by_whoever_registered_for_their_kind(ground: Ground
         ground.store.jobs.put(kind, "lamp", 0.0)
     await jobs.start_due()
     while not ended:
-        await ground.keeper.call(lambda: None)
+        await ground.writer.call(lambda: None)
     assert handler.done == ["lamp"] and ended == [How.DONE] and JobsChanged() in told
     assert [job.kind for job in jobs.all()] == ["of a later version"], "it waits for who can do it"
     await jobs.aclose()

@@ -32,7 +32,7 @@ async def test_each_pass_is_a_suffix_and_the_next_turn_is_served_from_the_cache(
                 recorder.base_url, tmp_path, skills=True, episodes=True, every_messages=1000, max_tokens=32
             ) as service,
         ):
-            service.clock = service.ground.clock = clock = Clock()
+            service.clock = service.core.clock = clock = Clock()
             id = (await service.new_conversations.create("You are the keeper's clerk. " * 40)).id
             await said(service, id, "My kiln in Bergen trips the breaker when I start it. What do I do?")
             clock.now += timedelta(hours=20)

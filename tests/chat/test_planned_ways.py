@@ -37,7 +37,7 @@ def start(dense: Path, tmp_path: Path) -> Start:
     @asynccontextmanager
     async def start(shape: Shape) -> AsyncIterator[Play]:
         async with serving(dense, shape, 6144 * shape.slots) as url, playing(url, tmp_path / "data", shape) as play:
-            play.service.ground.settings = dataclasses.replace(play.service.settings, time_stamp=False)
+            play.service.core.settings = dataclasses.replace(play.service.settings, time_stamp=False)
             yield play
 
     return start
@@ -65,7 +65,7 @@ async def test_back_from_a_peek_the_detour_saves_reading_the_long_chat_again(sta
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24
         # the other way round: without the detour
         await play.say(peek.id, "What is shorter?")
-        play.service.ground.settings = changed(play.service.settings, "cache.detour", False)
+        play.service.core.settings = changed(play.service.settings, "cache.detour", False)
         figures = await play.say(long, "And then?")
         assert figures.cached_tokens == figures.predicted_cached
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens > 2500

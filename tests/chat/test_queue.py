@@ -258,7 +258,7 @@ async def test_a_message_in_the_trash_is_kept_and_comes_back_with_it(begun, serv
     await service.conversations.restore(id)
     assert waiting(service, id) == ["third"] and service.queue.held(id) is HoldKind.STOPPED
     await service.conversations.delete(id)
-    service.store.purge_trash(service.ground.timestamp() + 1)
+    service.store.purge_trash(service.core.timestamp() + 1)
     assert stored(service, id) == []
 
 
@@ -528,7 +528,7 @@ async def test_when_the_disk_takes_it_again_the_queue_goes_on(begun, server, ref
     await service.conversations.wait(id)
     assert server.posts == 2
     monkeypatch.undo()
-    await service.keeper.flush()
+    await service.writer.flush()
     assert stored(service, id) == ["third"]
     await send_first(service, id)
     assert asked(server)[-1] == "third" and stored(service, id) == []

@@ -78,7 +78,7 @@ async def acted(
         service.warm_up.enabled = False
     await play.cache.look()  # as every send does first
     service.rail.stretches(here.id)
-    await service.ground.rest()
+    await service.core.rest()
     return here
 
 
@@ -185,7 +185,7 @@ async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Pat
             await play.service.tracker.cache_of(await play.service.servers.link(here).connector.ready())
             await play.cache.look()
             play.service.rail.stretches(here)
-            await play.service.ground.rest()
+            await play.service.core.rest()
             rows, unknown = shown(play, conversation)
             sources |= {stretch.where for stretch in play.service.rail.stretches(here).values()}
             prefix = play.cache.prompts.known_prefix(play.service.tracker.turn_after(conversation, conversation.path()))
@@ -208,7 +208,7 @@ async def test_what_another_client_took_is_seen_when_the_person_comes_back(
         here = await play.service.new_conversations.create(text(random.Random(1), [80]), reuse=False)
         await play.say(here.id, "One?")
         play.service.rail.stretches(here.id)
-        await play.service.ground.rest()
+        await play.service.core.rest()
         before = {stretch.where for stretch in play.service.rail.stretches(here.id).values()}
         async with httpx.AsyncClient(timeout=60) as client:
             await client.post(
@@ -216,7 +216,7 @@ async def test_what_another_client_took_is_seen_when_the_person_comes_back(
                 json={"max_tokens": 2, "messages": [{"role": "user", "content": text(random.Random(2), [150])}]},
             )
         play.service.rail.look_again(here.id)
-        await play.service.ground.rest()
+        await play.service.core.rest()
         after = list(play.service.rail.stretches(here.id).values())
     assert before == {Where.SLOT} and after[-1].where is Where.NOWHERE
 

@@ -257,7 +257,7 @@ async def cut(play: Play, id: str, ahead: Ahead, came: int = 0) -> tuple[int, Sp
     await spare.stop_spare()
     await cache.cancelled.free()
     await rested(play)
-    await play.service.ground.keeper.write(lambda: None)  # what was noted is stored
+    await play.service.core.writer.write(lambda: None)  # what was noted is stored
     play.service.tracker.measured()
     return play.service.store.warmups().tokens, play.service.tracker.speed_fit(id)
 
@@ -429,7 +429,7 @@ async def test_it_can_be_off(start: Start, monkeypatch: pytest.MonkeyPatch, why:
     async with start() as play:
         id = await cold(play)
         if why == "setting":
-            play.service.ground.settings = changed(play.service.settings, "cache.warm_up", False)
+            play.service.core.settings = changed(play.service.settings, "cache.warm_up", False)
         elif why == "battery":
             monkeypatch.setattr(warm_up, "on_battery", lambda: True)
         else:
@@ -438,7 +438,7 @@ async def test_it_can_be_off(start: Start, monkeypatch: pytest.MonkeyPatch, why:
         await rested(play)
         assert play.ahead == []
         if why == "battery":
-            play.service.ground.settings = changed(play.service.settings, "cache.warm_up_on_battery", True)
+            play.service.core.settings = changed(play.service.settings, "cache.warm_up_on_battery", True)
             await play.service.conversations.open(id)
             await rested(play)
             assert len(play.ahead) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.chat import store_writer as keeper
+from kvchat.chat import store_writer
 from kvchat.chat.question import Question
 from kvchat.store import Store, StoreUnavailable
 from kvchat.text.problems import StoreProblem
@@ -23,7 +23,7 @@ def log_of(folder: Path) -> int:
 
 
 async def test_when_nothing_is_written_the_log_goes_into_the_database(service, server, monkeypatch):
-    monkeypatch.setattr(keeper, "REST_SECONDS", 0.05)
+    monkeypatch.setattr(store_writer, "REST_SECONDS", 0.05)
     server.on_chat(tokens("Yes."))
     folder = service.store.database.path.parent
     tidied, loop, checkpoint = asyncio.Event(), asyncio.get_running_loop(), Store.checkpoint
@@ -32,7 +32,7 @@ async def test_when_nothing_is_written_the_log_goes_into_the_database(service, s
         checkpoint(store)
         loop.call_soon_threadsafe(tidied.set)
 
-    monkeypatch.setattr(service.keeper, "_at_rest", lambda: tidy(service.store))
+    monkeypatch.setattr(service.writer, "_at_rest", lambda: tidy(service.store))
     conversation = await service.new_conversations.create()
     await service.turns.send(conversation.id, Question("hello"))
     await service.conversations.wait(conversation.id)
@@ -44,7 +44,7 @@ async def test_when_nothing_is_written_the_log_goes_into_the_database(service, s
 
 
 async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeypatch):
-    monkeypatch.setattr(keeper, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(store_writer, "REST_SECONDS", 0.0)
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -62,10 +62,10 @@ async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeyp
 
 
 async def test_a_write_that_is_under_way_at_the_end_leaves_nothing_to_do_behind(monkeypatch):
-    monkeypatch.setattr(keeper, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(store_writer, "REST_SECONDS", 0.0)
     troubles, begun, go = [], threading.Event(), threading.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
-    writer = keeper.Keeper(lambda _: None)
+    writer = store_writer.StoreWriter(lambda _: None)
 
     def slow() -> None:
         begun.set()

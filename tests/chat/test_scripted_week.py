@@ -72,7 +72,7 @@ async def day(service, id, texts):
     for text in texts:
         await said(service, id, text)
     await service.extraction.request(id)
-    await until(service, lambda: not (service.jobs.all() or service.jobs.at_work() or service.ground._tasks))
+    await until(service, lambda: not (service.jobs.all() or service.jobs.at_work() or service.core._tasks))
 
 
 async def test_a_week(tmp_path):
@@ -84,7 +84,7 @@ async def test_a_week(tmp_path):
         ) as service,
     ):
         server.on_chat(model)
-        service.clock = service.ground.clock = clock
+        service.clock = service.core.clock = clock
         id = (await service.new_conversations.create("Be brief.", reuse=False)).id
         for number, texts in enumerate(DAYS):
             if number == 2:  # another answer to Tuesday's last question: a branch
@@ -149,7 +149,7 @@ async def test_a_question_ends_it_and_nothing_is_lost(tmp_path):
     model, clock = Model(held="episodes", episodes=episodes), Clock()
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, episodes=True) as service:
         server.on_chat(model)
-        service.clock = service.ground.clock = clock
+        service.clock = service.core.clock = clock
         id = (await service.new_conversations.create("Be brief.", reuse=False)).id
         await said(service, id, DAYS[0][0])
         clock.now += timedelta(hours=20)
@@ -168,16 +168,16 @@ async def test_without_the_setting_none_is_asked_for_and_what_was_said_while_mem
     model, clock = Model(episodes=episodes), Clock()
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
         server.on_chat(model)
-        service.clock = service.ground.clock = clock
+        service.clock = service.core.clock = clock
         id = (await service.new_conversations.create("Be brief.", reuse=False)).id
         await said(service, id, DAYS[0][0])
         clock.now += timedelta(hours=20)
         await said(service, id, DAYS[1][0])
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "facts") and not service.jobs.all() and not service.ground._tasks)
+        await until(service, lambda: of(server, "facts") and not service.jobs.all() and not service.core._tasks)
         await passed_over(service)
         assert not of(server, "episodes")
-        service.ground.settings = replaced(service.settings)
+        service.core.settings = replaced(service.settings)
         await service.extraction.set_memory(id, False)
         await said(service, id, "A secret of mine that nobody sums up.")
         await service.extraction.set_memory(id, True)

@@ -108,7 +108,7 @@ async def test_a_profile_brings_its_model_key_and_headers(
     service = make("")
     async with ToyServer() as other:
         profile = ServerSettings(base_url=server.url, model="toy", api_key_env="WORK_KEY", headers={"X-Team": "blue"})
-        service.ground.settings = dataclasses.replace(service.settings, profiles={"work": profile})
+        service.core.settings = dataclasses.replace(service.settings, profiles={"work": profile})
         id = await begun(service, "work")
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in server.visits} == {
@@ -336,7 +336,7 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
 
 async def test_settings_name_the_server_of_new_conversations(make: Maker, server: ToyServer) -> None:
     service = make("")
-    service.ground.settings = dataclasses.replace(
+    service.core.settings = dataclasses.replace(
         Settings(), default_profile="home", profiles={"home": ServerSettings(base_url=server.url)}
     )
     await say(service, await begun(service), "Hi")
@@ -407,7 +407,7 @@ async def test_a_server_elsewhere_is_connected_to_ahead_only_where_the_user_name
         service = make(server.url if known != "used last" else "")
         monkeypatch.setattr("kvchat.backends.http.endpoint.locate", located)
         if known == "settings":
-            service.ground.settings = dataclasses.replace(
+            service.core.settings = dataclasses.replace(
                 service.settings, profiles={"box": ServerSettings(base_url=url)}
             )
         elif known == "agreed":

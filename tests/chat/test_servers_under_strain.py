@@ -67,7 +67,7 @@ async def settles(service: ChatService, id: str, seconds: float = 120) -> bool:
 
 def settled_on(make: Maker, **server: Any) -> ChatService:
     service = make("")
-    service.ground.settings = dataclasses.replace(Settings(), server=ServerSettings(**server))
+    service.core.settings = dataclasses.replace(Settings(), server=ServerSettings(**server))
     return service
 
 

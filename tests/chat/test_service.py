@@ -309,7 +309,7 @@ async def test_a_disk_that_refuses_loses_nothing(service, server, monkeypatch):
     assert heard[0].trouble == StoreProblem.DISK_FULL.format(where="kvchat.db")
     assert conversation.path()[-1].text == "Hello"
     monkeypatch.setattr(Store, "add", real)
-    await service.keeper.flush()
+    await service.writer.flush()
     assert heard[-1].trouble == ""
     stored = service.store.tree(conversation.id)
     assert [n.text for n in stored.path(conversation.record.head)][1:] == ["one", "Hello"]

@@ -40,7 +40,7 @@ async def test_without_the_setting_nothing_more_than_memories_is_asked_for(tmp_p
         server.on_chat(Model(advice=ADVICE))
         id = await begun(service, *WORKED)
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "facts") and not service.jobs.all() and not service.ground._tasks)
+        await until(service, lambda: of(server, "facts") and not service.jobs.all() and not service.core._tasks)
         await passed_over(service)
         assert not of(server, "skills")
 
@@ -51,7 +51,7 @@ async def test_it_follows_the_memories_once_and_waits_for_the_persons_yes(tmp_pa
         server.on_chat(model)
         id = await begun(service, *WORKED)
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.ground._tasks)
+        await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.core._tasks)
         [asked], [facts] = of(server, "skills"), of(server, "facts")
         chat = of(server, "chat")[-1].json["messages"]
         assert asked.json["messages"][: len(chat)] == chat and len(asked.json["messages"]) == len(chat) + 2
@@ -107,7 +107,7 @@ async def test_what_was_said_while_memory_was_off_is_not_looked_at(tmp_path):
         await service.extraction.set_memory(id, True)
         await said(service, id, "I keep bees in Bergen.")
         await service.extraction.request(id)
-        await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.ground._tasks)
+        await until(service, lambda: of(server, "skills") and not service.jobs.all() and not service.core._tasks)
         assert "turn 3 of" in of(server, "skills")[-1].json["messages"][-1]["content"]
         assert await entries(service, Status.PENDING) == []
 

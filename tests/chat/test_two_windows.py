@@ -549,7 +549,7 @@ async def test_what_could_not_be_written_stays_while_the_other_one_writes(window
     one.refresh()
     assert texts(one, id) == ["first", "Hello", "unsaved", "Yes."]
     monkeypatch.setattr(Store, "add", real)
-    await one.keeper.flush()
+    await one.writer.flush()
     one.refresh()
     found = one.store.tree(id)
     assert {node.text for node in found if node.role is Role.USER} == {"first", "unsaved", "saved"}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.store_writer import Keeper
+from kvchat.chat.store_writer import StoreWriter
 from kvchat.prompt.drafts import Draft, Unsent
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
@@ -93,19 +93,19 @@ def test_writes_land_once_each_and_in_order_whoever_tries_them_again(refused: li
             landed.append(number)
 
     async def play() -> None:
-        keeper = Keeper(lambda _: None)
+        writer = StoreWriter(lambda _: None)
 
         async def again() -> None:
             try:
-                await keeper.flush()
+                await writer.flush()
             except StoreError:
                 pass
 
         for number in range(6):
-            await asyncio.gather(keeper.write(lambda number=number: write(number)), *(again() for _ in range(tries)))
-        while keeper.unsaved:
+            await asyncio.gather(writer.write(lambda number=number: write(number)), *(again() for _ in range(tries)))
+        while writer.unsaved:
             await asyncio.gather(*(again() for _ in range(tries)))
-        await keeper.aclose()
+        await writer.aclose()
 
     asyncio.run(play())
     assert landed == list(range(6))
@@ -122,10 +122,10 @@ async def test_a_write_does_not_overtake_one_that_fails() -> None:
             raise StoreUnavailable(StoreProblem.DISK_FULL, where="kvchat.db")
         landed.append("first")
 
-    keeper = Keeper(lambda _: None)
-    await asyncio.gather(keeper.write(first), keeper.write(lambda: landed.append("second")))
-    await keeper.flush()
-    await keeper.aclose()
+    writer = StoreWriter(lambda _: None)
+    await asyncio.gather(writer.write(first), writer.write(lambda: landed.append("second")))
+    await writer.flush()
+    await writer.aclose()
     assert landed == ["first", "second"]
 
 

@@ -149,7 +149,7 @@ async def test_after_esc_the_next_turn_wastes_what_was_told(tmp_path: Path) -> N
                     and all(len(live.text) > 40 for live in conversation.alternatives)
                     and (conversation.alternatives)
                 ):
-                    stopping.append(service.ground.in_background(service.turns.stop(conversation.id)))
+                    stopping.append(service.core.in_background(service.turns.stop(conversation.id)))
 
             nodes = await several(service, conversation, 2, 400)
             assert {node.state for node in nodes} == {State.CANCELLED}

@@ -398,7 +398,7 @@ async def test_a_disk_that_refuses_is_told_until_it_works_again(drive: Drive, mo
         assert "its disk is full" in app.prose
         assert "stay in memory; kvchat retries" in app.prose
         monkeypatch.setattr(Store, "add", real)
-        await app.service.keeper.flush()
+        await app.service.writer.flush()
         await app.until(lambda: "its disk is full" not in app.text)
         id = app.conversation.id
     async with drive(conversation=id) as app:

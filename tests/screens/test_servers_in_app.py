@@ -184,7 +184,7 @@ async def test_a_server_on_the_internet_is_marked_and_asked_about_for_a_conversa
 ) -> None:
     async with ToyServer("openai", model="big") as cloud, drive() as app:
         profiles = {"cloud": ServerSettings(base_url=cloud.url, locality="cloud")}
-        app.service.ground.settings = dataclasses.replace(app.service.settings, profiles=profiles)
+        app.service.core.settings = dataclasses.replace(app.service.settings, profiles=profiles)
         await app.say("said at home")
         await app.press("ctrl+l")
         await app.opens("ModelPicker")

@@ -212,5 +212,5 @@ async def test_what_is_said_while_memory_is_switched_off_is_never_gone_through(d
         await found(app, "memory.enabled")
         await app.press("enter")
         await app.until(lambda: app.service.settings.memory.enabled)
-        await app.service.ground.rest()
+        await app.service.core.rest()
         assert await app.service.extraction.queue() == []

@@ -187,8 +187,8 @@ class Service:
         self.spent = SideTotals()
         self.store = SimpleNamespace(side_requests=SimpleNamespace(totals=lambda since: self.spent))
         self.is_demo = False
-        self.memory = MemoryService(self, self, self, self._opened, self._no_vector)  # type: ignore[arg-type]
         self.extraction, self.jobs, self.conversations, self.servers = self, Jobs(self), self, self
+        self.memory = MemoryService(self, self._opened, self._no_vector)  # type: ignore[arg-type]
 
     def source(self, **options: Any) -> MemorySource:
         return MemorySource(self.memory, self, self.jobs, self, lambda: NOW, self.typed, LAMP, **options)  # type: ignore[arg-type]

@@ -17,16 +17,13 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.cache.server_cache import TrackedTurn
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.conversations.shared import Head, UnderWay
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed, WarmthChanged
-from kvchat.chat.ground import Ground
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_run import AnswerRun, carried_out
 from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.branching import awaited
@@ -107,19 +104,13 @@ class Compactor:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         warm_up: WarmUp,
         branches: Branches,
         turns: Turns,
         side_requests: SideRequests,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._warm_up = warm_up
         self._branches = branches
         self._turns = turns
@@ -128,13 +119,13 @@ class Compactor:
         """The compaction that runs: one at a time."""
         self._tracked: TrackedTurn | None = None
         """The request for the summary."""
-        self._conversations.occupations.append(self)
+        self._core.conversations.occupations.append(self)
 
     # -- when
 
     def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
-        conversation = self._conversations.loaded[id]
+        conversation = self._core.conversations.loaded[id]
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
@@ -144,11 +135,11 @@ class Compactor:
             used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
         elif path[-1].figures is None:  # a last question that did not fit was never counted
             used += sizes[-1]
-        window = self._servers.window(id)
+        window = self._core.servers.window(id)
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError(ChatProblem.NO_ROOM)
-        reading, writing = self._tracker.prefill_speed(id), _decode_speed(conversation.figures())
+        reading, writing = self._core.tracker.prefill_speed(id), _decode_speed(conversation.figures())
         return CompactionPrice(
             plan,
             window,
@@ -161,8 +152,8 @@ class Compactor:
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        with self._conversations.shared.under_way(id) as act:
-            conversation = await self._conversations.for_act(id, Head.SETTLED, act)
+        with self._core.conversations.shared.under_way(id) as act:
+            conversation = await self._core.conversations.for_act(id, Head.SETTLED, act)
             try:
                 done = await self._summarized(conversation, act)
             except GivenUp:
@@ -177,9 +168,9 @@ class Compactor:
             raise ChatError(ChatProblem.COMPACTING_ELSEWHERE)
         plan = self.price(id).plan
         running = self.running = self._begun(conversation, plan)
-        self._ground.events.tell(CompactionChanged(id))
+        self._core.events.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answer_run, lambda: self._servers.window(id))
+            summary = await carried_out(running.answer_run, lambda: self._core.servers.window(id))
             await self._note(conversation, running.path, summary)
             if summary.state is State.CANCELLED:
                 return None
@@ -190,18 +181,18 @@ class Compactor:
             self.running = None
             self._tracked = None
             running.ended.set_result(None)
-            self._ground.events.tell(CompactionChanged(id))
+            self._core.events.tell(CompactionChanged(id))
             self._turns.send_next(id)
 
     def _told(self, id: str, done: Compacted | None) -> None:
         """Tell how a compaction ended, and warm the new branch up while it is looked at."""
-        self._ground.events.tell(Noticed(_outcome(done)))
-        if done and self._conversations.looked_at == id:
+        self._core.events.tell(Noticed(_outcome(done)))
+        if done and self._core.conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)
 
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
-        path = request_path(conversation.path(), plan, self._ground.timestamp())
-        answer = awaited(path[-1], self._ground.clock())
+        path = request_path(conversation.path(), plan, self._core.timestamp())
+        answer = awaited(path[-1], self._core.clock())
         live = LiveAnswer(answer.id, time.monotonic(), read=read_before(conversation.tree, path))
 
         async def chat(emit: Emit) -> Ended:
@@ -216,7 +207,7 @@ class Compactor:
             live,
             chat=chat,
             checkpoint=checkpoint,
-            changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)),
+            changed=lambda: self._core.events.tell(CompactionChanged(conversation.id)),
         )
         return RunningCompaction(
             conversation.id, conversation.record.head, plan.turns - plan.keep, path, live, answer_run
@@ -227,7 +218,7 @@ class Compactor:
     ) -> Ended:
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
-        link = self._servers.link(record.id)
+        link = self._core.servers.link(record.id)
 
         def began(tracked: TrackedTurn) -> None:
             self._tracked = tracked
@@ -244,16 +235,16 @@ class Compactor:
                 backend, conversation, path, _parameters(conversation, plan), emit, began
             )
             if ended.error is not None:
-                await self._servers.is_gone(link, ended.error)
+                await self._core.servers.is_gone(link, ended.error)
             return ended
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""
-        cache, tracked = self._servers.link(conversation.id).cache, self._tracked
+        cache, tracked = self._core.servers.link(conversation.id).cache, self._tracked
         self._tracked = None
         if cache is not None and tracked is not None:
             await cache.ended(tracked, answer.figures)
-            cache.left(tracked, [answer], self._tracker.turn_after(conversation, [*path, answer]))
+            cache.left(tracked, [answer], self._core.tracker.turn_after(conversation, [*path, answer]))
 
     def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Summary:
         """The summary in an answer. Raises ChatError when it cannot be used."""
@@ -276,26 +267,26 @@ class Compactor:
         """Go on with the summary. `spent`: on the request for it, while the person waited. Raises GivenUp."""
         await self._go_on(conversation, summary.plan, summary.text, act)
         after = summary.plan.after_with(summary.tokens)
-        await self._conversations.update(conversation, context_used=after)
-        cache = self._servers.link(conversation.id).cache
+        await self._core.conversations.update(conversation, context_used=after)
+        cache = self._core.servers.link(conversation.id).cache
         if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
-            await cache.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
-            self._ground.events.tell(WarmthChanged())
+            await cache.prompts.prefix(self._core.tracker.turn_after(conversation, conversation.path()))
+            self._core.events.tell(WarmthChanged())
         return Compacted(summary.plan.before, after, spent or TurnFigures())
 
     async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str, act: UnderWay) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
         while True:
-            await self._conversations.shared.look(conversation)
-            await self._conversations.shared.settled(conversation, act)
-            with self._conversations.shared.held(conversation):
+            await self._core.conversations.shared.look(conversation)
+            await self._core.conversations.shared.settled(conversation, act)
+            with self._core.conversations.shared.held(conversation):
                 added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
                 branch = compaction(
                     conversation.tree,
                     conversation.record.head or "",
                     summary,
                     plan.keep + added,
-                    self._ground.timestamp(),
+                    self._core.timestamp(),
                 )
                 try:
                     return await self._branches.move(conversation, branch)
@@ -319,7 +310,7 @@ class Compactor:
     async def stop(self, id: str) -> None:
         if running := self._running_in(id):
             running.answer_run.stop()
-            self._conversations.give_up(id)
+            self._core.conversations.give_up(id)
         if (ended := self.busy().get(id)) is not None:
             await asyncio.wait({ended})
 

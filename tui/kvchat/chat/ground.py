@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 
 from kvchat.chat.events import EventBus, Noticed, StorageChanged
-from kvchat.chat.store_writer import Keeper
+from kvchat.chat.store_writer import StoreWriter
 from kvchat.config import Settings
 from kvchat.store import Store, StoreError
 
@@ -42,7 +42,7 @@ class Ground:
         self.incognito = incognito
         self.clock = clock
         self.events = EventBus()
-        self.keeper = Keeper(
+        self.writer = StoreWriter(
             lambda trouble: self.events.tell(StorageChanged(trouble)),
             strict=strict,
             at_rest=store.checkpoint,
@@ -63,7 +63,7 @@ class Ground:
 
     async def keep_setting(self, key: str, value: str | None) -> None:
         """Keep a value in the store; None removes it."""
-        await self.keeper.write(lambda: self.store.set_setting(key, value))
+        await self.writer.write(lambda: self.store.set_setting(key, value))
 
     def in_background(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Do `work` in a task of its own; a failure to write is told."""
@@ -93,9 +93,9 @@ class Ground:
 class Once:
     """Notes in the store what was told. A disk that refuses makes it once per run."""
 
-    def __init__(self, store: Store, keeper: Keeper) -> None:
+    def __init__(self, store: Store, writer: StoreWriter) -> None:
         self._store = store
-        self._keeper = keeper
+        self._writer = writer
         self._told: set[str] = set()
 
     async def first(self, what: str) -> bool:
@@ -109,5 +109,5 @@ class Once:
                 return False
         except StoreError:
             pass
-        await self._keeper.write(lambda: self._store.set_setting(key, "yes"))
+        await self._writer.write(lambda: self._store.set_setting(key, "yes"))
         return True

@@ -20,9 +20,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kvchat.cache.causes.cause import said
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.ground import Ground
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.prompt.images import images_in, sha256_of
@@ -62,9 +61,8 @@ PART_ITEMS = 100
 class Imports:
     """Takes conversations in, and back."""
 
-    def __init__(self, ground: Ground, conversations: Conversations) -> None:
-        self._ground = ground
-        self._conversations = conversations
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     async def run(
         self,
@@ -79,10 +77,10 @@ class Imports:
         the conversations gone through for memories. `told` is called after each part, `stopped` asked. Raises
         ChatError."""
         report = Report(dry_run)
-        batch = Batch(new_id()[:8], self._ground.timestamp())
-        instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
+        batch = Batch(new_id()[:8], self._core.timestamp())
+        instructions = self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
         files = FilesApart(paths)
-        arrivals = _Arrivals(self._ground.store, files, report, instructions, memory, batch.at)
+        arrivals = _Arrivals(self._core.store, files, report, instructions, memory, batch.at)
         parts, number = arrivals.parts(), 0
 
         def look() -> bool:
@@ -99,8 +97,8 @@ class Imports:
                     if part and not dry_run:
                         report.batch = batch.id
                         batch = replace(batch, conversations=batch.conversations + len(part))
-                        await self._ground.keeper.call(
-                            partial(self._ground.store.imports.take_in, batch, number, tuple(part))
+                        await self._core.writer.call(
+                            partial(self._core.store.imports.take_in, batch, number, tuple(part))
                         )
                         number += 1
                     told(files.progress, report)
@@ -117,7 +115,7 @@ class Imports:
     async def _turn(self, look: Callable[[], bool]) -> AsyncIterator[None]:
         """Wait until no other import into this store runs: what is there already is looked up before it is stored.
         `look` is called now and then meanwhile, and says whether that is to end."""
-        database, handle = self._ground.store.database.path, -1
+        database, handle = self._core.store.database.path, -1
         with suppress(OSError):  # who can make no file there can store nothing, and is told by that
             if database is not None:
                 handle = os.open(database.with_name(LOCK), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -131,9 +129,9 @@ class Imports:
 
     async def undo(self, id: str = "") -> Undone:
         """Take an import back, the last one without an `id`. Raises ChatError."""
-        now = self._ground.timestamp()
+        now = self._core.timestamp()
         try:
-            undone = await self._ground.keeper.call(lambda: self._ground.store.imports.undo(id, now))
+            undone = await self._core.writer.call(lambda: self._core.store.imports.undo(id, now))
         except StoreError as error:
             raise ChatError.of(error) from None
         self._show(undone.touched)
@@ -141,9 +139,9 @@ class Imports:
 
     def _show(self, touched: Iterable[str]) -> None:
         """The list is another one, and open conversations may have grown or gone."""
-        self._conversations.list_changed()
-        loaded = self._conversations.loaded
-        self._conversations.shared.reload([loaded[id] for id in touched if id in loaded])
+        self._core.conversations.list_changed()
+        loaded = self._core.conversations.loaded
+        self._core.conversations.shared.reload([loaded[id] for id in touched if id in loaded])
 
 
 async def _next(parts: Iterator[list[Arrival]], arrivals: _Arrivals, look: Callable[[], bool]) -> list[Arrival] | None:

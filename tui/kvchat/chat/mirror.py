@@ -15,9 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kvchat.chat.background.worker import Worker
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver
+from kvchat.chat.core import Core
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ConversationsChanged, Noticed, ServiceEvent
-from kvchat.chat.ground import QUIT_S, Ground
+from kvchat.chat.ground import QUIT_S
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import State
 from kvchat.store import StoreError
@@ -41,9 +42,8 @@ T = TypeVar("T")
 class Mirror(ConversationObserver):
     """Keeps the files as the conversations are. An incognito run has none."""
 
-    def __init__(self, ground: Ground, conversations: Conversations) -> None:
-        self._ground = ground
-        self._conversations = conversations
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._worker = Worker("kvchat-mirror")
         self._stir = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -56,13 +56,13 @@ class Mirror(ConversationObserver):
         self._typed = 0.0
         self._told = False
         """Whether it was told that the files cannot be written."""
-        if not ground.incognito:
-            ground.events.subscribe(self._heard)
-            conversations.observers.append(self)
+        if not core.incognito:
+            core.events.subscribe(self._heard)
+            core.conversations.observers.append(self)
 
     def begin(self) -> None:
         """Keep the files from now on, until `aclose`."""
-        if not self._ground.incognito and self._task is None:
+        if not self._core.incognito and self._task is None:
             self._task = asyncio.create_task(self._run())
 
     def look_again(self) -> None:
@@ -89,7 +89,7 @@ class Mirror(ConversationObserver):
     @property
     def _wanted(self) -> str:
         """The folder that the settings name."""
-        return "" if self._ground.incognito else self._ground.settings.export.mirror_folder.strip()
+        return "" if self._core.incognito else self._core.settings.export.mirror_folder.strip()
 
     def typed(self, id: str) -> None:
         self._typed = time.monotonic()
@@ -112,8 +112,8 @@ class Mirror(ConversationObserver):
     async def _rest(self) -> None:
         """Return when no answer runs here and nobody types."""
         while True:
-            if running := self._conversations.streaming():
-                await self._conversations.wait(next(iter(running)))
+            if running := self._core.conversations.streaming():
+                await self._core.conversations.wait(next(iter(running)))
             elif (pause := self._typed + TYPING_S - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
             else:
@@ -134,7 +134,7 @@ class Mirror(ConversationObserver):
     async def _brought_all(self) -> bool:
         """Whether every file is as its conversation was when this began."""
         try:
-            records = self._conversations.all()
+            records = self._core.conversations.all()
         except StoreError as error:
             log.info("the mirror could not read the store: %s", error)
             return False
@@ -166,7 +166,7 @@ class Mirror(ConversationObserver):
         except TransferError as error:
             if not self._told:
                 self._told = True
-                self._ground.events.tell(Noticed(f"Conversations are not mirrored: {error}", "warning"))
+                self._core.events.tell(Noticed(f"Conversations are not mirrored: {error}", "warning"))
         return None
 
     # -- on the thread
@@ -174,8 +174,8 @@ class Mirror(ConversationObserver):
     def _folder(self) -> MirrorFolder:
         from kvchat.transfer.mirror import MirrorFolder
 
-        assert self._ground.store.database.path is not None
-        return MirrorFolder(self._ground.store.database.path.parent, self._wanted)
+        assert self._core.store.database.path is not None
+        return MirrorFolder(self._core.store.database.path.parent, self._wanted)
 
     def _begun(self, records: Sequence[Conversation]) -> tuple[MirrorFolder, list[str]]:
         """The folder, and what is to be looked at: what is in the trash, and those of the list that have changed."""
@@ -185,7 +185,7 @@ class Mirror(ConversationObserver):
         return self._folder(), [*self._trashed(), *behind]
 
     def _trashed(self) -> list[str]:
-        return [one.id for one in self._ground.store.conversations(trashed=True)]
+        return [one.id for one in self._core.store.conversations(trashed=True)]
 
     def _remove_trashed(self) -> None:
         self._bring(self._folder(), self._trashed(), slice_s=QUIT_S)
@@ -206,7 +206,7 @@ class Mirror(ConversationObserver):
         from kvchat.transfer.formats import Source
         from kvchat.transfer.mirror import facts, state_of
 
-        store = self._ground.store
+        store = self._core.store
         record = store.known(id)
         if record is None or record.trashed is not None:
             self._written.pop(id, None)

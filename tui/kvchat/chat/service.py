@@ -21,21 +21,19 @@ from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.state_saver import StateSaver
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.new_conversations import NewConversations
 from kvchat.chat.conversations.options import Options
 from kvchat.chat.conversations.unsaved import Rescued
+from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
-from kvchat.chat.ground import QUIT_S, Clock, Ground, Once, system_clock
+from kvchat.chat.ground import QUIT_S, Clock, Once, system_clock
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_request import AnswerRequests
 from kvchat.chat.turns.dropped_text import DroppedText
 from kvchat.chat.turns.queue import MessageQueue
@@ -99,23 +97,30 @@ class ChatService:
         `library` are opened when they are first needed; None, and in an incognito run: there are none.
         `memory_is_untouched`: whether nothing was ever remembered, so that a question need not have it opened."""
         self.store, self.incognito, self.clock = store, incognito, clock
-        self.ground = ground = Ground(store, settings, incognito=incognito, strict=strict, clock=clock)
-        self.events, self.keeper = ground.events, ground.keeper
-        self.conversations = shared = Conversations(ground)
-        self.drafts = Drafts(ground, shared)
-        self.servers = servers = Servers(
-            ground, shared, snapshots=snapshots, lanes=lanes, one_server=one_server, model=model
+        self.core = core = Core(
+            store,
+            settings,
+            incognito=incognito,
+            strict=strict,
+            clock=clock,
+            snapshots=snapshots,
+            lanes=lanes,
+            one_server=one_server,
+            model=model,
         )
-        self.new_conversations = NewConversations(ground, shared, servers)
-        self.tracker = tracker = CacheTracker(ground, shared, servers)
-        self.claims = claims = KeptClaims(ground, self._trunk_states)
-        self.saver = StateSaver(ground, shared, servers, tracker, claims)
-        self.routes = Routes(ground, tracker, self.saver, claims)
-        self.options = Options(ground, shared, servers, tracker)
+        self.events, self.writer = core.events, core.writer
+        self.conversations, self.servers, self.tracker = core.conversations, core.servers, core.tracker
+        servers, tracker = core.servers, core.tracker
+        self.drafts = Drafts(core)
+        self.new_conversations = NewConversations(core)
+        self.claims = claims = KeptClaims(core, self._trunk_states)
+        self.saver = StateSaver(core, claims)
+        self.routes = Routes(core, self.saver, claims)
+        self.options = Options(core)
         self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
 
-        self.jobs = jobs = Jobs(ground)
-        shared.observers.append(jobs)
+        self.jobs = jobs = Jobs(core)
+        core.conversations.observers.append(jobs)
         for kind, build in (
             ("extraction", lambda: self.extraction),
             ("consolidation", lambda: self.consolidation),
@@ -125,34 +130,21 @@ class ChatService:
             ("trunk", lambda: self.trunks),
         ):
             jobs.register_later(kind, build)
-        self.memory = MemoryService(
-            ground, shared, servers, None if incognito else memories, self._vector_of, memory_is_untouched
-        )
-        self.documents = DocumentService(ground, shared, None if incognito else library)
-        self.vectors = Vectors(ground, shared, servers, self.jobs, self.memory, self.documents)
-        self.retrieval = Retrieval(ground, shared, servers, self.documents, self.vectors)
+        self.memory = MemoryService(core, None if incognito else memories, self._vector_of, memory_is_untouched)
+        self.documents = DocumentService(core, None if incognito else library)
+        self.vectors = Vectors(core, jobs, self.memory, self.documents)
+        self.retrieval = Retrieval(core, self.documents, self.vectors)
         sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
         self._special_tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
-        self.questions = QuestionBuilder(ground, servers, self.retrieval.resolved, sources, self._special_tokens.plain)
+        self.questions = QuestionBuilder(core, self.retrieval.resolved, sources, self._special_tokens.plain)
         self._trunk_folder = trunks
 
-        self.warm_up = WarmUp(ground, shared, servers, tracker, self.saver, self.routes, self.questions)
-        self.queue = MessageQueue(ground, shared)
-        self.requests = AnswerRequests(ground, shared, servers, tracker, self.routes, self.queue, self.warm_up)
-        self.turns = Turns(
-            ground,
-            shared,
-            servers,
-            tracker,
-            self.saver,
-            self.warm_up,
-            self.questions,
-            self.sizes,
-            self.queue,
-            self.requests,
-        )
-        self.turns.observers.append(DroppedText(ground, servers))
-        self.branches = Branches(ground, shared, tracker, self.warm_up)
+        self.warm_up = WarmUp(core, self.saver, self.routes, self.questions)
+        self.queue = MessageQueue(core)
+        self.requests = AnswerRequests(core, self.routes, self.queue, self.warm_up)
+        self.turns = Turns(core, self.saver, self.warm_up, self.questions, self.sizes, self.queue, self.requests)
+        self.turns.observers.append(DroppedText(core))
+        self.branches = Branches(core, self.warm_up)
         self._in_background = False
         self._found_old: float | None = None
         """What an earlier start, on another day, found to be old in the trash; None: it was not looked yet."""
@@ -160,11 +152,11 @@ class ChatService:
 
     @property
     def settings(self) -> Settings:
-        return self.ground.settings
+        return self.core.settings
 
     def take_settings(self, wanted: Settings) -> None:
         """Work with changed settings from now on; what is read at the start stays as it is."""
-        before, self.ground.settings = self.settings, running(self.settings, wanted)
+        before, self.core.settings = self.settings, running(self.settings, wanted)
         self._build_wanted()
         if before.memory.enabled != self.settings.memory.enabled:
             self.extraction.begin()  # what is said while it is off is never gone through
@@ -196,27 +188,25 @@ class ChatService:
     def prices(self) -> Prices:
         from kvchat.chat.cache.prices import Prices
 
-        return Prices(self.conversations, self.servers, self.tracker, self.routes, self.questions, self.sizes)
+        return Prices(self.core, self.routes, self.questions, self.sizes)
 
     @cached_property
     def chooser(self) -> ServerChooser:
         from kvchat.chat.server.choice import ServerChooser
 
-        return ServerChooser(self.ground, self.conversations, self.servers, self.tracker, self.warm_up)
+        return ServerChooser(self.core, self.warm_up)
 
     @cached_property
     def cache_reports(self) -> CacheReports:
         from kvchat.chat.cache.reports import CacheReports
 
-        return CacheReports(self.ground, self.conversations, self.servers, self.tracker, self.kept)
+        return CacheReports(self.core, self.kept)
 
     @cached_property
     def kept(self) -> KeptStates:
         from kvchat.chat.cache.states.kept_states import KeptStates
 
-        kept = KeptStates(
-            self.ground, self.conversations, self.servers, self.tracker, self.claims, self.saver, self.warm_up
-        )
+        kept = KeptStates(self.core, self.claims, self.saver, self.warm_up)
         self.turns.observers.append(kept)
         return kept
 
@@ -230,7 +220,7 @@ class ChatService:
     def rail(self) -> Rail:
         from kvchat.chat.cache.rail import Rail
 
-        return Rail(self.ground, self.conversations, self.servers, self.tracker, self.routes)
+        return Rail(self.core, self.routes)
 
     @cached_property
     def exports(self) -> Exports:
@@ -242,23 +232,20 @@ class ChatService:
     def imports(self) -> Imports:
         from kvchat.chat.imports import Imports
 
-        return Imports(self.ground, self.conversations)
+        return Imports(self.core)
 
     @cached_property
     def side_requests(self) -> SideRequests:
         from kvchat.chat.background.side_requests import SideRequests
 
-        return SideRequests(self.ground, self.conversations, self.servers, self.tracker, self.routes)
+        return SideRequests(self.core, self.routes)
 
     @cached_property
     def compactor(self) -> Compactor:
         from kvchat.chat.compactor import Compactor
 
         return Compactor(
-            self.ground,
-            self.conversations,
-            self.servers,
-            self.tracker,
+            self.core,
             self.warm_up,
             self.branches,
             self.turns,
@@ -275,12 +262,9 @@ class ChatService:
         from kvchat.chat.background.extraction import Extraction
 
         return Extraction(
-            self.ground,
-            self.conversations,
-            self.servers,
-            self.tracker,
+            self.core,
             self.turns,
-            Once(self.store, self.keeper),
+            Once(self.store, self.writer),
             self.jobs,
             self.memory,
             self.side_requests,
@@ -294,9 +278,7 @@ class ChatService:
         from kvchat.chat.background.consolidation import Consolidation
 
         return Consolidation(
-            self.ground,
-            self.conversations,
-            self.servers,
+            self.core,
             self.jobs,
             self.memory,
             self.extraction,
@@ -308,22 +290,20 @@ class ChatService:
     def skills(self) -> Skills:
         from kvchat.chat.background.skills import Skills
 
-        return Skills(self.ground, self.conversations, self.jobs, self.memory, self.side_requests, self.spare_time)
+        return Skills(self.core, self.jobs, self.memory, self.side_requests, self.spare_time)
 
     @cached_property
     def episodes(self) -> Episodes:
         from kvchat.chat.background.episodes import Episodes
 
-        return Episodes(self.ground, self.conversations, self.jobs, self.memory, self.side_requests, self.spare_time)
+        return Episodes(self.core, self.jobs, self.memory, self.side_requests, self.spare_time)
 
     @cached_property
     def titles(self) -> Titles:
         from kvchat.chat.background.titles import Titles
 
         return Titles(
-            self.ground,
-            self.conversations,
-            self.servers,
+            self.core,
             self.turns,
             self.jobs,
             self.memory,
@@ -335,13 +315,13 @@ class ChatService:
     def spare_time(self) -> SpareTime:
         from kvchat.chat.background.spare_time import SpareTime
 
-        return SpareTime(self.ground, self.conversations, self.servers, self.warm_up, self.jobs, self.side_requests)
+        return SpareTime(self.core, self.warm_up, self.jobs, self.side_requests)
 
     @cached_property
     def mirror(self) -> Mirror:
         from kvchat.chat.mirror import Mirror
 
-        return Mirror(self.ground, self.conversations)
+        return Mirror(self.core)
 
     @cached_property
     def trunks(self) -> Trunks | None:
@@ -351,9 +331,7 @@ class ChatService:
         return (
             Trunks(
                 self._trunk_folder,
-                self.ground,
-                self.servers,
-                self.tracker,
+                self.core,
                 self.saver,
                 self.routes,
                 self.warm_up,
@@ -398,13 +376,13 @@ class ChatService:
         """What is done when nobody waits: a daily backup, and then what lay in the trash for 30 days is removed."""
         try:
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
-            before = await self.keeper.call(self._trashed_before)
+            before = await self.writer.call(self._trashed_before)
             gone = [one.id for one in self.store.conversations(trashed=True) if (one.trashed or before) < before]
             if self._has_mirror:
                 await self.mirror.forget_trash()
-            await self.keeper.call(lambda: self.store.purge_trash(before))
+            await self.writer.call(lambda: self.store.purge_trash(before))
             await self.servers.links.forget(gone)
-            await self.keeper.call(self.store.images.tidy)
+            await self.writer.call(self.store.images.tidy)
             await self.servers.links.snapshots.tidy()
         except StoreError as error:
             self.events.tell(Noticed(str(error), "warning"))
@@ -412,7 +390,7 @@ class ChatService:
     def _trashed_before(self) -> float:
         """Seconds since the epoch: what was put into the trash before that is removed. Two starts on two days must
         have found it old, for the clock may be wrong on one."""
-        now = self.ground.timestamp()
+        now = self.core.timestamp()
         today, before = f"{now // 86400:.0f}", now - TRASH_DAYS * 86400
         day, _, found = (self.store.setting(TRASH_FOUND) or "").partition(" ")
         if self._found_old is None:
@@ -436,7 +414,7 @@ class ChatService:
         await self.servers.rest()
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)
-        await self.ground.rest()
+        await self.core.rest()
 
     async def aclose(self, rescue: Iterable[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
@@ -452,7 +430,7 @@ class ChatService:
             self.documents.aclose,
             self.memory.aclose,
             *([self.mirror.aclose] if self._has_mirror else []),
-            self.keeper.aclose,
+            self.writer.aclose,
         ):
             try:
                 await end()

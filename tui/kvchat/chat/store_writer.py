@@ -25,7 +25,7 @@ T = TypeVar("T")
 Write = Callable[[], object]
 
 
-class Keeper:
+class StoreWriter:
     """The one writer of a process. `strict`: a failed write raises StoreError instead of waiting. `at_rest` is called
     on the writer thread when nothing was written for REST_SECONDS; a StoreError of it is dropped."""
 

@@ -20,16 +20,14 @@ from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.state_saver import StateSaver
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.new_conversations import NewConversations
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.ground import Ground
 from kvchat.chat.question.sources import SpecialTokens
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.documents.collection import Options
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.trunks import Gathered, Trunk, TrunkFolder, gathered, made
@@ -65,9 +63,7 @@ class Trunks:
     def __init__(
         self,
         folder: Path,
-        ground: Ground,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         saver: StateSaver,
         routes: Routes,
         warm_up: WarmUp,
@@ -76,9 +72,7 @@ class Trunks:
         jobs: Jobs,
     ) -> None:
         self.folder = TrunkFolder(folder)
-        self._ground = ground
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._saver = saver
         self._routes = routes
         self._warm_up = warm_up
@@ -95,11 +89,11 @@ class Trunks:
     ) -> tuple[Trunk, Gathered]:
         """Make a trunk of files and folders, which takes the place of one of this name. `told` is called with each
         file, from a thread. Raises ChatError."""
-        link, settings = self._link, self._ground.settings
-        await self._servers.reach()
+        link, settings = self._link, self._core.settings
+        await self._core.servers.reach()
         found = await _read(lambda: gathered(paths, Options.of(settings.documents), told))
         blocks = await self._special_tokens.plain_at(link, "", found.files)
-        trunk = await _read(lambda: made(name, blocks, self._ground.timestamp()))
+        trunk = await _read(lambda: made(name, blocks, self._core.timestamp()))
         await self._must_fit(link, trunk)
         if name in self.folder.names():
             await self._forget(name)
@@ -125,7 +119,7 @@ class Trunks:
     async def _forget(self, name: str) -> None:
         await self._jobs.drop(self.kind, name)
         try:
-            await self._servers.links.forget([self.folder.find(name).id])
+            await self._core.servers.links.forget([self.folder.find(name).id])
         except DocumentError:  # a damaged one is of no conversation that could be named
             pass
 
@@ -133,8 +127,8 @@ class Trunks:
 
     async def prefill_soon(self, name: str) -> None:
         """Prefill a trunk in spare time, whenever that comes. Raises ChatError."""
-        now = self._ground.timestamp()
-        await self._jobs.queued(lambda: self._ground.store.jobs.put(self.kind, name, now, JobReason.ASKED))
+        now = self._core.timestamp()
+        await self._jobs.queued(lambda: self._core.store.jobs.put(self.kind, name, now, JobReason.ASKED))
         self._jobs.changed()
 
     async def prefill(self, trunk: Trunk) -> Prefilled:
@@ -142,10 +136,10 @@ class Trunks:
         `CacheTracker.warmup_progress` tells how far it is. Ends before its end where something that goes first takes
         the server. Raises ChatError."""
         link = self._link
-        await self._servers.reach()
+        await self._core.servers.reach()
         try:
             backend = await link.connector.ready()
-            cache = await self._tracker.cache_of(backend)
+            cache = await self._core.tracker.cache_of(backend)
             path = [node(None, trunk.message, trunk.created)]
             if cache is None:
                 return await self._untracked(link, backend, trunk)
@@ -195,7 +189,7 @@ class Trunks:
 
     @property
     def _link(self) -> Link:
-        return self._servers.links.at(self._servers.first())
+        return self._core.servers.links.at(self._core.servers.first())
 
     def _turn(self, info: ServerInfo, trunk: Trunk) -> ChatTurn:
         """The request that a conversation would begin with, as far as the prompt depends on it."""
@@ -208,7 +202,7 @@ class Trunks:
         backend = await link.connector.ready()
         info, turn = backend.info, self._turn(backend.info, trunk)
         window = info.window(turn.model)
-        cache = await self._tracker.cache_of(backend)
+        cache = await self._core.tracker.cache_of(backend)
         prefix = await cache.prompts.prefix(turn) if cache is not None else None
         tokens = len(prefix) if prefix else TokenEstimate().of(turn.wires)
         if window and tokens + ROOM > window:

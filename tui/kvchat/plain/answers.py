@@ -80,7 +80,7 @@ class Answers:
         if self.taken_press():
             self._given_up.set()
         given_up = asyncio.create_task(self._given_up.wait())
-        task, said = self._service.ground.in_background(work), ""
+        task, said = self._service.core.in_background(work), ""
         try:
             while True:
                 done, _ = await asyncio.wait(
@@ -106,7 +106,7 @@ class Answers:
             if not self._is_stopped:
                 self._is_stopped = True
                 self._speaker.say("Stopping.")
-            self._service.ground.in_background(self._conversations.stop(self._id))
+            self._service.core.in_background(self._conversations.stop(self._id))
 
     def taken_press(self) -> bool:
         """Whether a press of Ctrl+C has stopped nothing yet. It is told once."""

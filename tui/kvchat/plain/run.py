@@ -85,7 +85,7 @@ class PlainMode:
         except ChatError as error:
             self.speaker.say(str(error))
             await self.chat.begin()
-        self._service.ground.in_background(self._service.servers.meet())
+        self._service.core.in_background(self._service.servers.meet())
         self._service.begin_background()
         self._housekeeping = asyncio.create_task(self._keep_house())
 
@@ -124,7 +124,7 @@ class PlainMode:
         """This is typed so far."""
         if line != self.chat.line:
             self.chat.line = line
-            self._service.ground.in_background(self._keep())
+            self._service.core.in_background(self._keep())
 
     async def _keep(self) -> None:
         await self._service.drafts.keep()

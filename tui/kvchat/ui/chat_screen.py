@@ -200,7 +200,7 @@ class ChatScreen(Screen[None]):
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
-        if trouble := service.keeper.trouble:
+        if trouble := service.writer.trouble:
             self._show_trouble(trouble)
         panel.fit()
         self.set_interval(LOOK, service.refresh)
@@ -512,7 +512,7 @@ class ChatScreen(Screen[None]):
 
     def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
         if event.way == 0:
-            self.service.ground.in_background(self.service.servers.connect())
+            self.service.core.in_background(self.service.servers.connect())
         elif event.way in (1, 2):
             self.server.choose()
 

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.extraction import Extraction
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.memory.entry import Act
 from kvchat.prompt.message import Node, node
 from kvchat.prompt.request import Parameters
@@ -50,18 +48,14 @@ class Consolidation:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
+        core: Core,
         jobs: Jobs,
         memory: MemoryService,
         extraction: Extraction,
         side_requests: SideRequests,
         spare_time: SpareTime,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+        self._core = core
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
@@ -71,33 +65,41 @@ class Consolidation:
 
     def follow(self, id: str) -> None:
         """An extraction of a conversation is done."""
-        self._ground.in_background(self._consolidate_if_due())
+        self._core.in_background(self._consolidate_if_due())
 
     async def consolidate_soon(self) -> None:
         """Tidy when everything has rested."""
-        if self._ground.settings.memory.consolidate:
-            at = time.time() + self._ground.settings.memory.idle_seconds
-            jobs = self._ground.store.jobs
-            await self._ground.keeper.call(lambda: jobs.put(CONSOLIDATION, "", at, JobReason.NEW_MEMORIES))
+        if self._core.settings.memory.consolidate:
+            at = time.time() + self._core.settings.memory.idle_seconds
+            jobs = self._core.store.jobs
+            await self._core.writer.call(lambda: jobs.put(CONSOLIDATION, "", at, JobReason.NEW_MEMORIES))
             self._jobs.changed()
 
     async def place_of(self, job: Job) -> Place | None:
-        link = self._extraction.workplace(self._conversations.looked_at) if self._conversations.looked_at else None
-        if link is None or self._conversations.streaming() or not self._memory.is_on(self._conversations.looked_at):
+        link = (
+            self._extraction.workplace(self._core.conversations.looked_at)
+            if self._core.conversations.looked_at
+            else None
+        )
+        if (
+            link is None
+            or self._core.conversations.streaming()
+            or not self._memory.is_on(self._core.conversations.looked_at)
+        ):
             return None
         if job.why == JobReason.ASKED:
             return Place(link.lane, 0.0)
-        rest = self._ground.settings.memory.idle_seconds * self._extraction.patience(link)
-        quiet = max(other.lane.quiet_since for other in self._servers.links)
+        rest = self._core.settings.memory.idle_seconds * self._extraction.patience(link)
+        quiet = max(other.lane.quiet_since for other in self._core.servers.links)
         return Place(link.lane, self._jobs.rested_at(quiet, rest))
 
     async def retried(self, subject: str) -> None:
-        jobs = self._ground.store.jobs
+        jobs = self._core.store.jobs
         await self._jobs.queued(lambda: jobs.put(CONSOLIDATION, subject, time.time(), JobReason.ASKED))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
-        id = self._conversations.looked_at
-        conversation, link = self._conversations.loaded.get(id), self._extraction.workplace(id)
+        id = self._core.conversations.looked_at
+        conversation, link = self._core.conversations.loaded.get(id), self._extraction.workplace(id)
         if conversation is None or link is None or link.lane is not lane:
             return Outcome(How.CALLED_OFF)
         from kvchat.memory.learning.consolidation import duplicates
@@ -111,8 +113,8 @@ class Consolidation:
             outcome = await self._consolidated(link, conversation, entries)
             if outcome.how is not How.DONE:
                 return outcome
-        await self._ground.keeper.write(lambda: self._ground.store.set_setting(CONSOLIDATED, str(last)))
-        self._ground.events.tell(MemoriesChanged())
+        await self._core.writer.write(lambda: self._core.store.set_setting(CONSOLIDATED, str(last)))
+        self._core.events.tell(MemoriesChanged())
         return Outcome(How.DONE)
 
     async def _consolidate_if_due(self) -> None:
@@ -124,7 +126,7 @@ class Consolidation:
             await self.consolidate_soon()
 
     def _consolidated_to(self) -> int:
-        found = self._ground.setting(CONSOLIDATED)
+        found = self._core.setting(CONSOLIDATED)
         return int(found) if found.isdigit() else 0
 
     def _newest(self, memories: Memories) -> int:
@@ -150,7 +152,7 @@ class Consolidation:
         if asked is None:
             return Outcome(How.DONE)
         messages, schema = asked
-        now = self._ground.timestamp()
+        now = self._core.timestamp()
         path: list[Node] = []
         for message in messages:
             path.append(node(path[-1] if path else None, message, now))

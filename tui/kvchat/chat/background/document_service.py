@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from kvchat.chat.background.worker import Worker
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed
-from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.store import StoreError
 from kvchat.text.problems import ChatProblem
@@ -45,12 +44,9 @@ T = TypeVar("T")
 class DocumentService:
     """The library, and the indexing of its collections."""
 
-    def __init__(
-        self, ground: Ground, conversations: Conversations, open_library: Callable[[], Library | None] | None
-    ) -> None:
+    def __init__(self, core: Core, open_library: Callable[[], Library | None] | None) -> None:
         """`open_library` opens it when it is first needed; None: there is none."""
-        self._ground = ground
-        self._conversations = conversations
+        self._core = core
         self._open_library = open_library
         self._watches = False
         self._library: Library | None = None
@@ -141,7 +137,7 @@ class DocumentService:
     async def add(self, path: str, name: str = "") -> Collection:
         """Note a folder or file as a collection, and begin to index it. Raises ChatError."""
         made = await self.with_library(lambda library: library.add(path, name))
-        self._ground.events.tell(DocumentsChanged())
+        self._core.events.tell(DocumentsChanged())
         self._index(made.name)
         self._watch_anew()
         return made
@@ -151,12 +147,14 @@ class DocumentService:
         found = await self.with_library(lambda library: library.get(name))
         await self._stopped_indexing(found.name)
         await self.with_library(lambda library: library.remove(found.name))
-        for record in [one for one in self._conversations.all() if found.name in one.collections]:
-            await self._conversations.change(self._conversations.load(record.id), partial(_without, found.name))
+        for record in [one for one in self._core.conversations.all() if found.name in one.collections]:
+            await self._core.conversations.change(
+                self._core.conversations.load(record.id), partial(_without, found.name)
+            )
         self._reports.pop(found.name, None)
-        self._ground.events.tell(DocumentsChanged())
+        self._core.events.tell(DocumentsChanged())
         self._watch_anew()
-        self._ground.in_background(self._forget_orphans())
+        self._core.in_background(self._forget_orphans())
 
     async def _forget_orphans(self) -> None:
         """Take out of the index what belongs to no collection any more, a little at a time."""
@@ -205,12 +203,12 @@ class DocumentService:
 
             self._indexing[name] = Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
             self._indexers[name] = asyncio.create_task(self._indexed(name, anew))
-            self._ground.events.tell(IndexingProgressed(name))
+            self._core.events.tell(IndexingProgressed(name))
 
     async def _indexed(self, name: str, anew: bool) -> None:
         def told(progress: Progress) -> None:
             self._indexing[name] = progress
-            self._ground.events.tell(IndexingProgressed(name))
+            self._core.events.tell(IndexingProgressed(name))
 
         from kvchat.documents.collection import Report
 
@@ -226,7 +224,7 @@ class DocumentService:
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)
             again = self._again.pop(name, None)
-            self._ground.events.tell(DocumentsChanged())
+            self._core.events.tell(DocumentsChanged())
         if again is not None:
             self._index(name, again)
 
@@ -252,12 +250,12 @@ class DocumentService:
         self._known_names, self._has_collections = names, bool(names)
         for name in {*self._indexers} - {name for name, _ in names}:
             self.stop_indexing(name)
-        self._ground.events.tell(DocumentsChanged())
+        self._core.events.tell(DocumentsChanged())
         self._watch_anew()
 
     def _names(self) -> frozenset[tuple[str, str]]:
         try:
-            return frozenset((one.name, one.root) for one in self._ground.store.collections.all())
+            return frozenset((one.name, one.root) for one in self._core.store.collections.all())
         except StoreError:
             return frozenset()
 
@@ -283,7 +281,7 @@ class DocumentService:
             self._watch = None
         self._known_names = self._names() if self.has_library else frozenset()
         self._has_collections = bool(self._known_names)
-        if self._watches and self._ground.settings.documents.watch and self._known_names:
+        if self._watches and self._core.settings.documents.watch and self._known_names:
             self._watch = asyncio.create_task(self._looked_after(rest))
 
     async def _looked_after(self, rest: float) -> None:

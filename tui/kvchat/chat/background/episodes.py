@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome
 from kvchat.chat.background.memory_pass import MemoryPass
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.memory import ledger
@@ -33,26 +32,23 @@ class Episodes:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
+        core: Core,
         jobs: Jobs,
         memory: MemoryService,
         side_requests: SideRequests,
         spare_time: SpareTime,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
+        self._core = core
         self._memory = memory
         self._side_requests = side_requests
         self._spare_time = spare_time
         self._pass = MemoryPass(
             EPISODES,
-            ground,
-            conversations,
+            core,
             jobs,
             memory,
             spare_time,
-            switched_on=lambda: ground.settings.memory.episodes,
+            switched_on=lambda: core.settings.memory.episodes,
             due=self._is_due,
             work=self._sum_up,
         )
@@ -62,7 +58,7 @@ class Episodes:
         self._pass.follow(id)
 
     async def _is_due(self, id: str) -> bool:
-        conversation = self._conversations.get(id)
+        conversation = self._core.conversations.get(id)
         return conversation is not None and bool((await self._ended_part(conversation.path())).turns)
 
     async def _ended_part(self, path: list[Node]) -> Part:
@@ -70,12 +66,12 @@ class Episodes:
         from kvchat.memory.learning.episodes import ended_part
 
         def waiting() -> list[Node]:
-            database = self._ground.store.database
+            database = self._core.store.database
             looked_at = Ledger(database).gone_through(path)
             return [one for one in Ledger(database, ledger.EPISODES).pending(path) if one.id in looked_at]
 
-        pending = await self._ground.keeper.call(waiting)
-        return ended_part(path, pending, self._ground.timestamp(), self._ground.settings.memory.most_messages)
+        pending = await self._core.writer.call(waiting)
+        return ended_part(path, pending, self._core.timestamp(), self._core.settings.memory.most_messages)
 
     async def _sum_up(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
         from kvchat.memory.learning.episodes import ANSWER_TOKENS, checked, instruction, schema, stored
@@ -97,9 +93,9 @@ class Episodes:
         if not found:
             return Outcome(How.USELESS, "no JSON with a list of episodes in it")
         if self._pass.wanted(id):
-            now, session = self._ground.timestamp(), self._memory.session
+            now, session = self._core.timestamp(), self._memory.session
             made = [stored(one, id, answer.model, session, now) for one in found]
             if await self._memory.with_memories(lambda m: m.episodes_noted(made)):
-                self._ground.events.tell(MemoriesChanged())
+                self._core.events.tell(MemoriesChanged())
             await self._pass.put_if_due(id)  # there may be more than one pass takes
         return Outcome(How.DONE)

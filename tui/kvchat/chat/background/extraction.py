@@ -18,15 +18,14 @@ from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted, MemoryBegins
-from kvchat.chat.ground import Ground, Once
+from kvchat.chat.ground import Once
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.turns import Turns
 from kvchat.memory.entry import Status
 from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, Cell, Ledger, due
@@ -90,10 +89,7 @@ class Extraction(ConversationObserver):
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         turns: Turns,
         once: Once,
         jobs: Jobs,
@@ -104,10 +100,7 @@ class Extraction(ConversationObserver):
         followed_by: Callable[[], Sequence[Follower]],
     ) -> None:
         """`titles` and `followed_by`, what goes on where an extraction is done, are called when one is worked on."""
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._once = once
         self._jobs = jobs
         self._memory = memory
@@ -121,26 +114,26 @@ class Extraction(ConversationObserver):
         jobs.register(self)
         jobs.observers.append(self._worked_on)
         turns.observers.append(self)
-        self._conversations.observers.append(self)
+        self._core.conversations.observers.append(self)
 
     # -- when
 
     async def _capture(self, id: str, *, left: bool = False) -> None:
         """See whether messages of a conversation wait, and when they are due."""
-        if self._conversations.record(id) is None or not self._memory.is_on(id):
+        if self._core.conversations.record(id) is None or not self._memory.is_on(id):
             return
-        conversation = self._conversations.load(id)
+        conversation = self._core.conversations.load(id)
         _, pending = await self._waiting(conversation)
-        found = due(pending, self._ground.settings.memory, time.time(), left=left)
+        found = due(pending, self._core.settings.memory, time.time(), left=left)
         if found is not None:
-            await self._ground.keeper.call(lambda: self._ground.store.jobs.put(EXTRACTION, id, found.at, found.why))
+            await self._core.writer.call(lambda: self._core.store.jobs.put(EXTRACTION, id, found.at, found.why))
             self._jobs.changed()
             await self._announce_memory()
 
     async def _announce_memory(self) -> None:
         """Say once that conversations are gone through, before the first one is."""
         if self._jobs.enabled and await self._once.first("memory"):
-            self._ground.events.tell(MemoryBegins())
+            self._core.events.tell(MemoryBegins())
 
     async def _waiting(self, conversation: OpenConversation) -> tuple[list[Node], list[Node]]:
         """The first branch in use that has messages that wait, and these: the one that is shown here, then those that
@@ -154,34 +147,34 @@ class Extraction(ConversationObserver):
     async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
         """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
         tree, shown = conversation.tree, conversation.record.head
-        ends = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).branches(conversation.id))
+        ends = await self._core.writer.call(lambda: Ledger(self._core.store.database).branches(conversation.id))
         return [
             tree.path(end) for end in ends if end != shown and end in tree and tree[end].state is not State.STREAMING
         ]
 
     async def _pending(self, path: Sequence[Node]) -> list[Node]:
-        return await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).pending(path))
+        return await self._core.writer.call(lambda: Ledger(self._core.store.database).pending(path))
 
     async def request(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self._memory.is_on(id):
             raise ChatError(ChatProblem.MEMORY_OFF)
-        _, pending = await self._waiting(self._conversations.load(id))
+        _, pending = await self._waiting(self._core.conversations.load(id))
         if not pending:
             raise ChatError(ChatProblem.NOTHING_NEW)
-        await self._jobs.queued(lambda: self._ground.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
+        await self._jobs.queued(lambda: self._core.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
         self._jobs.look_again()
         self._jobs.changed()
 
     async def queue(self) -> list[QueueRow]:
         """The conversations with a job, then the first QUEUE_PAGE + 1 of the others with messages that wait. Raises
         ChatError."""
-        every = await self._jobs.queued(self._ground.store.jobs.all)
+        every = await self._jobs.queued(self._core.store.jobs.all)
         jobs = {job.subject: job for job in every if job.kind == EXTRACTION}
-        ledger, rows = Ledger(self._ground.store.database), []
+        ledger, rows = Ledger(self._core.store.database), []
         behind = dict(await self._jobs.queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
         for id in {**jobs, **behind}:
-            record = self._conversations.record(id)
+            record = self._core.conversations.record(id)
             if record is not None:
                 job, at_work = jobs.get(id), (EXTRACTION, id) in self._jobs.at_work()
                 place = await self.place_of(job) if job is not None else None
@@ -199,30 +192,30 @@ class Extraction(ConversationObserver):
     def begin(self) -> None:
         """Go through what earlier runs have left, from now on."""
         if self._jobs.enabled and self._memory.has_memory:
-            self._ground.in_background(self._resume() if self._ground.settings.memory.enabled else self._note_off())
+            self._core.in_background(self._resume() if self._core.settings.memory.enabled else self._note_off())
 
     def look_again(self) -> None:
         """Another kvchat may have left something."""
         late = time.time() - self._resumed >= RESUME_S
-        if late and self._jobs.enabled and self._ground.settings.memory.enabled:
-            self._ground.in_background(self._resume())
+        if late and self._jobs.enabled and self._core.settings.memory.enabled:
+            self._core.in_background(self._resume())
 
     async def _note_off(self) -> None:
         """Memory is off in the settings: what is said until it is on again is never gone through."""
-        await self._ground.keeper.write(lambda: self._ground.store.set_setting(WAS_OFF, "yes"))
+        await self._core.writer.write(lambda: self._core.store.set_setting(WAS_OFF, "yes"))
 
     async def _resume(self) -> None:
         """What an earlier run has left is due when this one rests."""
         self._resumed = time.time()
-        if self._ground.setting(WAS_OFF):
-            await self._ground.keeper.call(Ledger(self._ground.store.database).begin_now)
-            await self._ground.keeper.write(lambda: self._ground.store.set_setting(WAS_OFF, None))
-        known = {job.subject for job in await self._ground.keeper.call(self._ground.store.jobs.all)}
-        left = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).behind(RESUMED, known))
+        if self._core.setting(WAS_OFF):
+            await self._core.writer.call(Ledger(self._core.store.database).begin_now)
+            await self._core.writer.write(lambda: self._core.store.set_setting(WAS_OFF, None))
+        known = {job.subject for job in await self._core.writer.call(self._core.store.jobs.all)}
+        left = await self._core.writer.call(lambda: Ledger(self._core.store.database).behind(RESUMED, known))
         self._more_left = len(left) == RESUMED
         for id, _ in left:
-            at = time.time() + self._ground.settings.memory.idle_seconds
-            await self._ground.keeper.call(partial(self._ground.store.jobs.put, EXTRACTION, id, at, JobReason.RESTS))
+            at = time.time() + self._core.settings.memory.idle_seconds
+            await self._core.writer.call(partial(self._core.store.jobs.put, EXTRACTION, id, at, JobReason.RESTS))
             if self._memory.is_on(id):
                 await self._announce_memory()
         self._jobs.changed()
@@ -231,13 +224,13 @@ class Extraction(ConversationObserver):
         if job.kind != EXTRACTION:
             return
         if self._more_left:
-            self._ground.in_background(self._resume_when_done())
+            self._core.in_background(self._resume_when_done())
         for follower in self._followed_by() if how is How.DONE else ():
             follower.follow(job.subject)
 
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
-        jobs = await self._ground.keeper.call(self._ground.store.jobs.all)
+        jobs = await self._core.writer.call(self._core.store.jobs.all)
         if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PAUSED for job in jobs):
             self._more_left = False
             await self._resume()
@@ -246,13 +239,13 @@ class Extraction(ConversationObserver):
 
     def opened(self, id: str, before: str) -> None:
         """The conversation `before`, which was left, is put into the queue unless it streams."""
-        if before and before != id and not self._conversations.is_taken(before):
-            self._ground.in_background(self._capture(before, left=True))
+        if before and before != id and not self._core.conversations.is_taken(before):
+            self._core.in_background(self._capture(before, left=True))
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
         self._jobs.stir()
         if self._jobs.enabled:
-            self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
+            self._core.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
 
     async def restored(self, id: str) -> None:
         await self._capture(id)
@@ -260,15 +253,15 @@ class Extraction(ConversationObserver):
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not. What is said while it is off never
         is."""
-        key, conversation = f"memory.off {id}", self._conversations.load(id)
-        await self._conversations.shared.look(conversation)
+        key, conversation = f"memory.off {id}", self._core.conversations.load(id)
+        await self._core.conversations.shared.look(conversation)
         if not on:
             head = conversation.record.head or ""
-            await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, head))
-        elif (last := self._ground.setting(key)) and not conversation.record.memory:
+            await self._core.writer.write(lambda: self._core.store.set_setting(key, head))
+        elif (last := self._core.setting(key)) and not conversation.record.memory:
             await self._pass_over(conversation, last)
-            await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, None))
-        await self._conversations.update(conversation, memory=on)
+            await self._core.writer.write(lambda: self._core.store.set_setting(key, None))
+        await self._core.conversations.update(conversation, memory=on)
         if on:
             await self._capture(id)
         else:
@@ -285,23 +278,23 @@ class Extraction(ConversationObserver):
 
     def workplace(self, id: str) -> Link | None:
         """The server that does the work for a conversation; None: it cannot be asked now."""
-        own, link = self._servers.link(id), self._memory.worker(id)
+        own, link = self._core.servers.link(id), self._memory.worker(id)
         if link.lane is own.lane:
             return own if own.info is not None and own.connector.connection.phase == "ready" else None
-        away = link.info is not None and self._servers.is_on_the_internet(link)
-        return link if self._ground.settings.memory.on_cloud or not away else None
+        away = link.info is not None and self._core.servers.is_on_the_internet(link)
+        return link if self._core.settings.memory.on_cloud or not away else None
 
     async def place_of(self, job: Job) -> Place | None:
-        id, settings = job.subject, self._ground.settings.memory
-        record = self._conversations.record(id)
+        id, settings = job.subject, self._core.settings.memory
+        record = self._core.conversations.record(id)
         link = self.workplace(id) if record is not None else None
-        busy = self._conversations.is_taken(id) or self._conversations.answered_elsewhere(id)
+        busy = self._core.conversations.is_taken(id) or self._core.conversations.answered_elsewhere(id)
         if link is None or not self._wanted(record) or busy:
             return None
         if job.why in (JobReason.ASKED, JobReason.MOST):
             return Place(link.lane, 0.0)
-        conversation = self._conversations.loaded.get(id)
-        own = link is self._servers.link(id)
+        conversation = self._core.conversations.loaded.get(id)
+        own = link is self._core.servers.link(id)
         extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=True)
         if job.why == JobReason.LEFT and extends:
             return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
@@ -314,7 +307,7 @@ class Extraction(ConversationObserver):
     def patience(self, link: Link) -> int:
         """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
         of the server's cache."""
-        if link is not self._servers.link():
+        if link is not self._core.servers.link():
             return 1
         cache, info = link.cache, link.info
         if cache is not None:
@@ -335,19 +328,21 @@ class Extraction(ConversationObserver):
         from kvchat.memory.learning.title import title_field
 
         id = job.subject
-        if not self._wanted(self._conversations.record(id)):
+        if not self._wanted(self._core.conversations.record(id)):
             return Outcome(How.DONE)
-        conversation = self._conversations.load(id)
+        conversation = self._core.conversations.load(id)
         path, pending = await self._waiting(conversation)
         if not pending:
             return Outcome(How.DONE)
         link = self.workplace(id)
-        busy = self._conversations.is_taken(id) or self._conversations.answered_elsewhere(id)
+        busy = self._core.conversations.is_taken(id) or self._core.conversations.answered_elsewhere(id)
         if link is None or link.lane is not lane or busy:
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
-        by_itself = link is not self._servers.link(id) or not shown or not self._side_requests.extends(conversation)
-        titled = self._ground.settings.titles.by_model and self._titles().wanted(conversation)
+        by_itself = (
+            link is not self._core.servers.link(id) or not shown or not self._side_requests.extends(conversation)
+        )
+        titled = self._core.settings.titles.by_model and self._titles().wanted(conversation)
         passage = await self._passage(path, pending, by_itself, titled)
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], []), UNASKED)
@@ -367,7 +362,7 @@ class Extraction(ConversationObserver):
         """What is gone through now: all that waits, unless it is too much at once. `title`: one is asked for too."""
         from kvchat.memory.learning.extraction import passage
 
-        wanted = list(pending[: self._ground.settings.memory.most_messages])
+        wanted = list(pending[: self._core.settings.memory.most_messages])
         while by_itself and len(wanted) > 1 and sum(len(node.message.typed.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
         said = " ".join(node.message.typed for node in wanted if node.role is Role.USER)[:SEARCHED]
@@ -382,7 +377,7 @@ class Extraction(ConversationObserver):
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, instruction, own_prompt, schema
 
-        now = self._ground.timestamp()
+        now = self._core.timestamp()
         thinks = any(known.message.reasoning for known in path)
         messages = own_prompt(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)
@@ -402,23 +397,23 @@ class Extraction(ConversationObserver):
         from kvchat.memory.acts import refused_as_stored
 
         try:  # another kvchat may have switched it off, or deleted the conversation
-            stored = await self._ground.keeper.call(lambda: self._ground.store.conversation(conversation.id))
+            stored = await self._core.writer.call(lambda: self._core.store.conversation(conversation.id))
         except StoreError:
             return Outcome(How.DONE)
         if not self._wanted(stored):
             return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = refused_as_stored(findings.refused)
-        outcome, now = FACTS if findings.facts else EMPTY, self._ground.timestamp()
+        outcome, now = FACTS if findings.facts else EMPTY, self._core.timestamp()
         cell = Cell(new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused)
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
             pending = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
-            self._ground.events.tell(MemoriesNoted(conversation.id, noted, pending))
-        self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
+            self._core.events.tell(MemoriesNoted(conversation.id, noted, pending))
+        self._core.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
         return Outcome(How.DONE)
 
     def _shown(self, conversation: OpenConversation) -> bool:
         """Whether the person looks at it."""
-        return self._conversations.looked_at == conversation.id
+        return self._core.conversations.looked_at == conversation.id

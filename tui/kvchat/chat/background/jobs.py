@@ -91,7 +91,7 @@ class Jobs(ConversationObserver):
         self.enabled = False
         """Whether jobs are done at all: the app sets it."""
         self._store = ground.store
-        self._keeper = ground.keeper
+        self._writer = ground.writer
         self._tell = ground.events.tell
         self._handlers: dict[str, JobHandler] = {}
         self._builders: dict[str, Callable[[], object]] = {}
@@ -137,7 +137,7 @@ class Jobs(ConversationObserver):
     async def queued(self, work: Callable[[], T]) -> T:
         """What a look at the queue gives, or a change of it that the person asked for. Raises ChatError."""
         try:
-            return await self._keeper.call(work)
+            return await self._writer.call(work)
         except StoreError as error:
             raise ChatError.of(error) from None
 
@@ -190,7 +190,7 @@ class Jobs(ConversationObserver):
     async def start_due(self) -> float | None:
         """Start what is due; seconds until the next is. None: nothing is, before something changes."""
         pauses: list[float] = []
-        jobs = await self._keeper.call(self._store.jobs.all)
+        jobs = await self._writer.call(self._store.jobs.all)
         for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
             key = job.kind, job.subject
             if job.state is JobState.PAUSED or key in self._at_work:
@@ -229,7 +229,7 @@ class Jobs(ConversationObserver):
         jobs = self._store.jobs
         key, outcome = (job.kind, job.subject), Outcome(How.CALLED_OFF)
         try:
-            if await self._keeper.call(lambda: jobs.claim(*key)) is None:
+            if await self._writer.call(lambda: jobs.claim(*key)) is None:
                 self._elsewhere[key] = time.time() + ELSEWHERE_S
                 return
             self._elsewhere.pop(key, None)
@@ -257,17 +257,17 @@ class Jobs(ConversationObserver):
         pause = min(BACK_OFF_S * 2**job.attempts, LONGEST_PAUSE_S)
         match outcome.how:
             case How.DONE:
-                await self._keeper.call(lambda: jobs.done(*key))
+                await self._writer.call(lambda: jobs.done(*key))
             case How.BUSY:
-                await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
+                await self._writer.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
             case How.CALLED_OFF:
-                await self._keeper.call(
+                await self._writer.call(
                     lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts)
                 )
             case How.USELESS if tries >= TRIES:
-                await self._keeper.call(lambda: jobs.pause(*key, outcome.why))
+                await self._writer.call(lambda: jobs.pause(*key, outcome.why))
             case _:
-                await self._keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
+                await self._writer.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
 
     async def in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
         """What a request in the background gives, None if it was not carried out; and whether it began."""
@@ -288,7 +288,7 @@ class Jobs(ConversationObserver):
         if running is not None:
             running[1].cancel()
             await asyncio.wait({running[1]}, timeout=STOP_S)
-        await self._keeper.call(lambda: self._store.jobs.done(kind, subject))
+        await self._writer.call(lambda: self._store.jobs.done(kind, subject))
         self.changed()
 
     def changed(self) -> None:
@@ -297,7 +297,7 @@ class Jobs(ConversationObserver):
         self._tell(JobsChanged())
 
     async def deleting(self, id: str) -> None:
-        for job in await self._keeper.call(self._store.jobs.all):
+        for job in await self._writer.call(self._store.jobs.all):
             if job.subject == id:
                 await self.drop(job.kind, id)
 

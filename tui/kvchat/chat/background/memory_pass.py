@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.ground import Ground
+from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.store.jobs import Job, JobReason
@@ -31,8 +30,7 @@ class MemoryPass:
     def __init__(
         self,
         kind: str,
-        ground: Ground,
-        conversations: Conversations,
+        core: Core,
         jobs: Jobs,
         memory: MemoryService,
         spare_time: SpareTime,
@@ -44,8 +42,7 @@ class MemoryPass:
         """`switched_on`: whether the settings want it. `due`: whether there is something to do in a conversation.
         `work` does it; the server can be asked when it is called."""
         self.kind = kind
-        self._ground = ground
-        self._conversations = conversations
+        self._core = core
         self._jobs = jobs
         self._memory = memory
         self._spare_time = spare_time
@@ -56,13 +53,13 @@ class MemoryPass:
 
     def wanted(self, id: str) -> bool:
         """Whether it may be done for a conversation."""
-        record = self._conversations.record(id)
+        record = self._core.conversations.record(id)
         return self._switched_on() and record is not None and record.trashed is None and self._memory.is_on(id)
 
     def follow(self, id: str) -> None:
         """An extraction of a conversation is done."""
         if self.wanted(id):
-            self._ground.in_background(self.put_if_due(id))
+            self._core.in_background(self.put_if_due(id))
 
     async def put_if_due(self, id: str) -> None:
         if await self._due(id):

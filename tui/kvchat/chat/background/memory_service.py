@@ -17,12 +17,10 @@ from msgspec import Struct
 
 from kvchat.backends.dialect import HostClass
 from kvchat.chat.background.worker import Worker
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.ground import Ground
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
 from kvchat.store.covering import pass_over
@@ -74,18 +72,14 @@ class MemoryService:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
+        core: Core,
         open_memories: Callable[[], Memories | None] | None,
         vector_of: Callable[[str], Awaitable[list[float] | None]],
         is_untouched: Callable[[], bool] = lambda: False,
     ) -> None:
         """`open_memories` opens them when they are first needed; None: there is no memory. `vector_of`: the vector of a
         question, None where there is no source of vectors. `is_untouched`: whether nothing was ever remembered."""
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+        self._core = core
         self._vector_of = vector_of
         self.session = new_id()[:12]
         """This run, as the history of the memory names it."""
@@ -127,13 +121,13 @@ class MemoryService:
         """Look at the files beside everything else, where they were read before."""
         if self._memories is not None and not self._looking:
             self._looking = True
-            self._ground.in_background(self.look())
+            self._core.in_background(self.look())
 
     async def look(self) -> None:
         """Take over what was changed in the files by hand; tell if anything was."""
         try:
             if await self.with_memories(_synced):
-                self._ground.events.tell(MemoriesChanged())
+                self._core.events.tell(MemoriesChanged())
         except ChatError as error:
             log.info("the memory could not be read: %s", error)
         finally:
@@ -151,7 +145,7 @@ class MemoryService:
 
     def why_off(self, id: str) -> WhyOff:
         """Why a conversation is not gone through for memories."""
-        settings, record = self._ground.settings.memory, self._conversations.record(id)
+        settings, record = self._core.settings.memory, self._core.conversations.record(id)
         if not self.has_memory:
             return "incognito"
         if not settings.enabled:
@@ -165,27 +159,31 @@ class MemoryService:
 
     def worker(self, id: str) -> Link:
         """The server that a conversation is gone through by, reached or not."""
-        chosen = self._ground.settings.memory.profile
-        return self._servers.links.at(chosen) if chosen in self._ground.settings.profiles else self._servers.link(id)
+        chosen = self._core.settings.memory.profile
+        return (
+            self._core.servers.links.at(chosen)
+            if chosen in self._core.settings.profiles
+            else self._core.servers.link(id)
+        )
 
     async def pass_over(self, id: str, nodes: Sequence[str]) -> None:
         """These messages of a conversation are never gone through."""
         if nodes and self.has_memory:
-            await self._ground.keeper.write(lambda: pass_over(self._ground.store.database, id, nodes))
+            await self._core.writer.write(lambda: pass_over(self._core.store.database, id, nodes))
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
-        link = self._servers.link(id)
+        link = self._core.servers.link(id)
         if link.info is not None:
-            return self._servers.consent.destination(link.info, id).host_class is HostClass.CLOUD
-        return self._servers.is_on_the_internet(link)
+            return self._core.servers.consent.destination(link.info, id).host_class is HostClass.CLOUD
+        return self._core.servers.is_on_the_internet(link)
 
     # -- in front of a question
 
     async def recall(self, id: str, text: str, after: Sequence[Node] | None = None) -> tuple[Recalled, ...]:
         """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
         is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
-        settings, conversation = self._ground.settings.memory, self._conversations.loaded.get(id)
+        settings, conversation = self._core.settings.memory, self._core.conversations.loaded.get(id)
         if conversation is None or not settings.recall or not self.recalls(id):
             return ()
         path = conversation.path() if after is None else after
@@ -214,8 +212,8 @@ class MemoryService:
 
     async def profile(self, conversation: OpenConversation) -> Recalled | None:
         """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
-        path, tokens = conversation.path(), self._ground.settings.memory.profile_tokens
-        if len(path) > 1 or not self._ground.settings.memory.recall or not self.recalls(conversation.id):
+        path, tokens = conversation.path(), self._core.settings.memory.profile_tokens
+        if len(path) > 1 or not self._core.settings.memory.recall or not self.recalls(conversation.id):
             return None
 
         def find(memories: Memories) -> Recalled | None:
@@ -245,7 +243,7 @@ class MemoryService:
     async def remember(self, text: str, id: str = "") -> None:
         """Note what the person asks for. Raises ChatError."""
         await self.with_memories(lambda m: m.add(text, conversation=id))
-        self._ground.events.tell(MemoriesChanged())
+        self._core.events.tell(MemoriesChanged())
 
     async def overview(self, query: str = "") -> MemoryOverview:
         """All that is remembered, after the files were looked at. Raises ChatError."""
@@ -256,7 +254,7 @@ class MemoryService:
             memories.sync()
             return MemoryOverview(
                 memories.folder,
-                side_work(self._ground.store, self._ground.timestamp()),
+                side_work(self._core.store, self._core.timestamp()),
                 memories.entries(Status.PENDING),
                 memories.entries(),
                 memories.log(HISTORY),

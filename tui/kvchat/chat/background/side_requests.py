@@ -19,13 +19,10 @@ from kvchat.cache.causes.cause import said
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import DEFAULT, Link
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Message, Node, NoteKind, Role, State, node
@@ -49,13 +46,8 @@ OWN_SESSION = "kvchat-memory"
 class SideRequests:
     """Sends them. Whoever has one sent holds the lane."""
 
-    def __init__(
-        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, routes: Routes
-    ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+    def __init__(self, core: Core, routes: Routes) -> None:
+        self._core = core
         self._routes = routes
 
     async def of_conversation(
@@ -69,36 +61,36 @@ class SideRequests:
     ) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
         record, info = conversation.record, backend.info
-        cache = await self._tracker.cache_of(backend, self._servers.asked_model(record.id))
-        if not self._servers.consent.agreed_to(info, record.id):
+        cache = await self._core.tracker.cache_of(backend, self._core.servers.asked_model(record.id))
+        if not self._core.servers.consent.agreed_to(info, record.id):
             return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
-        if not self._servers.takes(conversation, info, path):
+        if not self._core.servers.takes(conversation, info, path):
             return Ended(State.ERROR, said(NoteKind.NO_IMAGES, model=info.model))
         turn = ChatTurn(
             wires_of(path),
             record.id,
-            self._servers.model_of(conversation, info),
+            self._core.servers.model_of(conversation, info),
             parameters,
             record.template_options,
             system_in_user=record.system_in_user,
         )
-        turn = self._tracker.by_ids(turn, path, info)
+        turn = self._core.tracker.by_ids(turn, path, info)
         ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
-            await self._conversations.update(conversation, system_in_user=True)
-            self._ground.events.tell(Noticed(SYSTEM_MOVED))
+            await self._core.conversations.update(conversation, system_in_user=True)
+            self._core.events.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
     def extends(self, conversation: OpenConversation, *, in_slot: bool = False, room: int = ROOM) -> bool:
         """Whether the server still has most of a conversation, and room for so many tokens behind it. `in_slot`: where
         going on with it pushes no other one out."""
-        used, window = conversation.context_used, self._servers.window(conversation.id)
+        used, window = conversation.context_used, self._core.servers.window(conversation.id)
         if used is not None and window and used + room > window:
             return False
-        found = self._tracker.warmth(conversation.id)
+        found = self._core.tracker.warmth(conversation.id)
         if found.heat is Heat.UNKNOWN:
-            return self._conversations.looked_at == conversation.id
+            return self._core.conversations.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
             return (found.to_prefill or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM
@@ -109,8 +101,8 @@ class SideRequests:
         return (
             link.info is not None
             and link.connector.connection.phase == "ready"
-            and not self._conversations.is_taken(id)
-            and not self._conversations.answered_elsewhere(id)
+            and not self._core.conversations.is_taken(id)
+            and not self._core.conversations.answered_elsewhere(id)
             and self.extends(conversation, in_slot=True, room=room)
         )
 
@@ -127,7 +119,7 @@ class SideRequests:
         so many tokens at most; more where the model reasons. Runs in the lane."""
         path = conversation.path()
         thinks = any(known.message.reasoning for known in path)
-        path.append(node(path[-1], Message(Role.USER, instruction), self._ground.timestamp()))
+        path.append(node(path[-1], Message(Role.USER, instruction), self._core.timestamp()))
         parameters = Parameters(temperature=0.0, max_tokens=tokens * (THINKING if thinks else 1), response_format=shape)
         return await self.settled(kind, link, conversation, path, parameters)
 
@@ -142,12 +134,12 @@ class SideRequests:
         began: Callable[[TrackedTurn], None],
     ) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
-        chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
-        if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
+        chosen = link.name != DEFAULT and link.name == self._core.settings.memory.profile
+        if not self._core.settings.memory.on_cloud and self._core.servers.is_on_the_internet(link):
             return Ended(State.ERROR, said(NoteKind.ON_THE_INTERNET, url=backend.info.base_url))
-        if not self._servers.consent.agreed_to(backend.info, "" if chosen else id):
+        if not self._core.servers.consent.agreed_to(backend.info, "" if chosen else id):
             return Ended(State.ERROR, said(NoteKind.NOT_AGREED_APART, url=backend.info.base_url))
-        cache = await self._tracker.cache_of(backend)
+        cache = await self._core.tracker.cache_of(backend)
         turn = ChatTurn(wires_of(path), OWN_SESSION, link.connector.server.model or backend.info.model, parameters)
         ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
@@ -168,8 +160,8 @@ class SideRequests:
             began(tracked)
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
             cache.sent(tracked, turn.slot)
-        elif (shared := self._servers.links.of(backend).shared) is not None:
-            shared.sent(path, self._ground.timestamp())
+        elif (shared := self._core.servers.links.of(backend).shared) is not None:
+            shared.sent(path, self._core.timestamp())
         return await backend.chat(turn, emit)
 
     async def settled(
@@ -185,7 +177,7 @@ class SideRequests:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
         put down in the ledger under `kind`. `by_itself`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
-        answer, began = awaited(path[-1], self._ground.clock()), time.monotonic()
+        answer, began = awaited(path[-1], self._core.clock()), time.monotonic()
         live, tracked = LiveAnswer(answer.id, began), list[TrackedTurn]()
         heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
@@ -211,7 +203,7 @@ class SideRequests:
             """Nothing of it is stored."""
 
         answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answer_run.run(lambda: self._servers.window(conversation.id)))
+        work = asyncio.create_task(answer_run.run(lambda: self._core.servers.window(conversation.id)))
         try:
             while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
                 if time.monotonic() - heard >= SILENT_S:
@@ -237,7 +229,7 @@ class SideRequests:
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
             turn, path = tracked[-1].turn, [*tracked[-1].path, answer]
-            left = self._tracker.by_ids(replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server)
+            left = self._core.tracker.by_ids(replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server)
             cache.left(tracked[-1], [answer], left)
 
     def _count_side_request(
@@ -251,7 +243,7 @@ class SideRequests:
         spent = SideRequest(
             kind,
             id,
-            self._ground.timestamp(),
+            self._core.timestamp(),
             info.place,
             answer.model or info.model,
             answer.state.value,
@@ -260,4 +252,4 @@ class SideRequests:
             figures.predicted_tokens,
             seconds,
         )
-        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.side_requests.record(spent)))
+        self._core.in_background(self._core.writer.write(lambda: self._core.store.side_requests.record(spent)))

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome
 from kvchat.chat.background.memory_pass import MemoryPass
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import MemoriesNoted
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.memory.entry import Status, new_id
@@ -35,26 +34,23 @@ class Skills:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
+        core: Core,
         jobs: Jobs,
         memory: MemoryService,
         side_requests: SideRequests,
         spare_time: SpareTime,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
+        self._core = core
         self._memory = memory
         self._side_requests = side_requests
         self._spare_time = spare_time
         self._pass = MemoryPass(
             SKILLS,
-            ground,
-            conversations,
+            core,
             jobs,
             memory,
             spare_time,
-            switched_on=lambda: ground.settings.memory.skills,
+            switched_on=lambda: core.settings.memory.skills,
             due=self._is_due,
             work=self._look_for_skills,
         )
@@ -64,21 +60,21 @@ class Skills:
         self._pass.follow(id)
 
     async def _is_due(self, id: str) -> bool:
-        return bool(await self._ground.keeper.call(lambda: self._new_cells(id)))
+        return bool(await self._core.writer.call(lambda: self._new_cells(id)))
 
     def _new_cells(self, id: str) -> list[Cell]:
         """The extractions of a conversation that were not looked at yet, newest first."""
-        last = self._ground.setting(SKILLS_TO + id)
-        return list(takewhile(lambda cell: cell.id != last, Ledger(self._ground.store.database).cells(id)))
+        last = self._core.setting(SKILLS_TO + id)
+        return list(takewhile(lambda cell: cell.id != last, Ledger(self._core.store.database).cells(id)))
 
     async def _look_for_skills(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
         from kvchat.memory.learning.skills import ANSWER_TOKENS, checked, instruction, practice, schema
 
         id = conversation.id
-        cells = await self._ground.keeper.call(lambda: self._new_cells(id))
+        cells = await self._core.writer.call(lambda: self._new_cells(id))
         # One that no model was asked about held nothing, or was said while memory was off.
         asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
-        among = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).covered_by(asked_about))
+        among = await self._core.writer.call(lambda: Ledger(self._core.store.database).covered_by(asked_about))
         found = practice(conversation.path(), among)
         if not found.promising:
             return await self._looked_at(id, cells)
@@ -101,14 +97,14 @@ class Skills:
 
     async def _looked_at(self, id: str, cells: list[Cell]) -> Outcome:
         if cells:
-            await self._ground.keep_setting(SKILLS_TO + id, cells[0].id)
+            await self._core.keep_setting(SKILLS_TO + id, cells[0].id)
         return Outcome(How.DONE)
 
     async def _propose(self, id: str, facts: list[Fact], model: str) -> None:
-        by = Cell(new_id(), id, self._ground.timestamp(), model=model, session=self._memory.session)
+        by = Cell(new_id(), id, self._core.timestamp(), model=model, session=self._memory.session)
         entries = await self._memory.with_memories(lambda m: m.proposed(by, facts))
         if entries:
-            self._ground.events.tell(MemoriesNoted(id, (), tuple(entry.id for entry in entries)))
+            self._core.events.tell(MemoriesNoted(id, (), tuple(entry.id for entry in entries)))
 
 
 def _skills(memories: Memories) -> list[Entry]:

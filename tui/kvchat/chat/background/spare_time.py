@@ -12,12 +12,10 @@ from collections.abc import Awaitable, Callable
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.ground import Ground
+from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, State
 from kvchat.store.jobs import JobReason
 from kvchat.text.notes import note_sentence
@@ -28,39 +26,35 @@ class SpareTime:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
+        core: Core,
         warm_up: WarmUp,
         jobs: Jobs,
         side_requests: SideRequests,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+        self._core = core
         self._warm_up = warm_up
         self._jobs = jobs
         self._side_requests = side_requests
 
     async def put(self, kind: str, id: str, why: JobReason) -> None:
         """Put a job about a conversation into the queue, due now."""
-        await self._ground.keeper.call(lambda: self._ground.store.jobs.put(kind, id, time.time(), why))
+        await self._core.writer.call(lambda: self._core.store.jobs.put(kind, id, time.time(), why))
         self._jobs.changed()
 
     def exit(self, id: str) -> Place:
         """The place of a job that only leaves the queue."""
-        return Place(self._servers.link(id).lane, 0.0)
+        return Place(self._core.servers.link(id).lane, 0.0)
 
     def place(self, id: str, room: int) -> Place | None:
         """Where and when a request of `room` tokens at the most extends a conversation; None: it cannot now."""
-        link, conversation = self._servers.link(id), self._conversations.get(id)
+        link, conversation = self._core.servers.link(id), self._core.conversations.get(id)
         if conversation is None or not self._side_requests.can_ask(link, conversation, room):
             return None
-        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
+        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._core.settings.memory.rest_seconds))
 
     def found(self, id: str, lane: Lane, room: int) -> tuple[Link, OpenConversation] | None:
         """The server and the conversation, if a request can still be made in this lane."""
-        link, conversation = self._servers.link(id), self._conversations.get(id)
+        link, conversation = self._core.servers.link(id), self._core.conversations.get(id)
         if conversation is None or link.lane is not lane or not self._side_requests.can_ask(link, conversation, room):
             return None
         return link, conversation
@@ -71,8 +65,8 @@ class SpareTime:
         answer, began = await self._jobs.in_lane(lane, request)
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if beside is not None and self._conversations.looked_at not in ("", beside):
-            self._warm_up.soon(self._conversations.looked_at, 0.0)
+        if beside is not None and self._core.conversations.looked_at not in ("", beside):
+            self._warm_up.soon(self._core.conversations.looked_at, 0.0)
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, note_sentence(answer.note))
         return answer

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.ground import Ground
+from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.turns import Turns
 from kvchat.prompt.conversation import Conversation, title_of
 from kvchat.prompt.message import Message, Node, Role, State, node
@@ -42,30 +41,26 @@ class Titles(ConversationObserver):
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
+        core: Core,
         turns: Turns,
         jobs: Jobs,
         memory: MemoryService,
         side_requests: SideRequests,
         spare_time: SpareTime,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+        self._core = core
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
         self._spare_time = spare_time
         jobs.register(self)
         turns.observers.append(self)
-        conversations.observers.append(self)
+        core.conversations.observers.append(self)
 
     def wanted(self, conversation: OpenConversation) -> bool:
         """Whether a model is to be asked for this conversation's title."""
         record = conversation.record
-        seen = not record.unread or self._conversations.looked_at == record.id
+        seen = not record.unread or self._core.conversations.looked_at == record.id
         return (
             self._is_open(record)
             and seen
@@ -77,19 +72,19 @@ class Titles(ConversationObserver):
         """Put a model's title in the place of the person's first words, unless they have renamed it meanwhile, here or
         in another window. Empty: these stay. No model is asked again."""
         first = _first_words(conversation)
-        await self._ground.keep_setting(_asked(conversation.id), "yes")
+        await self._core.keep_setting(_asked(conversation.id), "yes")
         if title:
-            await self._conversations.change(
+            await self._core.conversations.change(
                 conversation, lambda row: replace(row, title=title) if row.title == first else row
             )
 
     def _is_open(self, record: Conversation | None) -> bool:
         """Whether no model was asked yet, as far as that is known without the messages."""
         return (
-            self._ground.settings.titles.by_model
+            self._core.settings.titles.by_model
             and record is not None
             and record.trashed is None
-            and not self._ground.setting(_asked(record.id))
+            and not self._core.setting(_asked(record.id))
         )
 
     # -- by a request of its own
@@ -98,37 +93,37 @@ class Titles(ConversationObserver):
         self._look_at(conversation)
 
     def opened(self, id: str, before: str) -> None:
-        conversation = self._conversations.get(id)
+        conversation = self._core.conversations.get(id)
         if conversation is not None and conversation.record.unread:  # it is seen now
             self._look_at(conversation)
 
     async def restored(self, id: str) -> None:
-        self._look_at(self._conversations.load(id))
+        self._look_at(self._core.conversations.load(id))
 
     def _look_at(self, conversation: OpenConversation) -> None:
         if self._jobs.enabled and self._asks_itself(conversation):
-            self._ground.in_background(self._spare_time.put(TITLE, conversation.id, JobReason.RESTS))
+            self._core.in_background(self._spare_time.put(TITLE, conversation.id, JobReason.RESTS))
 
     def _asks_itself(self, conversation: OpenConversation) -> bool:
         """Whether no extraction will ask, and a request of its own may. A model that reasons first would use up all its
         tokens for that."""
-        settings, link = self._ground.settings, self._servers.link(conversation.id)
+        settings, link = self._core.settings, self._core.servers.link(conversation.id)
         return (
             settings.titles.by_model
             and not self._memory.is_on(conversation.id)
             and self.wanted(conversation)
-            and (settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
+            and (settings.memory.on_cloud or not self._core.servers.is_on_the_internet(link))
             and not any(node.message.reasoning for node in conversation.path())
         )
 
     async def place_of(self, job: Job) -> Place | None:
-        is_open = self._is_open(self._conversations.record(job.subject))
+        is_open = self._is_open(self._core.conversations.record(job.subject))
         return self._spare_time.place(job.subject, ROOM) if is_open else self._spare_time.exit(job.subject)
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         from kvchat.memory.learning.title import cleaned  # after the first paint
 
-        conversation = self._conversations.get(job.subject)
+        conversation = self._core.conversations.get(job.subject)
         if conversation is None or not self._asks_itself(conversation):
             return Outcome(How.DONE)
         found = self._spare_time.found(job.subject, lane, ROOM)
@@ -149,7 +144,7 @@ class Titles(ConversationObserver):
         from kvchat.memory.learning.title import ANSWER_TOKENS, INSTRUCTION
 
         path = conversation.path()
-        path.append(node(path[-1], Message(Role.USER, INSTRUCTION), self._ground.timestamp()))
+        path.append(node(path[-1], Message(Role.USER, INSTRUCTION), self._core.timestamp()))
         return await self._side_requests.settled(
             TITLE, link, conversation, path, Parameters(temperature=0.0, max_tokens=ANSWER_TOKENS)
         )

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.lane import Lane
-from kvchat.chat.server.servers import Servers
 from kvchat.config import ConfigError, ServerSettings, api_key
 from kvchat.store.jobs import Job, JobReason
 
@@ -54,16 +52,12 @@ class Vectors:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
+        core: Core,
         jobs: Jobs,
         memory: MemoryService,
         documents: DocumentService,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+        self._core = core
         self._jobs = jobs
         self._memory = memory
         self._documents = documents
@@ -73,24 +67,24 @@ class Vectors:
         """Whose vector the last question had."""
         jobs.register(self)
         if self._embeds:
-            self._ground.events.subscribe(self._embed_what_is_new)
+            self._core.events.subscribe(self._embed_what_is_new)
 
     @property
     def _embeds(self) -> bool:
-        chosen = self._ground.settings.embeddings
+        chosen = self._core.settings.embeddings
         return bool(chosen.base_url or chosen.local_model) and (self._embeds_memory or self._documents.has_library)
 
     @property
     def _embeds_memory(self) -> bool:
-        return self._memory.has_memory and self._ground.settings.memory.enabled
+        return self._memory.has_memory and self._core.settings.memory.enabled
 
     @property
     def lane(self) -> Lane:
-        return self._servers.links.lane_at(self._ground.settings.embeddings.base_url or OWN_ENGINE)
+        return self._core.servers.links.lane_at(self._core.settings.embeddings.base_url or OWN_ENGINE)
 
     async def source(self) -> Embeddings | LocalEmbeddings:
         """Where vectors come from. Raises BackendError and ConfigError."""
-        chosen = self._ground.settings.embeddings
+        chosen = self._core.settings.embeddings
         if self._embeddings is None and chosen.local_model:
             from kvchat.backends.local_embeddings import LocalEmbeddings
 
@@ -106,7 +100,7 @@ class Vectors:
     def _chat_servers(self) -> Iterator[ChatServer]:
         from kvchat.backends.embeddings import ChatServer
 
-        for link in self._servers.links:
+        for link in self._core.servers.links:
             if link.info is not None:
                 yield ChatServer(link.info.base_url, link.info.kind, link.info.model)
             elif link.connector.base_url:
@@ -117,25 +111,25 @@ class Vectors:
     def begin(self) -> None:
         """Embed what has no vector yet."""
         if self._embeds:
-            self._ground.in_background(self._embed_soon())
+            self._core.in_background(self._embed_soon())
 
     def _embed_what_is_new(self, event: ServiceEvent) -> None:
         if isinstance(event, MemoriesNoted | MemoriesChanged | DocumentsChanged) and self._jobs.enabled:
-            self._ground.in_background(self._embed_soon())
+            self._core.in_background(self._embed_soon())
 
     async def _embed_soon(self) -> None:
-        jobs = self._ground.store.jobs
-        await self._ground.keeper.call(lambda: jobs.put(EMBEDDING, "", time.time(), JobReason.NEW_TEXTS))
+        jobs = self._core.store.jobs
+        await self._core.writer.call(lambda: jobs.put(EMBEDDING, "", time.time(), JobReason.NEW_TEXTS))
         self._jobs.changed()
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
 
     async def place_of(self, job: Job) -> Place | None:
-        if not self._embeds or self._conversations.streaming():
+        if not self._embeds or self._core.conversations.streaming():
             return None
-        quiet = max((link.lane.quiet_since for link in self._servers.links), default=0.0)
-        return Place(self.lane, self._jobs.rested_at(quiet, self._ground.settings.memory.rest_seconds))
+        quiet = max((link.lane.quiet_since for link in self._core.servers.links), default=0.0)
+        return Place(self.lane, self._jobs.rested_at(quiet, self._core.settings.memory.rest_seconds))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:
@@ -190,7 +184,7 @@ class Vectors:
 
     async def aclose(self) -> None:
         """End the engine for vectors, where there is one."""
-        if self._ground.settings.embeddings.local_model and self._embeddings is not None:
+        if self._core.settings.embeddings.local_model and self._embeddings is not None:
             await self._embeddings.aclose()  # type: ignore[union-attr]
 
 

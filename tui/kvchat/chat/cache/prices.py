@@ -11,14 +11,12 @@ from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, pri
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.alternatives import Wanted
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.images import MOST_TOKENS
@@ -34,16 +32,12 @@ class Prices:
 
     def __init__(
         self,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         routes: Routes,
         questions: QuestionBuilder,
         sizes: PromptSizes,
     ) -> None:
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._routes = routes
         self._questions = questions
         self._sizes = sizes
@@ -51,10 +45,10 @@ class Prices:
     def estimate(self, id: str, act: Act, node_id: str | None = None, text: str = "", images: int = 0) -> Price:
         """What `act` would make the server read before it answers. `text` is what is to be attached, or the
         new instructions; `images`: how many are to be attached, each counted as at most."""
-        conversation = self._conversations.loaded[id]
+        conversation = self._core.conversations.loaded[id]
         path = conversation.path()
         turns = [n.figures for n in path if n.role is Role.ASSISTANT]
-        speed = self._tracker.speed_fit(id)
+        speed = self._core.tracker.speed_fit(id)
         if act == "attach":
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
             tokens = self._sizes.estimate(conversation).of([text.encode()]) + images * MOST_TOKENS
@@ -69,7 +63,7 @@ class Prices:
         if act == "edit" and turn == 0:  # the system message stays
             start = extents(path)[1][0] or 0
         if act != "model":  # what stands before the act is read too, as far as the server does not hold it
-            warmth = self._tracker.warmth(id)
+            warmth = self._core.tracker.warmth(id)
             if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
                 start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
                 exact = exact and warmth.exact
@@ -86,17 +80,17 @@ class Prices:
         `alternatives`: what choosing the answer `node_id` costs.
         `text`: the new question of an edit (empty: one as long as the old), or the new instructions; `options`: the new
         options of the template."""
-        estimate, link = self.estimate(id, act, node_id, text), self._servers.link(id)
-        conversation = self._conversations.loaded[id]
-        path, cache = await self._path_after(conversation, act, node_id, text), self._tracker.cache_for(id)
+        estimate, link = self.estimate(id, act, node_id, text), self._core.servers.link(id)
+        conversation = self._core.conversations.loaded[id]
+        path, cache = await self._path_after(conversation, act, node_id, text), self._core.tracker.cache_for(id)
         if cache is None or path is None or cache.server is not link.info:
             return estimate
-        if not self._servers.consent.agreed_to(cache.server):
+        if not self._core.servers.consent.agreed_to(cache.server):
             return estimate
         asks = path[-1].role is Role.USER or act == "continue"
-        turn = self._tracker.turn_after(conversation, path)
+        turn = self._core.tracker.turn_after(conversation, path)
         if options is not None:
-            turn = self._tracker.by_ids(replace(turn, template_options=options, known=None), path, cache.server)
+            turn = self._core.tracker.by_ids(replace(turn, template_options=options, known=None), path, cache.server)
         await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
@@ -105,7 +99,7 @@ class Prices:
             return estimate
         if not tokens:
             return estimate
-        speed = self._tracker.speed_fit(id)
+        speed = self._core.tracker.speed_fit(id)
         end = len(tokens)
         start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)
         if act == "edit" and not text:
@@ -120,8 +114,8 @@ class Prices:
 
     async def of_several(self, id: str, wanted: Wanted, question: Question | None, node_id: str | None = None) -> Price:
         """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
-        conversation, link = self._conversations.loaded[id], self._servers.link(id)
-        tree, cache, speed = conversation.tree, self._tracker.cache_for(id), self._tracker.speed_fit(id)
+        conversation, link = self._core.conversations.loaded[id], self._core.servers.link(id)
+        tree, cache, speed = conversation.tree, self._core.tracker.cache_for(id), self._core.tracker.speed_fit(id)
         path = tree.path(tree.turn_of(node_id)[0].id if node_id is not None else conversation.record.head)
         if question is not None:
             try:
@@ -129,26 +123,26 @@ class Prices:
             except ChatError:  # that is said when it is sent
                 return Price(None)
         whole = self._sizes.estimated(conversation, path)
-        own = self._servers.asked_model(id)
+        own = self._core.servers.asked_model(id)
         others = sum(model != own for model in wanted.models)
         if wanted.models and others == len(wanted.models):
             return price(whole * others, speed, exact=False)
-        if cache is None or cache.server is not link.info or not self._servers.consent.agreed_to(cache.server):
-            held = min(whole, self._tracker.warmth(id).held or 0)
+        if cache is None or cache.server is not link.info or not self._core.servers.consent.agreed_to(cache.server):
+            held = min(whole, self._core.tracker.warmth(id).held or 0)
             return price(whole - held + whole * others, speed, start=held, exact=False)
         await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
-                tokens = await cache.prompts.prompt(self._tracker.turn_after(conversation, path))
+                tokens = await cache.prompts.prompt(self._core.tracker.turn_after(conversation, path))
         except TimeoutError:
             tokens = None
         if not tokens:
             return Price(None)
-        count, _ = wanted.requests(self._tracker.most_answers(id))[0]
+        count, _ = wanted.requests(self._core.tracker.most_answers(id))[0]
         plan = self._routes.options(cache, path[:-1], tokens)
         chosen, said = plan.chosen, cache.simulator.best.predict(tokens, plan.slot, answers=count)
         lost = [(held, held.tokens.common(tokens)) for held in said.overwritten if held.owner != id]
-        losing = tuple((self._conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
+        losing = tuple((self._core.conversations.title(held.owner), len(held.tokens) - kept) for held, kept in lost)
         held = len(tokens) - chosen.tokens
         exact = cache.is_sure and not others
         return replace(price(chosen.tokens + len(tokens) * others, speed, start=held, exact=exact), losing=losing)
@@ -189,15 +183,15 @@ class Prices:
 
     def _has_room(self, id: str) -> bool:
         """Whether the server can hold the branch that is left beside a new one."""
-        cache = self._tracker.cache_for(id)
+        cache = self._core.tracker.cache_for(id)
         shape = cache.simulator.best.shape if cache is not None else None
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 
     def moving(self, id: str, name: str) -> Price:
         """What another server would prefill of an open conversation: its context in tokens, and the seconds at the
         speed that was measured there; None for what is not known. `name`: of the server, as in a conversation's row."""
-        speed = self._tracker.speed_of(self._servers.links.at(name))
-        return price(self._conversations.loaded[id].context_used, speed)
+        speed = self._core.tracker.speed_of(self._core.servers.links.at(name))
+        return price(self._core.conversations.loaded[id].context_used, speed)
 
 
 def _asked_with(tree: Tree, node_id: str | None) -> int:

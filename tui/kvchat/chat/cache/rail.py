@@ -16,12 +16,9 @@ from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.cache.extents import ends_of
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import WarmthChanged
-from kvchat.chat.ground import Ground
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node
 
 PLACES = {Heat.WARM: Where.SLOT, Heat.PARKED: Where.STORED, Heat.COLD: Where.NOWHERE}
@@ -30,20 +27,15 @@ PLACES = {Heat.WARM: Where.SLOT, Heat.PARKED: Where.STORED, Heat.COLD: Where.NOW
 class Rail:
     """Tells it of open conversations."""
 
-    def __init__(
-        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, routes: Routes
-    ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+    def __init__(self, core: Core, routes: Routes) -> None:
+        self._core = core
         self._routes = routes
         self.reading = ""
         """The last message of the branch whose token ids are being asked for, or were last."""
 
     def stretches(self, id: str) -> Mapping[str, Stretch]:
         """By message of the branch in use, where its tokens are."""
-        conversation = self._conversations.loaded[id]
+        conversation = self._core.conversations.loaded[id]
         path, live = conversation.path(), conversation.live
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return {node.id: Stretch(Where.SLOT) for node in path}
@@ -58,16 +50,16 @@ class Rail:
         """What the next request would take from the cache; of one that runs, or of a warm-up, what is in by now."""
         live, path = conversation.live, conversation.path()
         progress = live.prefill if live is not None else None
-        if live is None and conversation.id == self._tracker.warming:
-            progress = self._tracker.warmup_progress
+        if live is None and conversation.id == self._core.tracker.warming:
+            progress = self._core.tracker.warmup_progress
         if progress is not None:
             return Cached(progress.processed, Where.SLOT)
         if live is not None and live.begun is None:  # its question and the reply are on nobody's server yet
             path = path[:-2]
-        cache = self._tracker.cache_for(conversation.id)
+        cache = self._core.tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:
-            return _by_size(self._tracker.warmth(conversation.id), path)
-        turn = self._tracker.turn_after(conversation, path)
+            return _by_size(self._core.tracker.warmth(conversation.id), path)
+        turn = self._core.tracker.turn_after(conversation, path)
         prefix = cache.prompts.known_prefix(turn)
         if not prefix:
             self._read(cache, turn, path[-1].id)
@@ -82,27 +74,27 @@ class Rail:
 
     def look_again(self, id: str) -> None:
         """The person comes back to the window: others may have used the slots of its server meanwhile."""
-        cache = self._servers.link(id).cache
+        cache = self._core.servers.link(id).cache
         if cache is None or cache.state.asleep or cache.simulator.running is not None:
             return
 
         async def look() -> None:
             await cache.look()
-            self._ground.events.tell(WarmthChanged())
+            self._core.events.tell(WarmthChanged())
 
-        self._ground.in_background(look())
+        self._core.in_background(look())
 
     def _read(self, cache: ServerCache, turn: ChatTurn, tip: str) -> None:
         """Ask for the token ids of a branch, once, beside everything else."""
-        if tip == self.reading or cache.state.asleep or not self._servers.consent.agreed_to(cache.server):
+        if tip == self.reading or cache.state.asleep or not self._core.servers.consent.agreed_to(cache.server):
             return
         self.reading = tip
 
         async def read() -> None:
             if await cache.prompts.prefix(turn):
-                self._ground.events.tell(WarmthChanged())
+                self._core.events.tell(WarmthChanged())
 
-        self._ground.in_background(read())
+        self._core.in_background(read())
 
 
 def _by_messages(cache: ServerCache, id: str, path: Sequence[Node]) -> Cached:

@@ -16,10 +16,7 @@ from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_states import KeptStates
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import Conversations
-from kvchat.chat.ground import Ground
-from kvchat.chat.server.servers import Servers
+from kvchat.chat.core import Core
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
 from kvchat.store.stats import cache_stats
@@ -29,30 +26,25 @@ from kvchat.text.cache import cache_rules
 class CacheReports:
     """Reports on the cache."""
 
-    def __init__(
-        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, kept: KeptStates
-    ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+    def __init__(self, core: Core, kept: KeptStates) -> None:
+        self._core = core
         self._kept = kept
 
     async def report(self, id: str) -> CacheReport:
         """All that is known of the cache, seen from a conversation. Raises ChatError."""
         from kvchat.prompt.lint import lint  # its patterns take a while to compile
 
-        record = self._conversations.find(id)
-        opened = self._conversations.loaded.get(record.id)
-        tree = opened.tree if opened is not None else self._ground.store.tree(record.id)
+        record = self._core.conversations.find(id)
+        opened = self._core.conversations.loaded.get(record.id)
+        tree = opened.tree if opened is not None else self._core.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        cache = self._servers.link(record.id).cache
+        cache = self._core.servers.link(record.id).cache
         week, days = self._week()
         return CacheReport(
             conversation=record.id,
             title=record.title,
-            warmth=self._tracker.warmth(record.id),
+            warmth=self._core.tracker.warmth(record.id),
             messages=tuple(_messages(path)),
             turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(cache)) if cache is not None else None,
@@ -60,13 +52,15 @@ class CacheReports:
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
             plan=cache.plan if cache else None,
-            speed=self._tracker.speed_fit(record.id),
-            rules=cache_rules(cache.simulator.best.shape, self._tracker.known_ids(record.id, path)) if cache else "",
+            speed=self._core.tracker.speed_fit(record.id),
+            rules=cache_rules(cache.simulator.best.shape, self._core.tracker.known_ids(record.id, path))
+            if cache
+            else "",
             here=Ledger(
-                totals(figures, self._tracker.speed_in(path)),
+                totals(figures, self._core.tracker.speed_in(path)),
                 misses(figures),
-                self._ground.store.warmups(0.0, record.id),
-                self._ground.store.side_requests.totals(0.0, record.id),
+                self._core.store.warmups(0.0, record.id),
+                self._core.store.side_requests.totals(0.0, record.id),
             ),
             week=week,
             days=days,
@@ -76,20 +70,20 @@ class CacheReports:
 
     def holdings(self, id: str) -> Holdings:
         """What changes while an open conversation is looked at. The store is not asked."""
-        conversation, link = self._conversations.loaded[id], self._servers.link(id)
+        conversation, link = self._core.conversations.loaded[id], self._core.servers.link(id)
         cache, info = link.cache, link.connector.info
         return Holdings(
             slots=len(cache.simulator.best.slots) if cache is not None else None,
             window=info.context_size if info is not None else None,
             states=tuple(self._states(cache)),
             turns=tuple(conversation.figures()),
-            speed=self._tracker.speed_fit(id),
+            speed=self._core.tracker.speed_fit(id),
         )
 
     def _week(self) -> tuple[Ledger, tuple[Day, ...]]:
         """The sums of the last days, and those of each of them if there was an answer."""
         try:
-            found = cache_stats(self._ground.store, self._ground.timestamp(), speed=self._tracker.speed_at)
+            found = cache_stats(self._core.store, self._core.timestamp(), speed=self._core.tracker.speed_at)
         except StoreError:
             return Ledger(), ()
         week = Ledger(found.totals, found.misses, found.warmup, found.memory)
@@ -98,7 +92,7 @@ class CacheReports:
     def _owner(self, held: Held) -> str:
         """Whose state it is, as the screen says it; empty: not one of ours."""
         own = not held.owner and len(held.tokens) <= len(DETOUR)
-        return "kvchat's detour" if own else self._conversations.title(held.owner)
+        return "kvchat's detour" if own else self._core.conversations.title(held.owner)
 
     def _states(self, cache: ServerCache | None) -> Iterable[HeldState]:
         if cache is None:

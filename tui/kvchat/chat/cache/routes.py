@@ -19,8 +19,7 @@ from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.ground import Ground
+from kvchat.chat.core import Core
 from kvchat.prompt.message import Node
 
 DETOUR_S = 2.0
@@ -33,9 +32,8 @@ a question is asked again."""
 class Routes:
     """Chooses the way of every request, and carries out what comes before it."""
 
-    def __init__(self, ground: Ground, tracker: CacheTracker, saver: StateSaver, claims: KeptClaims) -> None:
-        self._ground = ground
-        self._tracker = tracker
+    def __init__(self, core: Core, saver: StateSaver, claims: KeptClaims) -> None:
+        self._core = core
         self._saver = saver
         self._claims = claims
 
@@ -94,7 +92,7 @@ class Routes:
         planned = partial(
             plan,
             prompt=prefix,
-            detour=self._ground.settings.cache.detour,
+            detour=self._core.settings.cache.detour,
             idle=idle,
             busy=cache.busy,
             restorable=restorable,
@@ -153,6 +151,6 @@ class Routes:
             if done.slot_emptied:
                 cache.simulator.cleared(slot)
             return
-        cache.restored(slot, Held(done.ids, id, self._ground.timestamp(), done.snapshot.memory, found.digest))
+        cache.restored(slot, Held(done.ids, id, self._core.timestamp(), done.snapshot.memory, found.digest))
         cache.holds(id, found.path)
         self._saver.put_back(id, found.tokens)

@@ -270,7 +270,7 @@ class CacheTracker:
     async def _note_down(self, name: str, note: str) -> None:
         """Keep a note of a server."""
         try:
-            await self._ground.keeper.write(lambda: self._ground.store.set_setting(name, note))
+            await self._ground.writer.write(lambda: self._ground.store.set_setting(name, note))
         except StoreError:
             pass  # the next start reads a little more
 
@@ -299,7 +299,7 @@ class CacheTracker:
 
     def _note_cancelled(self, key: str, note: str) -> None:
         """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
-        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.set_setting(key, note or None)))
+        self._ground.in_background(self._ground.writer.write(lambda: self._ground.store.set_setting(key, note or None)))
 
     def learnt(self, info: ServerInfo) -> Shape | None:
         """What was learnt about this server's cache, if anything was."""
@@ -310,7 +310,7 @@ class CacheTracker:
         if cache.simulator.settled and link.connector.cache_shape() is None:
             key, text = _rules_key(cache.server), shape_to_json(cache.simulator.best.shape)
             if self._ground.setting(key) != text:
-                await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, text))
+                await self._ground.writer.write(lambda: self._ground.store.set_setting(key, text))
 
     def turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
         """The request that goes on after `path`, as far as the prompt depends on it."""

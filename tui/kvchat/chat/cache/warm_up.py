@@ -27,15 +27,13 @@ from kvchat.chat.cache.cache_probe import probe, unused
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.state_saver import StateSaver
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import WarmthChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State
 
@@ -79,18 +77,12 @@ class WarmUp(ConversationObserver):
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         saver: StateSaver,
         routes: Routes,
         questions: QuestionBuilder,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._saver = saver
         self._routes = routes
         self._questions = questions
@@ -111,8 +103,8 @@ class WarmUp(ConversationObserver):
         self._probed: tuple[ServerCache, ...] = ()
         """The servers whose cache was probed, or refused to be."""
         self._told_at = 0.0
-        conversations.observers.append(self)
-        servers.observers.append(self)
+        core.conversations.observers.append(self)
+        core.servers.observers.append(self)
         saver.settle_by(self.prefill_now)
 
     def opened(self, id: str, before: str) -> None:
@@ -121,8 +113,8 @@ class WarmUp(ConversationObserver):
 
     def link_changed(self, link: Link) -> None:
         """A server is there: warm up what is looked at."""
-        looked_at = self._conversations.looked_at
-        if link.connector.connection.phase == "ready" and looked_at and self._servers.link() is link:
+        looked_at = self._core.conversations.looked_at
+        if link.connector.connection.phase == "ready" and looked_at and self._core.servers.link() is link:
             self.soon(looked_at)
 
     def typing_began(self, id: str) -> None:
@@ -147,7 +139,7 @@ class WarmUp(ConversationObserver):
 
     async def _warm_when_rested(self, id: str, rest: float) -> None:
         await asyncio.sleep(rest)
-        if id in self.sent or self._conversations.is_taken(id):
+        if id in self.sent or self._core.conversations.is_taken(id):
             return  # its question waits for the warm-up that runs, or will end it
         if self._work is not None:
             self._work.cancel()
@@ -166,26 +158,28 @@ class WarmUp(ConversationObserver):
 
     async def warm(self, id: str) -> None:
         """Warm a conversation up now, where that is wanted, allowed and of use. Raises BackendError."""
-        conversation = self._conversations.loaded.get(id)
-        if conversation is None or self._conversations.looked_at != id or self._conversations.is_taken(id):
+        conversation = self._core.conversations.loaded.get(id)
+        if conversation is None or self._core.conversations.looked_at != id or self._core.conversations.is_taken(id):
             return
-        link = self._servers.link(id)
+        link = self._core.servers.link(id)
         if link.connector.connection.phase != "ready" or not link.lane.is_free:
             return
         backend = await link.connector.ready()
-        cache = await self._tracker.cache_of(backend)  # first: a server that was started anew holds nothing any more
-        if cache is not None and not cache.follows(self._servers.asked_model(id)):
+        cache = await self._core.tracker.cache_of(
+            backend
+        )  # first: a server that was started anew holds nothing any more
+        if cache is not None and not cache.follows(self._core.servers.asked_model(id)):
             return  # a router would load its model for it
-        if not self._ground.settings.cache.warm_up:
+        if not self._core.settings.cache.warm_up:
             return
-        if not self._ground.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
+        if not self._core.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
             return
-        if not self._servers.consent.agreed_to(backend.info, id):
+        if not self._core.servers.consent.agreed_to(backend.info, id):
             return
-        if not self._servers.takes(conversation, backend.info, conversation.path()):
+        if not self._core.servers.takes(conversation, backend.info, conversation.path()):
             return
         if cache is None:
-            destination = self._servers.consent.destination(backend.info, id)
+            destination = self._core.servers.consent.destination(backend.info, id)
             if isinstance(backend, PrefillAccess) and destination.host_class is not HostClass.CLOUD:
                 await self._warm_untracked(link, backend, conversation)
             return
@@ -194,7 +188,7 @@ class WarmUp(ConversationObserver):
         if await self._is_strange(link, cache):
             await link.lane.in_spare_time(self._probe(link, cache))
         busy = (await cache.look()).busy
-        if busy and link.lane.works_in_background and self._tracker.warmth(id).heat is not Heat.WARM:
+        if busy and link.lane.works_in_background and self._core.tracker.warmth(id).heat is not Heat.WARM:
             await link.lane.stop_background()
             await cache.settled()
             await cache.cancelled.free()
@@ -204,11 +198,11 @@ class WarmUp(ConversationObserver):
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
-        turn = self._tracker.turn_after(conversation, path)
+        turn = self._core.tracker.turn_after(conversation, path)
         await self._saver.ready(backend)
         begun = await self._questions.begun(conversation)
         prefix = await cache.prompts.prefix(turn, begun)
-        self._ground.events.tell(WarmthChanged())
+        self._core.events.tell(WarmthChanged())
         if not prefix:
             return
         chosen = self._routes.plan(cache, path, prefix, idle=True).chosen
@@ -235,7 +229,7 @@ class WarmUp(ConversationObserver):
         path = conversation.path()
         if len(path) < 3 or path[-1].state not in (State.DONE, State.LENGTH) or link.info is None:
             return
-        held = self._tracker.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
+        held = self._core.tracker.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
         if not held or link.info.replicas:  # what a replica still holds, only it can tell
             await link.lane.in_spare_time(self._prefill_messages(link, link.info, backend, conversation, path))
 
@@ -243,15 +237,15 @@ class WarmUp(ConversationObserver):
         self, link: Link, info: ServerInfo, backend: PrefillAccess, conversation: OpenConversation, path: Sequence[Node]
     ) -> None:
         started, id = time.monotonic(), conversation.id
-        self._tracker.warms(id)
-        self._ground.events.tell(WarmthChanged())
+        self._core.tracker.warms(id)
+        self._core.events.tell(WarmthChanged())
         try:
-            turn = replace(self._tracker.turn_after(conversation, path), parameters=conversation.record.parameters)
+            turn = replace(self._core.tracker.turn_after(conversation, path), parameters=conversation.record.parameters)
             figures = await backend.prefill_messages(turn)
         finally:
-            self._tracker.warms("")
-            self._ground.events.tell(WarmthChanged())
-        now = self._ground.timestamp()
+            self._core.tracker.warms("")
+            self._core.events.tell(WarmthChanged())
+        now = self._core.timestamp()
         if link.shared is not None and link.shared.server is info:
             link.shared.read(path, now)
         prompt, cached = figures.prompt_tokens, figures.cached_tokens
@@ -265,7 +259,7 @@ class WarmUp(ConversationObserver):
             return False
         return (
             link.connector.cache_shape() is None
-            and self._tracker.learnt(cache.server) is None
+            and self._core.tracker.learnt(cache.server) is None
             and not cache.state.asleep
             and await unused(cache)
         )
@@ -276,7 +270,7 @@ class WarmUp(ConversationObserver):
             await probe(cache, lambda read: self._spent("", cache, read))
         except BackendError as error:
             log.info("the server's cache was not probed: %s", error.sentence)
-        await self._tracker.learn(link, cache)
+        await self._core.tracker.learn(link, cache)
 
     async def prefill(
         self,
@@ -298,21 +292,21 @@ class WarmUp(ConversationObserver):
         await self._routes.prepare(backend, cache, chosen, id, path, idle=True)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
-        cause = self._tracker.ended_since(path, cache.server)
+        cause = self._core.tracker.ended_since(path, cache.server)
         heard: PromptProgress | None = None
         progress = PromptProgress(len(prefix), prediction.cached, prediction.cached, cause=cause)
         running = self._running = _Running(cache, turn, begun, progress)
-        self._tracker.warms(id, progress)
+        self._core.tracker.warms(id, progress)
 
         def progressed(progress: PromptProgress) -> None:
             nonlocal heard
             heard = running.progress = replace(progress, cause=cause)
-            self._tracker.warms(id, heard)
+            self._core.tracker.warms(id, heard)
             if running.heard is not None:
                 running.heard(heard)
             if time.monotonic() - self._told_at >= TOLD_S:
                 self._told_at = time.monotonic()
-                self._ground.events.tell(WarmthChanged())
+                self._core.events.tell(WarmthChanged())
 
         try:
             done = await cache.access.prefill(prefix, progressed, slot)
@@ -343,8 +337,8 @@ class WarmUp(ConversationObserver):
         finally:
             if self._running is running:
                 self._running = None
-            self._tracker.warms("")
-            self._ground.events.tell(WarmthChanged())
+            self._core.tracker.warms("")
+            self._core.events.tell(WarmthChanged())
         await cache.look()
 
     async def finished_for(
@@ -369,18 +363,16 @@ class WarmUp(ConversationObserver):
 
     def _spent(self, id: str, cache: ServerCache, read: SpeedSample) -> None:
         """Note what was read ahead."""
-        self._tracker.measured()
+        self._core.tracker.measured()
         self._count(id, cache.server, read)
 
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
-        now = self._ground.timestamp()
+        now = self._core.timestamp()
         if read.end > read.start:
             before = [(start, min(end, read.start)) for start, end in self._ahead.get(id, ()) if start < read.start]
             self._ahead[id] = [*before, (read.start, read.end)]
-            self._ground.in_background(
-                self._ground.keeper.write(
-                    lambda: self._ground.store.record_warmup(id, now, info.place, info.model, read)
-                )
+            self._core.in_background(
+                self._core.writer.write(lambda: self._core.store.record_warmup(id, now, info.place, info.model, read))
             )
 
     async def ended(self) -> None:

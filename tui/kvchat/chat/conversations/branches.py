@@ -9,13 +9,11 @@ import asyncio
 
 from msgspec.structs import replace
 
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.shared import Head, on_newest
+from kvchat.chat.conversations.shared import Head
+from kvchat.chat.core import Core, on_newest
 from kvchat.chat.events import ConversationChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.question.mentions import asked_as
 from kvchat.prompt.branching import Branch, under_system, without_turn
 from kvchat.prompt.message import Role, new_id, system_message
@@ -28,23 +26,21 @@ FORK = "↳ "
 class Branches:
     """Fork, delete a turn, another system prompt, walk, undo. None of them asks the server anything."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, tracker: CacheTracker, warm_up: WarmUp) -> None:
-        self.conversations = conversations
-        self._ground = ground
-        self._tracker = tracker
+    def __init__(self, core: Core, warm_up: WarmUp) -> None:
+        self._core = core
         self._warm_up = warm_up
 
     async def fork(self, id: str, node_id: str) -> OpenConversation:
         """A new conversation that shares this one up to the answer `node_id`; at a question, up to before it, with
         the question as the draft, with its pastes and attached files."""
-        conversation = self.conversations.load(id)
+        conversation = self._core.conversations.load(id)
         at = conversation.tree[node_id]
         draft = ""
         if at.role is Role.USER:
             draft = asked_as(at).encoded()
             at = conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
-        now = self._ground.timestamp()
+        now = self._core.timestamp()
         figures = [n.figures for n in path if n.figures]
         record = replace(
             conversation.record,
@@ -60,27 +56,27 @@ class Branches:
             title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
             tags=own(conversation.record.tags),
         )
-        fork = await self.conversations.insert(record, path)
-        self._tracker.did(fork, "fork")
+        fork = await self._core.conversations.insert(record, path)
+        self._core.tracker.did(fork, "fork")
         if draft:
-            await asyncio.shield(self.conversations.set_draft(fork.id, draft))
+            await asyncio.shield(self._core.conversations.set_draft(fork.id, draft))
         return fork
 
     @on_newest(Head.SETTLED)
     async def delete_turn(self, id: str, node_id: str) -> None:
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
-        conversation = self.conversations.free(id)
-        self._tracker.did(conversation, "delete", node_id)
+        conversation = self._core.conversations.free(id)
+        self._core.tracker.did(conversation, "delete", node_id)
         await self.move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
 
     async def select(self, id: str, node_id: str) -> None:
         """Go to the branch through `node_id`, at its tip."""
-        conversation = self.conversations.free(id)
+        conversation = self._core.conversations.free(id)
         await self.move(conversation, Branch((), conversation.tree.tip(node_id)))
 
     async def walk(self, id: str, node_id: str, step: int) -> None:
         """Go to the sibling of `node_id` that is `step` further; at the ends nothing happens."""
-        conversation = self.conversations.free(id)
+        conversation = self._core.conversations.free(id)
         siblings = [n.id for n in conversation.tree.siblings(node_id)]
         at = siblings.index(node_id) + step
         if 0 <= at < len(siblings):
@@ -88,39 +84,39 @@ class Branches:
 
     async def undo(self, id: str) -> bool:
         """Back to the branch before the last edit, regenerate, delete or switch; False if there is none."""
-        conversation = self.conversations.free(id)
-        if (head := self.conversations.head_before(conversation)) is None:
+        conversation = self._core.conversations.free(id)
+        if (head := self._core.conversations.head_before(conversation)) is None:
             return False
-        await self.conversations.update(conversation, head=head)
+        await self._core.conversations.update(conversation, head=head)
         self._went(conversation)
         return True
 
     async def move(self, conversation: OpenConversation, branch: Branch) -> None:
         """Go to a branch that was made from all of the one that is shown. Raises HeadMoved."""
-        self.conversations.remember_head(conversation)
+        self._core.conversations.remember_head(conversation)
         if branch.nodes:
-            await self.conversations.shared.add(
+            await self._core.conversations.shared.add(
                 conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True
             )
-            self.conversations.list_changed()
-            self._ground.events.tell(ConversationChanged(conversation.id))
+            self._core.conversations.list_changed()
+            self._core.events.tell(ConversationChanged(conversation.id))
         else:
-            await self.conversations.update(conversation, head=branch.head)
+            await self._core.conversations.update(conversation, head=branch.head)
         self._went(conversation)
 
     def _went(self, conversation: OpenConversation) -> None:
         """The conversation stands on another branch: warm that up while it is looked at."""
-        if self.conversations.looked_at == conversation.id:
+        if self._core.conversations.looked_at == conversation.id:
             self._warm_up.soon(conversation.id)
 
     @on_newest(Head.SETTLED)
     async def set_instructions(self, id: str, instructions: str) -> None:
         """Another system prompt: a new branch below a new system message. The old branch stays."""
-        conversation = self.conversations.free(id)
+        conversation = self._core.conversations.free(id)
         before = conversation.path()[0].message
         message = system_message(instructions, before.blocks)
         if before == message:
             return
-        branch = under_system(conversation.tree, conversation.record.head or "", message, self._ground.timestamp())
-        self._tracker.did(conversation, "system", conversation.path()[0].id)
+        branch = under_system(conversation.tree, conversation.record.head or "", message, self._core.timestamp())
+        self._core.tracker.did(conversation, "system", conversation.path()[0].id)
         await self.move(conversation, branch)

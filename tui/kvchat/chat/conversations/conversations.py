@@ -93,10 +93,10 @@ class Conversations:
         """The conversation that the person looks at; empty: none."""
         self.observers: list[ConversationObserver] = []
         self.occupations: list[Occupation] = []
-        self.shared = SharedConversations(ground.store, ground.keeper, ground.events.tell)
+        self.shared = SharedConversations(ground.store, ground.writer, ground.events.tell)
         self.loaded = OpenConversations(self._may_go)
         """The open ones, by id."""
-        self.unsaved = Unsaved(ground.store, ground.keeper, self.loaded, incognito=ground.incognito)
+        self.unsaved = Unsaved(ground.store, ground.writer, self.loaded, incognito=ground.incognito)
         self._undo: dict[str, list[str | None]] = {}
         """By conversation: the heads before its last acts."""
         self._list: list[Conversation] | None = None
@@ -115,7 +115,7 @@ class Conversations:
 
     def _unstored(self) -> list[Conversation]:
         """Conversations that were begun while the disk refuses."""
-        if not self._ground.keeper.unsaved:
+        if not self._ground.writer.unsaved:
             return []
         return [one.record for one in list(self.loaded.values()) if self._store.known(one.id) is None]
 
@@ -151,7 +151,7 @@ class Conversations:
 
     async def search(self, query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
         """Messages and titles that match, newest first; `ranked`: best first among the newest."""
-        return await self._ground.keeper.call(lambda: self._store.search(query, limit, ranked=ranked))
+        return await self._ground.writer.call(lambda: self._store.search(query, limit, ranked=ranked))
 
     def list_changed(self) -> None:
         """The list is another one now."""
@@ -186,14 +186,14 @@ class Conversations:
     async def insert(self, record: Conversation, path: Sequence[Node]) -> OpenConversation:
         """Store a new conversation that begins with `path`, of which all but the system message is stored, and open it.
         Raises ChatError."""
-        keeper, (root, *others) = self._ground.keeper, path
+        writer, (root, *others) = self._ground.writer, path
 
         def create() -> Conversation:
             return self._store.create(record, root)
 
         try:
-            if (known := await keeper.write(create)) is None:
-                root = await keeper.call(lambda: self._store.like(path[0]))  # what is said waits to stand on this one
+            if (known := await writer.write(create)) is None:
+                root = await writer.call(lambda: self._store.like(path[0]))  # what is said waits to stand on this one
                 known = record = record if others else replace(record, head=root.id)
                 self.loaded.keep(OpenConversation(known, Tree([root, *others])))
         except StoreError as error:
@@ -205,7 +205,7 @@ class Conversations:
         """Whether an empty conversation is this window's alone, so that it can be begun here; True also where the disk
         refuses to say."""
         try:
-            return await self._ground.keeper.call(lambda: self._store.take_empty(id))
+            return await self._ground.writer.call(lambda: self._store.take_empty(id))
         except StoreError:
             return True
 
@@ -263,7 +263,7 @@ class Conversations:
         return self._ground.in_background(self._store_draft(id, text))
 
     async def _store_draft(self, id: str, text: str) -> None:
-        await self._ground.keeper.write(lambda: self._store.set_draft(id, text))
+        await self._ground.writer.write(lambda: self._store.set_draft(id, text))
 
     async def update(self, conversation: OpenConversation, **changes: object) -> None:
         """Store these fields of a conversation."""

@@ -12,9 +12,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.ground import Ground
+from kvchat.chat.core import Core
 from kvchat.prompt.drafts import Unsent, unsent_in
 from kvchat.store.conversations import SYSTEM_TYPED as SYSTEM_TYPED
 
@@ -40,9 +39,8 @@ class WritingField(Protocol):
 class Drafts:
     """The unsent texts of all conversations, and the unsaved ones of dialogs."""
 
-    def __init__(self, ground: Ground, conversations: Conversations) -> None:
-        self._ground = ground
-        self._conversations = conversations
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self.surface: WritingSurface | None = None
         self._due: asyncio.TimerHandle | None = None
         self._last: asyncio.Task[None] | None = None
@@ -67,7 +65,7 @@ class Drafts:
 
     def _is_due(self) -> None:
         self._due = None
-        self._ground.in_background(self._keep())
+        self._core.in_background(self._keep())
 
     async def _keep(self) -> None:
         await self.keep()
@@ -76,30 +74,30 @@ class Drafts:
         """Store what is written now; whether the disk has it."""
         if self.surface is not None and (written := self.surface.written()) is not None:
             id, unsent = written
-            if unsent.encoded() != self._conversations.load(id).draft:
+            if unsent.encoded() != self._core.conversations.load(id).draft:
                 self.put(id, unsent)
         for name, field in self._fields.items():
             self.leave(name, field.unsaved)
         if self._last is not None:
             await asyncio.shield(self._last)  # each waits for itself: one that is cancelled ends no other's wait
-        return not self._ground.keeper.unsaved
+        return not self._core.writer.unsaved
 
     def put(self, id: str, unsent: Unsent) -> Awaitable[None]:
         """Take this as all that is written in a conversation, at once, and store it."""
-        self._last = self._conversations.set_draft(id, unsent.encoded())
+        self._last = self._core.conversations.set_draft(id, unsent.encoded())
         return asyncio.shield(self._last)
 
     def left(self, name: str) -> str:
         """What was written under a name (that of the setting which keeps it) and not saved; empty: nothing."""
         if name not in self._unsaved:
-            self._unsaved[name] = self._ground.setting(name)
+            self._unsaved[name] = self._core.setting(name)
         return self._unsaved[name]
 
     def leave(self, name: str, text: str) -> None:
         """Have this as what is written under a name, and store it; empty: it is saved, or not wanted."""
         if text != self.left(name):
             self._unsaved[name] = text
-            self._last = self._ground.in_background(self._ground.keep_setting(name, text or None))
+            self._last = self._core.in_background(self._core.keep_setting(name, text or None))
 
     def begin(self, name: str, field: WritingField) -> None:
         """The user writes in this field: its text is kept until it is saved."""

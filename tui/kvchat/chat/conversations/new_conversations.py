@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import (
@@ -33,10 +31,8 @@ if TYPE_CHECKING:
 class NewConversations:
     """Creates conversations on the server that new ones begin with."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     async def create(
         self,
@@ -50,8 +46,8 @@ class NewConversations:
         byte. `reuse`: an empty one that nobody has written in is used again. Raises ChatError."""
         if instructions is None:
             own = persona.system_prompt if persona is not None else ""
-            instructions = own or self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
-        message, servers = trunk or system_message(instructions), self._servers
+            instructions = own or self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
+        message, servers = trunk or system_message(instructions), self._core.servers
         server = self.server_of(persona)
         link = servers.links.at(server)
         model, parameters = "", servers.first_parameters(link)
@@ -60,19 +56,19 @@ class NewConversations:
             model, parameters = persona.model, merged(parameters, persona.parameters)
         if reuse and (conversation := await self._used_again(message, server, model, parameters)) is not None:
             return conversation
-        now = self._ground.timestamp()
+        now = self._core.timestamp()
         root = node(None, message, now)
         record = Conversation(
             id=new_id(), head=root.id, created=now, updated=now, server=server, model=model, parameters=parameters
         )
-        return await self._conversations.insert(record, [root])
+        return await self._core.conversations.insert(record, [root])
 
     def server_of(self, persona: Persona | None) -> str:
         """The name of the server that a conversation begins with: the persona's, but where this run was given one.
         Raises ChatError."""
-        if persona is None or not persona.profile or self._servers.is_given:
-            return self._servers.first()
-        profiles = self._ground.settings.profiles
+        if persona is None or not persona.profile or self._core.servers.is_given:
+            return self._core.servers.first()
+        profiles = self._core.settings.profiles
         if persona.profile in profiles:
             return persona.profile
         near = nearest(persona.profile, profiles)
@@ -87,7 +83,11 @@ class NewConversations:
         self, message: Message, server: str, model: str, parameters: Parameters
     ) -> OpenConversation | None:
         """An empty conversation with this system message, opened, with what a new one begins with."""
-        conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
+        conversations, servers, streaming = (
+            self._core.conversations,
+            self._core.servers,
+            self._core.conversations.streaming(),
+        )
         for known in conversations.all():
             if known.turns == 0 and known.id not in streaming and not self._is_written_in(known.id):
                 same = conversations.load(known.id).path()[0].message == message
@@ -101,7 +101,7 @@ class NewConversations:
         return None
 
     def _is_written_in(self, id: str) -> bool:
-        store = self._ground.store
+        store = self._core.store
         return bool(store.draft(id) or store.queue.of(id))
 
 

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.ground import Ground
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.request import Parameters
 from kvchat.text.options import EFFORTS, THINKING, THINKING_USAGE, no_thinking
@@ -52,25 +49,22 @@ class ThinkingChange(Struct, frozen=True):
 class Options:
     """Sets the options of conversations."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     async def set_parameters(self, id: str, parameters: Parameters) -> None:
-        await self._conversations.update(self._conversations.load(id), parameters=parameters)
+        await self._core.conversations.update(self._core.conversations.load(id), parameters=parameters)
 
     async def set_template_options(self, id: str, options: Mapping[str, object]) -> None:
         """Options of the chat template. They are part of the prefix: the next turn may prefill everything again."""
-        conversation = self._conversations.load(id)
-        self._tracker.did(conversation, "template")
-        await self._conversations.update(conversation, template_options=dict(options))
+        conversation = self._core.conversations.load(id)
+        self._core.tracker.did(conversation, "template")
+        await self._core.conversations.update(conversation, template_options=dict(options))
 
     async def thinking(self, id: str, word: str = "") -> ThinkingChange:
         """What on, off, auto or an effort would change; without a word the next of the first three. Raises ChatError
         for another word."""
-        before = self._conversations.load(id).record.template_options
+        before = self._core.conversations.load(id).record.template_options
         word = word.strip().lower() or _NEXT.get(before.get("enable_thinking"), "auto")
         if word not in THINKING:
             raise ChatError.of(THINKING_USAGE)
@@ -79,19 +73,19 @@ class Options:
             options["reasoning_effort"] = word
         elif word != "auto":
             options["enable_thinking"] = word == "on"
-        return ThinkingChange(word, options, await self._tracker.template_facts(id))
+        return ThinkingChange(word, options, await self._core.tracker.template_facts(id))
 
     async def set_model(self, id: str, model: str) -> None:
-        conversation = self._conversations.load(id)
-        self._tracker.did(conversation, "model")
-        await self._servers.move(conversation, self._servers.link(id).kept_name, model)
+        conversation = self._core.conversations.load(id)
+        self._core.tracker.did(conversation, "model")
+        await self._core.servers.move(conversation, self._core.servers.link(id).kept_name, model)
 
     def prompts(self) -> list[SavedPrompt]:
         """The library of system prompts, by name."""
-        return self._ground.store.prompts()
+        return self._core.store.prompts()
 
     async def save_prompt(self, prompt: SavedPrompt) -> None:
-        await self._ground.keeper.write(lambda: self._ground.store.save_prompt(prompt))
+        await self._core.writer.write(lambda: self._core.store.save_prompt(prompt))
 
     async def delete_prompt(self, name: str) -> None:
-        await self._ground.keeper.write(lambda: self._ground.store.delete_prompt(name))
+        await self._core.writer.write(lambda: self._core.store.delete_prompt(name))

@@ -11,11 +11,10 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ from kvchat.chat.events import (
     ServiceEvent,
     WrittenElsewhere,
 )
-from kvchat.chat.store_writer import Keeper
+from kvchat.chat.store_writer import StoreWriter
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree
@@ -44,9 +43,6 @@ from kvchat.store import (
     UnknownConversation,
 )
 from kvchat.text.problems import ChatProblem
-
-if TYPE_CHECKING:
-    from kvchat.chat.conversations.conversations import Conversations
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +85,9 @@ class UnderWay(Struct, eq=False):
 class SharedConversations:
     """The open conversations of one kvchat against the store that it shares with others."""
 
-    def __init__(self, store: Store, keeper: Keeper, tell: Callable[[ServiceEvent], None]) -> None:
+    def __init__(self, store: Store, writer: StoreWriter, tell: Callable[[ServiceEvent], None]) -> None:
         self._store = store
-        self._keeper = keeper
+        self._writer = writer
         self._tell = tell
         self._held: Counter[str] = Counter()
         """Conversations that an act is built on just now."""
@@ -130,7 +126,7 @@ class SharedConversations:
         """Take over what others did in a conversation; whether it could be looked at now."""
         if not self.is_stored(conversation):
             return False
-        stored = await self._keeper.call(partial(self._read, conversation))
+        stored = await self._writer.call(partial(self._read, conversation))
         if stored is None or not self.is_stored(conversation):
             return False
         self._take(conversation, stored)
@@ -138,7 +134,7 @@ class SharedConversations:
 
     def is_stored(self, conversation: OpenConversation) -> bool:
         """Not under an act, nor while what is said here is not on the disk yet."""
-        return not self._held[conversation.id] and not self._keeper.unsaved
+        return not self._held[conversation.id] and not self._writer.unsaved
 
     def _read(self, conversation: OpenConversation) -> Stored | None:
         """None: the store cannot be read."""
@@ -194,7 +190,7 @@ class SharedConversations:
         known = conversation.record
         with self.held(conversation):
             try:
-                row = await self._keeper.write(lambda: self._store.change(known, change, shown=known.head))
+                row = await self._writer.write(lambda: self._store.change(known, change, shown=known.head))
             except ConversationDeleted as error:
                 raise ChatError.of(error) from None
             self._written(conversation, row, change)
@@ -213,7 +209,7 @@ class SharedConversations:
 
         with self.held(conversation):
             try:
-                row = await (self._keeper.now(add) if queued else self._keeper.write(add, partial(add, late=True)))
+                row = await (self._writer.now(add) if queued else self._writer.write(add, partial(add, late=True)))
             except NotQueued as error:
                 raise NotInQueue.of(error) from None
             except StoreUnavailable as error:
@@ -235,7 +231,7 @@ class SharedConversations:
         known = conversation.record
         with self.held(conversation):
             conversation.tree.put(answer)
-            row = await self._keeper.write(lambda: self._store.settle(answer, known, change))
+            row = await self._writer.write(lambda: self._store.settle(answer, known, change))
             self._count(conversation, 0, -1)
             self._written(conversation, row, change)
 
@@ -243,7 +239,7 @@ class SharedConversations:
         """Remove an answer without a word."""
         with self.held(conversation):
             conversation.tree.drop(answer)
-            await self._keeper.write(lambda: self._store.drop(answer))
+            await self._writer.write(lambda: self._store.drop(answer))
             self._count(conversation, -1, 0)
 
     def _written(self, conversation: OpenConversation, row: Conversation | None, change: Change) -> None:
@@ -327,40 +323,8 @@ class SharedConversations:
         while (reply := self.reply_elsewhere(conversation)) is not None and not given_up.is_set():
             owner = time.monotonic() - looked >= OWNER_S
             looked = time.monotonic() if owner else looked
-            if not await self._keeper.call(partial(self._store.is_streaming, reply.id, owner=owner)):
+            if not await self._writer.call(partial(self._store.is_streaming, reply.id, owner=owner)):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await given_up.wait()
-
-
-class Acting(Protocol):
-    """Whoever acts on conversations."""
-
-    conversations: Conversations
-
-
-A = TypeVar("A", bound=Acting)
-P = ParamSpec("P")
-T = TypeVar("T")
-Act = Callable[Concatenate[A, str, P], Coroutine[Any, Any, T]]
-
-
-def on_newest(head: Head) -> Callable[[Act[A, P, T]], Act[A, P, T]]:
-    """An act on a conversation, begun on what all kvchats have made of it, and again when one of them was faster."""
-
-    def decorated(act: Act[A, P, T]) -> Act[A, P, T]:
-        @wraps(act)
-        async def tried(self: A, id: str, /, *args: P.args, **options: P.kwargs) -> T:
-            with self.conversations.shared.under_way(id) as under_way:
-                while True:
-                    conversation = await self.conversations.for_act(id, head, under_way)
-                    with self.conversations.shared.held(conversation):
-                        try:
-                            return await act(self, id, *args, **options)
-                        except HeadMoved:
-                            continue
-
-        return tried
-
-    return decorated

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.store_writer import Keeper
+from kvchat.chat.store_writer import StoreWriter
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
 
@@ -40,10 +40,10 @@ class Unsaved:
     """What the open conversations hold and the store does not."""
 
     def __init__(
-        self, store: Store, keeper: Keeper, conversations: Mapping[str, OpenConversation], *, incognito: bool
+        self, store: Store, writer: StoreWriter, conversations: Mapping[str, OpenConversation], *, incognito: bool
     ) -> None:
         self._store = store
-        self._keeper = keeper
+        self._writer = writer
         self._conversations = conversations
         self._incognito = incognito
         self.queued: Callable[[OpenConversation], str] = lambda conversation: conversation.draft
@@ -52,13 +52,13 @@ class Unsaved:
     @property
     def reason(self) -> str:
         """Why the disk refused last, in a sentence or two."""
-        return self._keeper.trouble
+        return self._writer.trouble
 
     async def retry(self) -> list[Source]:
         """Try once more to save what waits; the conversations that are not saved even then, newest first."""
-        if self._keeper.unsaved:
+        if self._writer.unsaved:
             try:
-                await self._keeper.flush()
+                await self._writer.flush()
             except StoreError:
                 pass  # it is said in the banner
         held = self._held()
@@ -87,7 +87,7 @@ class Unsaved:
 
     def _held(self) -> list[Source]:
         """Copies of the open conversations that somebody would miss, for a thread, newest first."""
-        if self._incognito or not self._keeper.unsaved:
+        if self._incognito or not self._writer.unsaved:
             return []
         from kvchat.transfer.formats import Source
 

@@ -14,10 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, rendered
@@ -49,17 +48,14 @@ Plain = Callable[[OpenConversation, Sequence[ContextBlock]], Awaitable[Sequence[
 class QuestionBuilder:
     """Builds the questions of all conversations."""
 
-    def __init__(
-        self, ground: Ground, servers: Servers, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain
-    ) -> None:
+    def __init__(self, core: Core, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain) -> None:
         """`resolve`: looks up what a question mentions or searches, and raises ChatError where that cannot be had.
         `sources`: in the order in which their blocks stand. `plain`: takes out of blocks what the conversation's server
         would read as special tokens."""
         self._resolve = resolve
         self._sources = sources
         self._plain = plain
-        self._ground = ground
-        self._servers = servers
+        self._core = core
         self._warm_up: tuple[str, tuple[ContextBlock, ...]] = ("", ())
         """A conversation, and what is attached to the question that is written in it."""
 
@@ -69,7 +65,7 @@ class QuestionBuilder:
         path = conversation.tree.path(head)
         question = await self._resolve(conversation, path, question)
         blocks = await self._in_front(conversation, path, question)
-        now, stamped, every = self._ground.clock(), conversation.stamped, self._every(conversation.id)
+        now, stamped, every = self._core.clock(), conversation.stamped, self._every(conversation.id)
         if blocks and every is not None and stamped is not None and now - stamped < every:
             now = stamped  # these very bytes were read ahead
         pasted = pasted_of(question.meant.spans, (PASTE,))
@@ -89,7 +85,7 @@ class QuestionBuilder:
         except ChatError:  # it is said when it is sent
             question = replace(question, blocks=())
         blocks = await self._in_front(conversation, path, question)
-        now, every = self._ground.clock(), self._every(conversation.id)
+        now, every = self._core.clock(), self._every(conversation.id)
         if every is not None:
             stamped = conversation.stamped
             if stamped is not None and timedelta(0) <= now - stamped < every:
@@ -111,7 +107,7 @@ class QuestionBuilder:
 
     def _every(self, id: str) -> timedelta | None:
         """How often a question is stamped with the time; None: never, as for the demo model, which says it back."""
-        settings, info = self._ground.settings, self._servers.link(id).info
+        settings, info = self._core.settings, self._core.servers.link(id).info
         is_told = settings.time_stamp and not (info is not None and info.is_demo)
         return timedelta(minutes=settings.time_stamp_minutes) if is_told else None
 

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
@@ -78,22 +76,18 @@ class Retrieval:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
+        core: Core,
         documents: DocumentService,
         vectors: Vectors,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
+        self._core = core
         self._documents = documents
         self._vectors = vectors
 
     async def set_retrieval(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self._conversations.update(
-            self._conversations.load(id),
+        await self._core.conversations.update(
+            self._core.conversations.load(id),
             retrieval=mode if collections else OFF,
             collections=tuple(dict.fromkeys(collections)),
         )
@@ -121,7 +115,7 @@ class Retrieval:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
         the files."""
-        conversation = self._conversations.loaded.get(id)
+        conversation = self._core.conversations.loaded.get(id)
         if conversation is None or not text.strip():
             return RetrievalResult()
         record = conversation.record
@@ -214,8 +208,8 @@ class Retrieval:
     ) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
         """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
         the collections to search in, where it mentions none. Raises ChatError and StoreError."""
-        window = self._servers.window(conversation.id) or UNKNOWN_WINDOW
-        most = window * self._ground.settings.documents.attach_percent // 100 * 4
+        window = self._core.servers.window(conversation.id) or UNKNOWN_WINDOW
+        most = window * self._core.settings.documents.attach_percent // 100 * 4
         roots, indexing = [root for _, root in self._documents.roots()], frozenset(self._documents.indexing)
         given = _given(conversation)
 
@@ -233,7 +227,7 @@ class Retrieval:
         if not plan.scopes or not plan.query:
             return ()
         vector, model = await self._vectors.of(plan.query), self._vectors.model
-        settings, window = self._ground.settings.documents, self._servers.window(id) or UNKNOWN_WINDOW
+        settings, window = self._core.settings.documents, self._core.servers.window(id) or UNKNOWN_WINDOW
         there = [*(block for node in path for block in node.message.blocks), *plan.files]
 
         def find(library: Library | None) -> tuple[Passage, ...]:
@@ -261,8 +255,10 @@ class Retrieval:
     async def attach(self, id: str, path: str) -> ContextBlock:
         """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
         ChatError."""
-        conversation = self._conversations.load(id)
-        most = (self._servers.window(id) or UNKNOWN_WINDOW) * self._ground.settings.documents.attach_percent // 100 * 4
+        conversation = self._core.conversations.load(id)
+        most = (
+            (self._core.servers.window(id) or UNKNOWN_WINDOW) * self._core.settings.documents.attach_percent // 100 * 4
+        )
         path_there = conversation.path()
 
         def capture() -> ContextBlock:
@@ -302,11 +298,11 @@ class Retrieval:
         return await asyncio.to_thread(capture)
 
     def _keep(self, image: Image) -> None:
-        self._ground.store.images.put([image])
+        self._core.store.images.put([image])
 
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
-        conversation = self._conversations.loaded.get(id)
+        conversation = self._core.conversations.loaded.get(id)
         there = files_of(conversation.path()) if conversation is not None else {}
         if not there:
             return []

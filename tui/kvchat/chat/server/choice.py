@@ -19,15 +19,13 @@ from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass
 from kvchat.backends.http.payload import Model
 from kvchat.cache.warmth import Heat
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Phase, found_here
 from kvchat.chat.server.link import DEFAULT, Link, is_file, normal
-from kvchat.chat.server.servers import LAST_SERVER, Servers
+from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.paths import pasted_path
 from kvchat.sanitize import one_line
 from kvchat.text.faults import BUILT_IN
@@ -81,13 +79,8 @@ class ServerChoice(Struct, frozen=True):
 class ServerChooser:
     """Lists servers, has one used, examines the one in use."""
 
-    def __init__(
-        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, warm_up: WarmUp
-    ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+    def __init__(self, core: Core, warm_up: WarmUp) -> None:
+        self._core = core
         self._warm_up = warm_up
         self._found: Sequence[Found] = ()
         self._examining = False
@@ -96,17 +89,17 @@ class ServerChooser:
         """Let a conversation go on with another server: a profile's name, a base URL, the path of a model file, or
         empty for the default one. New conversations begin with it too. `model`: one of that server's; empty: the one
         it has loaded."""
-        conversation, before = self._conversations.load(id), self._servers.link(id)
+        conversation, before = self._core.conversations.load(id), self._core.servers.link(id)
         await before.lane.stop_spare()
         if (conversation.record.server, conversation.record.model) != (name, model):
-            self._tracker.did(conversation, "model")
-        await self._servers.move(conversation, name, model)
-        if self._conversations.looked_at == id:
-            self._ground.events.tell(ServerChanged())
+            self._core.tracker.did(conversation, "model")
+        await self._core.servers.move(conversation, name, model)
+        if self._core.conversations.looked_at == id:
+            self._core.events.tell(ServerChanged())
         before.connector.release()
-        if await self._reached(self._servers.links.at(name), id):
-            await self._ground.keep_setting(LAST_SERVER, name)
-        if self._conversations.looked_at == id:
+        if await self._reached(self._core.servers.links.at(name), id):
+            await self._core.keep_setting(LAST_SERVER, name)
+        if self._core.conversations.looked_at == id:
             self._warm_up.soon(id)
 
     async def _reached(self, link: Link, id: str) -> bool:
@@ -114,7 +107,7 @@ class ServerChooser:
         try:
             if link.connector.model_path is None or link.connector.runs_engine:
                 await link.connector.ready()
-            elif link.lane.holder or id in self._conversations.streaming():
+            elif link.lane.holder or id in self._core.conversations.streaming():
                 return True  # the next question starts it
             else:
                 async with link.lane.chat(id):
@@ -146,19 +139,19 @@ class ServerChooser:
         return sorted(chosen.values(), key=lambda choice: not choice.current)
 
     def _choices(self) -> Iterator[ServerChoice]:
-        here, named = self._servers.link(), set()
-        for link in self._servers.links:
+        here, named = self._core.servers.link(), set()
+        for link in self._core.servers.links:
             is_nothing = link.connector.connection.phase == "none"
             if (link is here and not is_nothing) or link.info is not None:
                 named.add(link.name)
                 yield self._choice(link, current=link is here)
-        for name, server in self._ground.settings.profiles.items():
+        for name, server in self._core.settings.profiles.items():
             if name not in named:
                 yield ServerChoice(name, server.base_url.rstrip("/"), profile=name, model=server.model)
-        if self._ground.settings.server.base_url and DEFAULT not in named:
-            yield ServerChoice(DEFAULT, self._ground.settings.server.base_url.rstrip("/"))
-        last = self._ground.setting(LAST_SERVER)
-        if not any(link.leads_to(last) for link in self._servers.links if link.name in named):
+        if self._core.settings.server.base_url and DEFAULT not in named:
+            yield ServerChoice(DEFAULT, self._core.settings.server.base_url.rstrip("/"))
+        last = self._core.setting(LAST_SERVER)
+        if not any(link.leads_to(last) for link in self._core.servers.links if link.name in named):
             if is_file(last):
                 yield ServerChoice(last, "", BUILT_IN, model=last, embedded=True)
             elif "://" in last:
@@ -177,7 +170,7 @@ class ServerChooser:
 
     def _choice(self, link: Link, *, current: bool) -> ServerChoice:
         info, connection = link.info, link.connector.connection
-        profile = link.name if link.name in self._ground.settings.profiles else ""
+        profile = link.name if link.name in self._core.settings.profiles else ""
         if info is None:
             return ServerChoice(
                 link.name,
@@ -210,14 +203,14 @@ class ServerChooser:
         if cache is None:
             return 0
         owners = {held.owner for held in cache.simulator.best.slots if held is not None and held.owner}
-        return sum(self._tracker.warmth(id).heat is Heat.WARM for id in owners)
+        return sum(self._core.tracker.warmth(id).heat is Heat.WARM for id in owners)
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
         """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
         agreed to what that costs. Raises ChatError."""
         if self._examining:
             raise ChatError(ChatProblem.EXAMINING)
-        link = self._servers.link()
+        link = self._core.servers.link()
         if link.lane.holder:
             raise ChatError(ChatProblem.ANSWERING)
         self._examining = True
@@ -239,13 +232,13 @@ class ServerChooser:
 
         async def look() -> None:
             nonlocal found
-            folder = self._servers.snapshot_folder if backend.info.embedded else None
+            folder = self._core.servers.snapshot_folder if backend.info.embedded else None
             found = await examine(
                 backend,
                 progress=progress,
                 agreed=agreed,
                 snapshot_folder=folder,
-                model=self._servers.asked_model(self._conversations.looked_at),
+                model=self._core.servers.asked_model(self._core.conversations.looked_at),
             )
 
         await link.lane.stop_spare()
@@ -260,12 +253,12 @@ class ServerChooser:
 
     def meant(self, id: str, name: str) -> ModelChoice:
         """What a name stands for that was written for the model of a conversation. Raises ChatError."""
-        info = self._servers.link(id).info
-        if name in self._ground.settings.profiles:
+        info = self._core.servers.link(id).info
+        if name in self._core.settings.profiles:
             return "server", name, ""
         if (path := written_path(name)) is not None:
             return "file", path
-        nothing_there = self._servers.link(id).connector.connection.phase == "none"
+        nothing_there = self._core.servers.link(id).connector.connection.phase == "none"
         if nothing_there or (info is not None and info.listing and not info.known(name)):
             if hub_name(name) is not None:
                 return "pull", name
@@ -310,7 +303,7 @@ class ServerChooser:
 
     async def model_files(self) -> list[ModelFile]:
         """The model files on this machine's disk that the embedded engine can run."""
-        return await self._servers.link().connector.find_models()
+        return await self._core.servers.link().connector.find_models()
 
     def model_folders(self) -> list[str]:
         """Where model files are looked for: the folders that are there, and those that the user may put one into."""
@@ -318,7 +311,7 @@ class ServerChooser:
         return list(
             dict.fromkeys(
                 str(folder).replace(home, "~/", 1)
-                for source, folder in self._servers.link().connector.folders()
+                for source, folder in self._core.servers.link().connector.folders()
                 if source in ("models folder", "downloads") or folder.is_dir()
             )
         )

@@ -32,17 +32,14 @@ from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import said
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
-from kvchat.chat.ground import Ground
 from kvchat.chat.server import connection
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
 from kvchat.prompt.message import Node, NoteKind, Role, State
@@ -88,18 +85,12 @@ class AnswerRequests:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         routes: Routes,
         queue: MessageQueue,
         warm_up: WarmUp,
     ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._routes = routes
         self._queue = queue
         self._warm_up = warm_up
@@ -113,7 +104,7 @@ class AnswerRequests:
         pauses = chain(connection.AGAIN_S, repeat(connection.AGAIN_S[-1]))
         while True:
             was_sent = False
-            link = self._servers.link(conversation.id)
+            link = self._core.servers.link(conversation.id)
             lane = link.lane
             if lane.holder:
                 emit(Waiting("lane", 0.0))
@@ -122,7 +113,7 @@ class AnswerRequests:
                 emit(Waiting("connecting", 0.0))
                 try:
                     backend = await link.connector.ready()
-                    if link.lane is not lane or self._servers.link(conversation.id) is not link:
+                    if link.lane is not lane or self._core.servers.link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
                     await lane.sit()
                     was_sent = True
@@ -135,9 +126,9 @@ class AnswerRequests:
                 if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
                     self._expecting[conversation.id] = lane
                     lane.expect(conversation.id)
-            if ended.error is None or not await self._servers.is_gone(link, ended.error, was_sent=was_sent):
+            if ended.error is None or not await self._core.servers.is_gone(link, ended.error, was_sent=was_sent):
                 return ended
-            if self._servers.link(conversation.id) is link:  # another server may stand in for it by now
+            if self._core.servers.link(conversation.id) is link:  # another server may stand in for it by now
                 emit(Waiting("gone", time.monotonic() - waiting, False))
                 await link.connector.back()
                 if was_sent and ended.error.is_behind_proxy:
@@ -146,24 +137,28 @@ class AnswerRequests:
     async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
         conversation = asking.conversation
-        if not self._servers.consent.agreed_to(backend.info, conversation.id):
+        if not self._core.servers.consent.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
-        cache = await self._tracker.cache_of(backend, asking.model or self._servers.asked_model(conversation.id))
-        if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
+        cache = await self._core.tracker.cache_of(
+            backend, asking.model or self._core.servers.asked_model(conversation.id)
+        )
+        if not self._core.servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
         ended = await self._asked_once(link, backend, cache, asking, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
-            await self._conversations.update(conversation, system_in_user=True)
-            self._ground.events.tell(Noticed(SYSTEM_MOVED))
+            await self._core.conversations.update(conversation, system_in_user=True)
+            self._core.events.tell(Noticed(SYSTEM_MOVED))
             if cache is not None:
                 cache.refused()
             ended = await self._asked_once(link, backend, cache, asking, emit)
         if ended.model and not asking.model and not conversation.record.model:
-            await self._servers.keep(conversation, link, ended.model)  # it has no list of models: now its name is known
+            await self._core.servers.keep(
+                conversation, link, ended.model
+            )  # it has no list of models: now its name is known
         for warning in ended.warnings:
-            self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
+            self._core.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
 
     async def _asked_once(
@@ -175,21 +170,21 @@ class AnswerRequests:
         turn = ChatTurn(
             wires_of(path),
             record.id,
-            asking.model or self._servers.model_of(conversation, info),
+            asking.model or self._core.servers.model_of(conversation, info),
             asking.parameters or record.parameters,
             record.template_options,
             system_in_user=record.system_in_user,
             continues=path[-1].role is Role.ASSISTANT,
             answers=len(asking.runs),
         )
-        turn = self._tracker.by_ids(turn, path, info)
+        turn = self._core.tracker.by_ids(turn, path, info)
         if cache is not None:
             await self._warm_up.finished_for(link.lane, cache, turn, asking.warmed)
         await link.lane.stop_spare()
         tracked = asking.tracked = (
             await cache.before(turn, path, asking.live.read, emit=emit)
             if cache
-            else (self._tracker.asked_of(backend, turn, path))
+            else (self._core.tracker.asked_of(backend, turn, path))
         )
         if cache:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
@@ -199,15 +194,15 @@ class AnswerRequests:
             cache.sent(tracked, turn.slot)
         elif link.shared:
             asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
-            link.shared.sent(asked, self._ground.timestamp())
-        watched = self._tracker.watched(tracked, emit)
+            link.shared.sent(asked, self._core.timestamp())
+        watched = self._core.tracker.watched(tracked, emit)
         is_kept = False
 
         def noting(event: StreamEvent) -> None:
             nonlocal is_kept
             if not (is_kept or asking.model) and isinstance(event, TextDelta | ReasoningDelta | OfAlternative):
                 is_kept = True
-                self._ground.in_background(self._servers.keep(conversation, link))
+                self._core.in_background(self._core.servers.keep(conversation, link))
             if isinstance(event, Posted):
                 for answer_run in asking.runs:
                     self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
@@ -218,9 +213,9 @@ class AnswerRequests:
 
     def _record(self, answer: str, body_sha256: str, info: ServerInfo, model: str) -> None:
         """Keep what was sent for an answer, and where to."""
-        self._ground.in_background(
-            self._ground.keeper.write(
-                lambda: self._ground.store.record_request(
+        self._core.in_background(
+            self._core.writer.write(
+                lambda: self._core.store.record_request(
                     answer, body_sha256=body_sha256, server=info.place, kind=info.kind, build=info.build, model=model
                 )
             )
@@ -234,13 +229,13 @@ class AnswerRequests:
             return
         if info.reasoning_option is not None and info.reasoning_option[0] not in options:
             kept = dict([info.reasoning_option])
-            await self._conversations.change(
+            await self._core.conversations.change(
                 conversation, lambda row: replace(row, template_options={**row.template_options, **kept})
             )
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
-            await self._conversations.update(conversation, system_in_user=True)
-            self._ground.events.tell(Noticed(SYSTEM_STAYS))
+            await self._core.conversations.update(conversation, system_in_user=True)
+            self._core.events.tell(Noticed(SYSTEM_STAYS))
 
     def expect_no_more(self, id: str) -> None:
         """The next message of this queue has its lane, or none comes."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.causes.cut import dropped_text
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
-from kvchat.chat.ground import Ground
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.answer_run import previous_figures
 from kvchat.prompt.message import Node, Role
 from kvchat.text.findings import dropped_text_notice
@@ -24,15 +23,14 @@ if TYPE_CHECKING:
 class DroppedText:
     """Looks at each turn that ends."""
 
-    def __init__(self, ground: Ground, servers: Servers) -> None:
-        self._ground = ground
-        self._servers = servers
+    def __init__(self, core: Core) -> None:
+        self._core = core
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
-        info = self._servers.link(conversation.id).info
+        info = self._core.servers.link(conversation.id).info
         path = conversation.tree.path(answer.id)
         if found := dropped_on(path, hidden_reasoning=info is None or info.host_class == "cloud"):
-            self._ground.events.tell(Noticed(dropped_text_notice(found), "error"))
+            self._core.events.tell(Noticed(dropped_text_notice(found), "error"))
 
 
 def dropped_on(path: Sequence[Node], *, hidden_reasoning: bool) -> Statement | None:

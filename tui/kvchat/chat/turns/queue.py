@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.events import QueueChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
 from kvchat.chat.question.stored import decoded, encoded, folder_of, waiting
 from kvchat.prompt.drafts import unsent_in
@@ -42,10 +41,9 @@ class Queued(Struct, frozen=True):
 class MessageQueue:
     """The queues of all conversations, in the store; what the disk refuses waits in memory. `Turns` sends."""
 
-    def __init__(self, ground: Ground, conversations: Conversations) -> None:
-        self._ground = ground
-        self._store = ground.store.queue
-        self._conversations = conversations
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store.queue
         self._items: dict[str, list[Queued]] = {}
         """By conversation, as far as they were asked for."""
         self._flowing: set[str] = set()
@@ -54,7 +52,7 @@ class MessageQueue:
         """What held a queue in this run."""
         self._writes = 0
         """Changes on their way to the store: what it has is not the newest."""
-        conversations.unsaved.queued = self._draft_with_unsaved
+        core.conversations.unsaved.queued = self._draft_with_unsaved
 
     # -- looking
 
@@ -68,9 +66,9 @@ class MessageQueue:
 
     def held(self, id: str) -> HoldKind | None:
         """What holds the queue; None: it goes on, is empty, or another window answers and may go on with it."""
-        if not self._of(id) or id in self._flowing or self._conversations.answered_elsewhere(id):
+        if not self._of(id) or id in self._flowing or self._core.conversations.answered_elsewhere(id):
             return None
-        conversation = self._conversations.get(id)
+        conversation = self._core.conversations.get(id)
         last = conversation.path()[-1:] if conversation is not None else []
         return self._holds.get(id) or (hold_of(last[0]) if last else None) or HoldKind.EARLIER
 
@@ -86,7 +84,7 @@ class MessageQueue:
 
     def read(self, id: str) -> None:
         """Take over what other kvchats did, unless something of this one is on its way to the disk."""
-        if self._writes or self._ground.keeper.unsaved:
+        if self._writes or self._core.writer.unsaved:
             return
         try:
             rows = self._store.of(id)
@@ -122,7 +120,7 @@ class MessageQueue:
         if first and items:
             place = (items[0].place or 0.0) - 1.0
         question = waiting(question)
-        item = Queued(new_id(), question, self._ground.timestamp(), place, folder_of(question))
+        item = Queued(new_id(), question, self._core.timestamp(), place, folder_of(question))
         behind = (at for at, one in enumerate(items) if place is not None and (one.place is None or one.place > place))
         items.insert(next(behind, len(items)), item)
         row = QueuedRow(item.id, id, question.text, encoded(question, item.folder), item.created, place)
@@ -149,7 +147,7 @@ class MessageQueue:
         """Store a change that is shown already; what `write` gives, None where it waits for the disk."""
         self._changed(id)
         with self._writing():
-            done = await self._ground.keeper.write(write)
+            done = await self._core.writer.write(write)
         self.read(id)
         return done
 
@@ -201,7 +199,7 @@ class MessageQueue:
         return unsent.encoded()
 
     def _changed(self, id: str) -> None:
-        self._ground.events.tell(QueueChanged(id))
+        self._core.events.tell(QueueChanged(id))
 
 
 def _queued(row: QueuedRow) -> Queued:

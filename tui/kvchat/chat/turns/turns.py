@@ -20,11 +20,10 @@ from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.states.state_saver import StateSaver
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
-from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
-from kvchat.chat.conversations.shared import Head, on_newest
+from kvchat.chat.conversations.shared import Head
+from kvchat.chat.core import Core, on_newest
 from kvchat.chat.errors import ChatError, GivenUp, HeldError, NotInQueue, TooLongError
 from kvchat.chat.events import (
     AnswerEnded,
@@ -34,13 +33,12 @@ from kvchat.chat.events import (
     Noticed,
     QuestionRefused,
 )
-from kvchat.chat.ground import QUIT_S, Ground
+from kvchat.chat.ground import QUIT_S
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
-from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
 from kvchat.chat.turns.answer_request import AnswerRequests, Asking
 from kvchat.chat.turns.answer_run import AnswerRun
@@ -74,10 +72,7 @@ class Turns:
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         saver: StateSaver,
         warm_up: WarmUp,
         questions: QuestionBuilder,
@@ -85,10 +80,7 @@ class Turns:
         queue: MessageQueue,
         requests: AnswerRequests,
     ) -> None:
-        self.conversations = conversations
-        self._ground = ground
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
         self._saver = saver
         self._warm_up = warm_up
         self._questions = questions
@@ -103,7 +95,7 @@ class Turns:
         self._next: dict[str, asyncio.Task[None]] = {}
         """By conversation: sends the next message of its queue."""
         self._explanations: set[asyncio.Task[TurnFigures]] = set()
-        conversations.occupations.append(self)
+        core.conversations.occupations.append(self)
 
     @on_newest(Head.AWAITED)
     async def send(
@@ -113,14 +105,14 @@ class Turns:
         another kvchat streams at the branch's end is waited for. `parameters` replace the conversation's for this turn.
         `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError
         where a file that it mentions needs the person's yes."""
-        await self._ask(self.conversations.free(id), question, parameters=parameters, anyway=anyway)
+        await self._ask(self._core.conversations.free(id), question, parameters=parameters, anyway=anyway)
 
     @on_newest(Head.SETTLED)
     async def send_now(self, id: str, question: Question, *, anyway: bool = False, queued: str = "") -> None:
         """The same, for one who does not wait: raises AnsweredElsewhere while another kvchat streams a reply there.
         `queued`: the message of the queue that it is; the others follow it. Raises NotInQueue where it is sent
         already."""
-        await self._ask(self.conversations.free(id), question, anyway=anyway, queued=queued)
+        await self._ask(self._core.conversations.free(id), question, anyway=anyway, queued=queued)
         if queued:
             self._queue.release(id)
 
@@ -145,7 +137,7 @@ class Turns:
         `anyway`."""
         branch = await self._questions.built(conversation, head, question)
         path = [*conversation.tree.path(head), branch.nodes[0]]
-        await self._servers.must_take(conversation, path)
+        await self._core.servers.must_take(conversation, path)
         if not anyway:
             await self._sizes.must_fit(conversation, path)
         return branch
@@ -155,45 +147,45 @@ class Turns:
         """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
         prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
         mentions needs the person's yes."""
-        conversation = self.conversations.free(id)
+        conversation = self._core.conversations.free(id)
         question, _ = conversation.tree.turn_of(node_id)
         branch = await self._fitting(
             conversation, question.parent or "", Question(text, meant=meant, again=question), anyway
         )
-        self._tracker.did(conversation, "edit", question.id)
-        self.conversations.remember_head(conversation)
+        self._core.tracker.did(conversation, "edit", question.id)
+        self._core.conversations.remember_head(conversation)
         await self._grow(conversation, branch)
 
     @on_newest(Head.ANY)
     async def regenerate(self, id: str, node_id: str) -> None:
         """Another answer to the same question. An answer that failed without a new word makes room for it."""
-        await self._regenerate(self.conversations.free(id), node_id)
+        await self._regenerate(self._core.conversations.free(id), node_id)
 
     @on_newest(Head.ANY)
     async def go_on(self, id: str, node_id: str, parameters: Parameters | None = None) -> None:
         """Go on with a cut answer: a sibling of it that begins with what came. One without a word is answered anew, and
         a server that cannot go on with an answer is asked to by a message; the person is told. Raises ChatError."""
-        conversation = self.conversations.free(id)
+        conversation = self._core.conversations.free(id)
         question, cut = conversation.tree.turn_of(node_id)
         if cut is not None and cut.is_wordless and cut.state in (*CUT, State.EMPTY):
             await self._regenerate(conversation, node_id, parameters)
             return
         if cut is None or not cut.is_cut:
             raise ChatError(_no_continuing(cut))
-        info = self._servers.link(id).info or await self._servers.reach(id)
+        info = self._core.servers.link(id).info or await self._core.servers.reach(id)
         if not info.continues(cut.message):
             branch = await self._fitting(conversation, cut.id, Question(GO_ON), anyway=False)
             at_end = cut.id == conversation.record.head
             if not at_end:
-                self.conversations.remember_head(conversation)
+                self._core.conversations.remember_head(conversation)
             await self._grow(conversation, branch, parameters, whole=at_end)
-            self._ground.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
+            self._core.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
             return
-        await self._servers.must_take(conversation, conversation.tree.path(cut.id))
+        await self._core.servers.must_take(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
-        answer = begun(question, cut, self._ground.clock())
-        self._tracker.did(conversation, "continue", cut.id)
-        self.conversations.remember_head(conversation)
+        answer = begun(question, cut, self._core.clock())
+        self._core.tracker.did(conversation, "continue", cut.id)
+        self._core.conversations.remember_head(conversation)
         await self._grow(conversation, Branch((answer,), answer.id), parameters, cut=cut)
         await self._make_room(conversation, cut)
 
@@ -203,10 +195,10 @@ class Turns:
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
-        await self._servers.must_take(conversation, conversation.tree.path(question.id))
-        fresh = awaited(question, self._ground.clock())
-        self._tracker.did(conversation, "regenerate", answer.id if answer else None)
-        self.conversations.remember_head(conversation)
+        await self._core.servers.must_take(conversation, conversation.tree.path(question.id))
+        fresh = awaited(question, self._core.clock())
+        self._core.tracker.did(conversation, "regenerate", answer.id if answer else None)
+        self._core.conversations.remember_head(conversation)
         await self._grow(conversation, Branch((fresh,), fresh.id), parameters)
         if answer is not None:
             await self._make_room(conversation, answer)
@@ -214,9 +206,9 @@ class Turns:
     async def _make_room(self, conversation: OpenConversation, answer: Node) -> None:
         """Remove an answer that failed without a new word, when another one was asked for."""
         if _said_nothing(conversation.tree, answer) and not conversation.tree.children(answer.id):
-            self.conversations.forget_head(conversation.id, answer.id)
-            await self.conversations.shared.drop(conversation, answer.id)
-            self._ground.events.tell(ConversationChanged(conversation.id))
+            self._core.conversations.forget_head(conversation.id, answer.id)
+            await self._core.conversations.shared.drop(conversation, answer.id)
+            self._core.events.tell(ConversationChanged(conversation.id))
 
     # -- several answers to one question -----------------------------------------------------------------------------
 
@@ -225,22 +217,22 @@ class Turns:
         self, id: str, wanted: Wanted, question: Question, *, parameters: Parameters | None = None, anyway: bool = False
     ) -> None:
         """As `send`, for several answers, of which `choose` takes one; nothing else is done here until then."""
-        conversation = self.conversations.free(id)
-        if self._servers.link(id).info is None:
-            await self._servers.reach(id)
+        conversation = self._core.conversations.free(id)
+        if self._core.servers.link(id).info is None:
+            await self._core.servers.reach(id)
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         await self._grow(conversation, branch, parameters, whole=True, wanted=wanted)
 
     @on_newest(Head.ANY)
     async def ask_again_for(self, id: str, wanted: Wanted, node_id: str) -> None:
         """The same, to a question that was asked before; the answer that is there stays."""
-        conversation = self.conversations.free(id)
-        if self._servers.link(id).info is None:
-            await self._servers.reach(id)
+        conversation = self._core.conversations.free(id)
+        if self._core.servers.link(id).info is None:
+            await self._core.servers.reach(id)
         question, answer = conversation.tree.turn_of(node_id)
-        fresh = awaited(question, self._ground.clock())
-        self._tracker.did(conversation, "alternatives", answer.id if answer else None)
-        self.conversations.remember_head(conversation)
+        fresh = awaited(question, self._core.clock())
+        self._core.tracker.did(conversation, "alternatives", answer.id if answer else None)
+        self._core.conversations.remember_head(conversation)
         await self._grow(conversation, Branch((fresh,), fresh.id), wanted=wanted)
 
     @property
@@ -254,7 +246,7 @@ class Turns:
 
     def choices(self, id: str) -> list[Node]:
         """The answers of which one is to be chosen."""
-        conversation = self.conversations.load(id)
+        conversation = self._core.conversations.load(id)
         nodes = [live.node for live in conversation.alternatives]
         return [conversation.tree[node] for node in nodes if node in conversation.tree]
 
@@ -262,12 +254,14 @@ class Turns:
         """Go on with one of several answers: the others stay beside it. None: with the usual one."""
         if id not in self._undecided:
             return
-        conversation, choices = self.conversations.load(id), self.choices(id)
+        conversation, choices = self._core.conversations.load(id), self.choices(id)
         chosen = next((node for node in choices if node.id == node_id), None) or usual_choice(choices)
         self._undecided.discard(id)
-        link = self._servers.link(id)
+        link = self._core.servers.link(id)
         if not conversation.record.model and link.info is not None and link.info.known(chosen.model):
-            await self._servers.keep(conversation, link, chosen.model)  # of several models, it goes on with this one's
+            await self._core.servers.keep(
+                conversation, link, chosen.model
+            )  # of several models, it goes on with this one's
         conversation.alternatives = ()
         used, ids = chosen.figures.context_used if chosen.figures else None, {node.id for node in choices}
 
@@ -276,7 +270,7 @@ class Turns:
                 return row  # another kvchat has gone on from one of them
             return replace(row, head=chosen.id, context_used=row.context_used if used is None else used)
 
-        await self.conversations.change(conversation, taken)
+        await self._core.conversations.change(conversation, taken)
         for node in choices:
             if node.id != chosen.id:
                 await self._make_room(conversation, node)
@@ -309,15 +303,19 @@ class Turns:
                 except NotInQueue:
                     self._queue.forget(id, item.id)
                 except (ChatError, StoreError) as error:
-                    if any(id in one.busy() for one in self.conversations.occupations if one is not self) or (
+                    if any(id in one.busy() for one in self._core.conversations.occupations if one is not self) or (
                         id in self._running
                     ):
                         break  # it goes on at the end of that
                     kind = _kind_of(error)
                     self._queue.hold(id, kind)
                     if kind is HoldKind.NOT_SENT:
-                        where = "" if self.conversations.looked_at == id else f"{self.conversations.title(id)}: "
-                        self._ground.events.tell(Noticed(f"{where}{error}", "warning"))
+                        where = (
+                            ""
+                            if self._core.conversations.looked_at == id
+                            else f"{self._core.conversations.title(id)}: "
+                        )
+                        self._core.events.tell(Noticed(f"{where}{error}", "warning"))
         except Exception:
             log.exception("the next message of a queue was not sent")
             self._queue.hold(id, HoldKind.NOT_SENT)
@@ -325,17 +323,17 @@ class Turns:
             del self._next[id]
             if id not in self._running:
                 self._requests.expect_no_more(id)
-                self._ground.events.tell(ConversationChanged(id))
+                self._core.events.tell(ConversationChanged(id))
 
     @on_newest(Head.AWAITED)
     async def _send_queued(self, id: str, item: Queued) -> None:
         """Send a message of the queue, when the reply before it is whole. Raises HeldError where it is not, NotInQueue,
         and what `send` raises."""
-        conversation, info = self.conversations.free(id), self._servers.link(id).info
+        conversation, info = self._core.conversations.free(id), self._core.servers.link(id).info
         if kind := hold_of(conversation.path()[-1]):
             raise HeldError(kind)
         elsewhere = item.folder and item.folder != folder_of(item.question)  # its paths mean other files here
-        if elsewhere or (info is not None and not self._servers.consent.agreed_to(info, id)):
+        if elsewhere or (info is not None and not self._core.servers.consent.agreed_to(info, id)):
             raise HeldError(HoldKind.NEEDS_YES)
         await self._ask(conversation, item.question, queued=item.id, flows=True)
 
@@ -359,7 +357,7 @@ class Turns:
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
         before = conversation.record.head
         answer = branch.nodes[-1]
-        first, *further = wanted.requests(self._tracker.most_answers(conversation.id)) if wanted else [(1, "")]
+        first, *further = wanted.requests(self._core.tracker.most_answers(conversation.id)) if wanted else [(1, "")]
         answers = self._beside(conversation, answer, *first)
         branch = Branch((*branch.nodes[:-1], *answers), branch.head)
 
@@ -371,26 +369,26 @@ class Turns:
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=answer.created)
 
-        await self.conversations.shared.add(conversation, branch.nodes, grown, whole=whole, queued=queued)
+        await self._core.conversations.shared.add(conversation, branch.nodes, grown, whole=whole, queued=queued)
         if question is not None:
             conversation.stamped = None
-        self.conversations.list_changed()
+        self._core.conversations.list_changed()
         path = conversation.tree.path(cut.id if cut is not None else answer.parent)
         asking = Asking(conversation, path, parameters, first[1], further)
         self._start(asking, answers, before, cut)
         conversation.live = asking.live
         conversation.alternatives = tuple(answer_run.live for answer_run in asking.runs) if wanted else ()
         self._running[conversation.id] = (asking, asyncio.create_task(self._answer(asking)))
-        self._ground.events.tell(ConversationChanged(conversation.id))
-        self._ground.events.tell(AnswerStarted(conversation.id, answer.id))
+        self._core.events.tell(ConversationChanged(conversation.id))
+        self._core.events.tell(AnswerStarted(conversation.id, answer.id))
         if queued:
             self._queue.forget(conversation.id, queued)
 
     def _beside(self, conversation: OpenConversation, answer: Node, count: int, model: str) -> list[Node]:
         """So many answers to the question of `answer`, in its place; each names the model that it is asked of, so that
         one that is cut off still says whose it was."""
-        is_known = self._servers.link(conversation.id).info is not None
-        model = model or (self._servers.asked_model(conversation.id) if is_known else answer.model)
+        is_known = self._core.servers.link(conversation.id).info is not None
+        model = model or (self._core.servers.asked_model(conversation.id) if is_known else answer.model)
         return [
             replace(answer, id=new_id() if at else answer.id, created=answer.created + at * BESIDE_S, model=model)
             for at in range(count)
@@ -430,12 +428,12 @@ class Turns:
         )
 
         async def checkpoint(text: str, reasoning: str) -> None:
-            await self._ground.keeper.write(
-                lambda: self._ground.store.append(answer.id, text, reasoning, live.reasoning_field)
+            await self._core.writer.write(
+                lambda: self._core.store.append(answer.id, text, reasoning, live.reasoning_field)
             )
 
         def changed() -> None:
-            self._ground.events.tell(AnswerProgressed(asking.conversation.id, answer.id))
+            self._core.events.tell(AnswerProgressed(asking.conversation.id, answer.id))
 
         return AnswerRun(answer, asking.path, live, chat=chat, checkpoint=checkpoint, changed=changed)
 
@@ -456,9 +454,9 @@ class Turns:
             del self._running[conversation.id]
         if undecided and refusal is None:
             self._undecided.add(conversation.id)
-            self.conversations.list_changed()
-            self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
-            self._ground.events.tell(ConversationChanged(conversation.id))
+            self._core.conversations.list_changed()
+            self._core.events.tell(AnswerEnded(conversation.id, answer.id))
+            self._core.events.tell(ConversationChanged(conversation.id))
             return
         for live in conversation.alternatives[1:]:
             await self._make_room(conversation, conversation.tree[live.node])
@@ -466,27 +464,27 @@ class Turns:
         self._settled(conversation, answer)
         self._warm_up_looked_at()
         if refusal is not None:
-            self._ground.events.tell(
+            self._core.events.tell(
                 QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens, refusal.context_size)
             )
-            self._ground.events.tell(ConversationChanged(conversation.id))
+            self._core.events.tell(ConversationChanged(conversation.id))
 
     async def _begin_further(self, asking: Asking, first: Node) -> bool:
         """Begin the next request for further answers beside the first one; whether they could be stored."""
         conversation = asking.conversation
         count, asking.model = asking.further.pop(0)
-        fresh = awaited(conversation.tree[first.parent or ""], self._ground.clock())
+        fresh = awaited(conversation.tree[first.parent or ""], self._core.clock())
         answers = self._beside(conversation, fresh, count, asking.model)
         try:
-            await self.conversations.shared.add(conversation, answers, lambda row: row, whole=False)
+            await self._core.conversations.shared.add(conversation, answers, lambda row: row, whole=False)
         except (ChatError, StoreError) as error:
-            self._ground.events.tell(Noticed(str(error), "error"))
+            self._core.events.tell(Noticed(str(error), "error"))
             return False
         self._start(asking, answers, conversation.record.head)
         conversation.alternatives += tuple(answer_run.live for answer_run in asking.runs)
         if asking.is_stopped:
             asking.stop()
-        self._ground.events.tell(AnswerProgressed(conversation.id, first.id))
+        self._core.events.tell(AnswerProgressed(conversation.id, first.id))
         return True
 
     async def _settle_all(self, asking: Asking) -> list[Node]:
@@ -506,14 +504,14 @@ class Turns:
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
         for answer, answer_run in zip(answers, asking.runs, strict=True):
             await self._settle(conversation, answer, answer_run)
-        if self._tracker.left(conversation, tracked, answers):
+        if self._core.tracker.left(conversation, tracked, answers):
             self._saver.save_soon()
         return answers
 
     async def _settle(self, conversation: OpenConversation, answer: Node, answer_run: AnswerRun) -> None:
         """Store an answer as it ended."""
-        used, now = answer.figures.context_used if answer.figures else None, self._ground.timestamp()
-        unread = self.conversations.looked_at != conversation.id
+        used, now = answer.figures.context_used if answer.figures else None, self._core.timestamp()
+        unread = self._core.conversations.looked_at != conversation.id
         refused = answer_run.error is not None and answer_run.error.is_too_long and answer.is_wordless
         kept = before_refused(conversation.tree, answer, answer_run.live.before) if refused else answer.id
 
@@ -526,9 +524,9 @@ class Turns:
             return replace(row, context_used=used) if used is not None or answer.state is State.DONE else row
 
         try:
-            await self.conversations.shared.settle(conversation, answer, ended)
+            await self._core.conversations.shared.settle(conversation, answer, ended)
         except StoreError as error:
-            self._ground.events.tell(Noticed(str(error), "error"))
+            self._core.events.tell(Noticed(str(error), "error"))
 
     def _settled(self, conversation: OpenConversation, answer: Node) -> None:
         """The conversation goes on with this answer: whoever waited for it does too."""
@@ -540,9 +538,9 @@ class Turns:
         self.send_next(conversation.id)
         if conversation.id not in self._next:
             self._requests.expect_no_more(conversation.id)
-        self.conversations.list_changed()
-        self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
-        self._ground.events.tell(ConversationChanged(conversation.id))
+        self._core.conversations.list_changed()
+        self._core.events.tell(AnswerEnded(conversation.id, answer.id))
+        self._core.events.tell(ConversationChanged(conversation.id))
 
     async def _explained_if_possible(
         self,
@@ -565,15 +563,15 @@ class Turns:
 
     async def _explained(self, tracked: TrackedTurn, figures: TurnFigures) -> TurnFigures:
         """The figures with the prediction and, where tokens were wasted, the cause."""
-        cache = self._tracker.playing(tracked)
+        cache = self._core.tracker.playing(tracked)
         if cache is not None:
             figures = await cache.ended(tracked, figures) or figures
-        return self._tracker.explained(tracked, cache, figures)
+        return self._core.tracker.explained(tracked, cache, figures)
 
     def _warm_up_looked_at(self) -> None:
         """Prefill what the settled form of an answer lacks in the cache."""
-        if self.conversations.looked_at:
-            self._warm_up.soon(self.conversations.looked_at)
+        if self._core.conversations.looked_at:
+            self._warm_up.soon(self._core.conversations.looked_at)
 
     # -- as an occupation of its conversation ----------------------------------------------------------------------
 

@@ -16,15 +16,13 @@ from kvchat.cache.kept import Kept
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.states.state_saver import StateSaver
-from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import StoreError
 from kvchat.text.format import size
@@ -42,27 +40,21 @@ class KeptStates(ConversationObserver):
 
     def __init__(
         self,
-        ground: Ground,
-        conversations: Conversations,
-        servers: Servers,
-        tracker: CacheTracker,
+        core: Core,
         claims: KeptClaims,
         saver: StateSaver,
         warm_up: WarmUp,
     ) -> None:
-        self._ground = ground
-        self._store = ground.store
-        self._conversations = conversations
-        self._servers = servers
-        self._tracker = tracker
+        self._core = core
+        self._store = core.store
         self._claims = claims
         self._saver = saver
         self._warm_up = warm_up
-        self._links = servers.links
+        self._links = core.servers.links
         self._saving: dict[str, asyncio.Task[None]] = {}
         """By conversation."""
-        conversations.observers.append(self)
-        servers.observers.append(self)
+        core.conversations.observers.append(self)
+        core.servers.observers.append(self)
 
     # -- what is kept -------------------------------------------------------------------------------------------------
 
@@ -93,8 +85,8 @@ class KeptStates(ConversationObserver):
     async def keep(self, id: str, node: str = "") -> None:
         """Keep the state of a conversation, as it goes on; or that up to the turn of the message `node`, unless that is
         the last one. Raises ChatError."""
-        conversation = self._conversations.load(id)
-        if self._ground.incognito:
+        conversation = self._core.conversations.load(id)
+        if self._core.incognito:
             raise ChatError(ChatProblem.KEEP_INCOGNITO)
         if conversation.record.turns == 0:
             raise ChatError(ChatProblem.KEEP_EMPTY)
@@ -103,9 +95,9 @@ class KeptStates(ConversationObserver):
             raise ChatError(ChatProblem.KEEP_OFF) if off else ChatError.of(snapshot_sentence(why))
         node = _end_of_turn(conversation, node) if node else ""
         await self._must_fit(conversation)
-        kept = Kept(id, node, self._ground.timestamp())
+        kept = Kept(id, node, self._core.timestamp())
         try:
-            await self._ground.keeper.call(lambda: self._store.kept.put(kept))
+            await self._core.writer.call(lambda: self._store.kept.put(kept))
         except StoreError as error:
             raise ChatError.of(error) from None
         self._changed(id)
@@ -114,7 +106,7 @@ class KeptStates(ConversationObserver):
     async def switch(self, id: str, node: str = "") -> None:
         """Keep it, or no longer where just that is kept. Raises ChatError."""
         now = self._claims.all().get(id)
-        if now is not None and (not node or _end_of_turn(self._conversations.load(id), node) == now.node):
+        if now is not None and (not node or _end_of_turn(self._core.conversations.load(id), node) == now.node):
             await self.release(id)
         else:
             await self.keep(id, node)
@@ -124,7 +116,7 @@ class KeptStates(ConversationObserver):
         if (task := self._saving.pop(id, None)) is not None:
             task.cancel()
         try:
-            await self._ground.keeper.call(lambda: self._store.kept.remove(id))
+            await self._core.writer.call(lambda: self._store.kept.remove(id))
         except StoreError as error:
             raise ChatError.of(error) from None
         await self._links.snapshots.tidy()
@@ -151,11 +143,11 @@ class KeptStates(ConversationObserver):
 
     def _snapshots(self, id: str) -> Snapshots:
         """Those of the server of a conversation."""
-        return self._servers.link(id).connector.snapshots
+        return self._core.servers.link(id).connector.snapshots
 
     def _changed(self, id: str) -> None:
-        self._ground.events.tell(ConversationsChanged())
-        self._ground.events.tell(ConversationChanged(id))
+        self._core.events.tell(ConversationsChanged())
+        self._core.events.tell(ConversationChanged(id))
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -169,8 +161,8 @@ class KeptStates(ConversationObserver):
 
     def link_changed(self, link: Link) -> None:
         """A server is there: so for what is looked at."""
-        looked_at = self._conversations.looked_at
-        if link.connector.connection.phase == "ready" and looked_at and self._servers.link() is link:
+        looked_at = self._core.conversations.looked_at
+        if link.connector.connection.phase == "ready" and looked_at and self._core.servers.link() is link:
             self._follow(looked_at, looked_at=True)
 
     def _follow(self, id: str, *, looked_at: bool = False) -> None:
@@ -215,12 +207,12 @@ class KeptStates(ConversationObserver):
 
     async def _saved(self, id: str, prefills: bool) -> bool:
         """Try once; whether there is nothing to do any more."""
-        link = self._servers.link(id)
+        link = self._core.servers.link(id)
         await link.lane.freed()
         kept, connector = self._claims.all().get(id), link.connector
         if kept is None or connector.connection.phase != "ready":
             return True
-        conversation = self._conversations.load(id)
+        conversation = self._core.conversations.load(id)
         path = conversation.path()
         if kept.node:
             if kept.node not in conversation.tree:
@@ -229,12 +221,12 @@ class KeptStates(ConversationObserver):
         if path[-1].state is State.STREAMING or self._snapshots(id).saved(SlotContent(0, id, path[-1].digest.hex())):
             return True
         backend = await connector.ready()
-        cache = await self._tracker.cache_of(backend)
+        cache = await self._core.tracker.cache_of(backend)
         await self._saver.ready(backend)
         if cache is None or self._saver.why_not(id):
             return True
         await cache.settled()
-        prefix = await cache.prompts.prefix(self._tracker.turn_after(conversation, path))
+        prefix = await cache.prompts.prefix(self._core.tracker.turn_after(conversation, path))
         if not prefix:
             return True
         held = self._saver.whole(cache, id, path, prefix)
@@ -252,7 +244,7 @@ class KeptStates(ConversationObserver):
         done = await link.lane.in_spare_time(self._saver.save_in(link, held))
         if done:
             self._changed(id)
-            looked_at = self._conversations.looked_at
+            looked_at = self._core.conversations.looked_at
             if looked_at and (kept.node or looked_at != id):
                 self._warm_up.soon(looked_at)  # another branch has the slot now
         return done

@@ -20,12 +20,10 @@ from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, Snapshots, Touch
-from kvchat.chat.cache.tracker import CacheTracker
-from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
+from kvchat.chat.conversations.conversations import ConversationObserver
+from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
-from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
-from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
@@ -51,14 +49,9 @@ Settle = Callable[[Backend, ServerCache, str, Sequence[Node], Tokens], Awaitable
 class StateSaver(ConversationObserver):
     """Saves the states of conversations, and removes them with these."""
 
-    def __init__(
-        self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker, claims: KeptClaims
-    ) -> None:
-        self._ground = ground
-        self._conversations = conversations
-        self._servers = servers
-        self._links = servers.links
-        self._tracker = tracker
+    def __init__(self, core: Core, claims: KeptClaims) -> None:
+        self._core = core
+        self._links = core.servers.links
         self._claims = claims
         self._settle: Settle | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -67,14 +60,14 @@ class StateSaver(ConversationObserver):
         self._links.snapshots.claim(claims)
         self._links.snapshots.held = self._at_quit
         self._links.snapshots.notice = self._notice
-        conversations.observers.append(self)
+        core.conversations.observers.append(self)
 
     def settle_by(self, settle: Settle) -> None:
         """Have the little that a slot lacks of a kept conversation prefilled by this, before it is saved."""
         self._settle = settle
 
     def _notice(self, problem: Statement) -> None:
-        self._ground.events.tell(Noticed(snapshot_sentence(problem), "warning"))
+        self._core.events.tell(Noticed(snapshot_sentence(problem), "warning"))
 
     async def ready(self, backend: Backend, *, known_only: bool = False) -> None:
         """Have the snapshots of a server at hand: once, it is asked whether it saves slots. `known_only`: one that was
@@ -95,7 +88,7 @@ class StateSaver(ConversationObserver):
 
     def why_not(self, id: str) -> Statement | None:
         """Why the states of a conversation cannot be saved; None where they can, or its server is not known yet."""
-        link = self._servers.link(id)
+        link = self._core.servers.link(id)
         snapshots = link.connector.snapshots if link.info is not None else self._links.snapshots
         if link.info is None:
             return snapshots.why_not if snapshots.why_not != NO_SERVER else None
@@ -144,7 +137,7 @@ class StateSaver(ConversationObserver):
 
     def _is_listed(self, id: str) -> bool:
         """Whether the conversation exists, outside the trash."""
-        return self._conversations.listed(id) is not None
+        return self._core.conversations.listed(id) is not None
 
     def whole(self, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens) -> SlotContent | None:
         """The slot that holds just this branch of a conversation, of which every prompt begins with `prefix`, in a form
@@ -186,9 +179,9 @@ class StateSaver(ConversationObserver):
     async def _save_settled(self, link: Link, backend: Backend, cache: ServerCache, id: str) -> None:
         """Save what a slot holds of a conversation where little is missing of its settled form. Whoever calls has the
         lane."""
-        conversation = self._conversations.load(id)
+        conversation = self._core.conversations.load(id)
         path = conversation.path()
-        prefix = cache.prompts.known_prefix(self._tracker.turn_after(conversation, path))
+        prefix = cache.prompts.known_prefix(self._core.tracker.turn_after(conversation, path))
         if not prefix or digests(path) != cache.heads.get(id):
             return
         if self.whole(cache, id, path, prefix) is None:
@@ -215,7 +208,7 @@ class StateSaver(ConversationObserver):
 
     def as_tokens(self, cache: ServerCache, seconds: float) -> int:
         """How many tokens the server prefills in that time."""
-        return int(seconds / (self._tracker.speed_at(cache.server.place, cache.server.model) or FAST).alpha)
+        return int(seconds / (self._core.tracker.speed_at(cache.server.place, cache.server.model) or FAST).alpha)
 
     # -- in spare time
 

@@ -1,0 +1,75 @@
+"""What most parts of the service work with: the ground, the conversations, the servers, and what is known of their
+caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations.conversations import Conversations
+from kvchat.chat.conversations.shared import Head
+from kvchat.chat.ground import Clock, Ground
+from kvchat.chat.server.servers import Servers
+from kvchat.config import Settings
+from kvchat.store import HeadMoved, Store
+
+
+class Core(Ground):
+    """Handed to each part whole. A part is never reached through it: what it needs of another one, it is given."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        incognito: bool,
+        strict: bool,
+        clock: Clock,
+        snapshots: Path | None,
+        lanes: Path | None,
+        one_server: bool,
+        model: str,
+    ) -> None:
+        """As `ChatService`."""
+        super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock)
+        self.conversations = Conversations(self)
+        self.servers = Servers(
+            self, self.conversations, snapshots=snapshots, lanes=lanes, one_server=one_server, model=model
+        )
+        self.tracker = CacheTracker(self, self.conversations, self.servers)
+
+
+class Acting(Protocol):
+    """A part that acts on conversations."""
+
+    _core: Core
+
+
+A = TypeVar("A", bound=Acting)
+P = ParamSpec("P")
+T = TypeVar("T")
+Act = Callable[Concatenate[A, str, P], Coroutine[Any, Any, T]]
+
+
+def on_newest(head: Head) -> Callable[[Act[A, P, T]], Act[A, P, T]]:
+    """An act on a conversation, begun on what all kvchats have made of it, and again when one of them was faster."""
+
+    def decorated(act: Act[A, P, T]) -> Act[A, P, T]:
+        @wraps(act)
+        async def tried(self: A, id: str, /, *args: P.args, **options: P.kwargs) -> T:
+            with self._core.conversations.shared.under_way(id) as under_way:
+                while True:
+                    conversation = await self._core.conversations.for_act(id, head, under_way)
+                    with self._core.conversations.shared.held(conversation):
+                        try:
+                            return await act(self, id, *args, **options)
+                        except HeadMoved:
+                            continue
+
+        return tried
+
+    return decorated
