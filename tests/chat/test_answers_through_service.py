@@ -124,9 +124,7 @@ async def test_the_checkpoints_tell_thought_and_text_apart() -> None:
             stored.clear()
         return Ended(State.DONE)
 
-    run = AnswerRun(
-        answer, [question], LiveAnswer(answer.id, 0.0), chat=chat, checkpoint=checkpoint, changed=lambda: None
-    )
-    settled = await run.run(lambda: None)
+    run = AnswerRun(answer, [question], LiveAnswer(answer.id, 0.0), chat=chat, checkpoint=checkpoint)
+    settled = await run.run()
     assert rows == [("I pon", ""), ("", THOUGHT), ("Hello ", "")]
     assert (settled.text, settled.message.reasoning) == ("Hello ", THOUGHT)

@@ -214,7 +214,7 @@ async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
     link = SimpleNamespace(info=server)
     servers, sources = SimpleNamespace(link=lambda _: link), [Fixed("one"), Fixed("two"), Fixed("profile", first=True)]
     core = SimpleNamespace(servers=servers, settings=ground.settings, clock=ground.clock)
-    builder = QuestionBuilder(core, resolved, sources, plain)  # type: ignore[arg-type]
+    builder = QuestionBuilder(core, SimpleNamespace(resolved=resolved), sources, SimpleNamespace(plain=plain))  # type: ignore[arg-type]
     branch = await builder.built(one, one.record.head or "", Question("Hi"))
     texts = [block.text for block in branch.nodes[0].message.blocks if block.kind == "note"]
     assert texts == ["PROFILE", "ONE", "TWO"]

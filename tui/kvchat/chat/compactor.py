@@ -170,7 +170,7 @@ class Compactor:
         running = self.running = self._begun(conversation, plan)
         self._core.events.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answer_run, lambda: self._core.servers.window(id))
+            summary = await carried_out(running.answer_run)
             await self._note(conversation, running.path, summary)
             if summary.state is State.CANCELLED:
                 return None
@@ -198,15 +198,11 @@ class Compactor:
         async def chat(emit: Emit) -> Ended:
             return await self._ask_for_summary(conversation, plan, path, live, emit)
 
-        async def checkpoint(text: str, reasoning: str) -> None:
-            """Nothing of it is stored."""
-
         answer_run = AnswerRun(
             answer,
             path,
             live,
             chat=chat,
-            checkpoint=checkpoint,
             changed=lambda: self._core.events.tell(CompactionChanged(conversation.id)),
         )
         return RunningCompaction(
@@ -230,6 +226,7 @@ class Compactor:
             backend = await link.connector.ready()
             await link.lane.sit()
             emit(Waiting("queued", 0.0))
+            live.context_size = self._core.servers.window(record.id)
             live.sent_at = time.monotonic()
             ended = await self._side_requests.of_conversation(
                 backend, conversation, path, _parameters(conversation, plan), emit, began

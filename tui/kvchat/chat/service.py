@@ -30,10 +30,10 @@ from kvchat.chat.conversations.unsaved import Rescued
 from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
 from kvchat.chat.ground import QUIT_S, Clock, Once, system_clock
-from kvchat.chat.question.builder import QuestionBuilder
+from kvchat.chat.question.builder import QuestionBuilder, SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
-from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
+from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource
 from kvchat.chat.turns.answer_request import AnswerRequests
 from kvchat.chat.turns.dropped_text import DroppedText
 from kvchat.chat.turns.queue import MessageQueue
@@ -110,14 +110,13 @@ class ChatService:
         )
         self.events, self.writer = core.events, core.writer
         self.conversations, self.servers, self.tracker = core.conversations, core.servers, core.tracker
-        servers, tracker = core.servers, core.tracker
         self.drafts = Drafts(core)
         self.new_conversations = NewConversations(core)
         self.claims = claims = KeptClaims(core, self._trunk_states)
         self.saver = StateSaver(core, claims)
         self.routes = Routes(core, self.saver, claims)
         self.options = Options(core)
-        self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
+        self.sizes = PromptSizes(core)
 
         self.jobs = jobs = Jobs(core)
         core.conversations.observers.append(jobs)
@@ -134,9 +133,9 @@ class ChatService:
         self.documents = DocumentService(core, None if incognito else library)
         self.vectors = Vectors(core, jobs, self.memory, self.documents)
         self.retrieval = Retrieval(core, self.documents, self.vectors)
-        sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
-        self._special_tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
-        self.questions = QuestionBuilder(core, self.retrieval.resolved, sources, self._special_tokens.plain)
+        sources = AttachmentSource(), PassageSource(), MemorySource(self.memory)
+        self._special_tokens = SpecialTokens(core.servers)
+        self.questions = QuestionBuilder(core, self.retrieval, sources, self._special_tokens)
         self._trunk_folder = trunks
 
         self.warm_up = WarmUp(core, self.saver, self.routes, self.questions)

@@ -25,7 +25,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.new_conversations import NewConversations
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
-from kvchat.chat.question.sources import SpecialTokens
+from kvchat.chat.question.builder import SpecialTokens
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.documents.collection import Options

@@ -192,6 +192,7 @@ class SideRequests:
                     answer_run.stop()
 
             backend = await link.connector.ready()
+            live.context_size = self._core.servers.window(conversation.id)
             live.sent_at = time.monotonic()
             if by_itself:
                 return await self._ask_by_itself(
@@ -199,11 +200,8 @@ class SideRequests:
                 )
             return await self.of_conversation(backend, conversation, path, parameters, hearing, tracked.append)
 
-        async def checkpoint(text: str, reasoning: str) -> None:
-            """Nothing of it is stored."""
-
-        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answer_run.run(lambda: self._core.servers.window(conversation.id)))
+        answer_run = AnswerRun(answer, path, live, chat=chat)
+        work = asyncio.create_task(answer_run.run())
         try:
             while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
                 if time.monotonic() - heard >= SILENT_S:

@@ -36,6 +36,7 @@ from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.message_offsets import UserStarts
 from kvchat.chat.cache.slot_observer import LOOK_S, SlotObserver
 from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
+from kvchat.chat.ground import Ground
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tree_read import ReadBefore
 
@@ -109,21 +110,17 @@ def _has_all(tracked: TrackedTurn) -> bool:
 
 
 class ServerCache(SlotObserver):
-    """The cache of one server and model. `changed` is called when what is held may have changed."""
+    """The cache of one server and model."""
 
     def __init__(
         self,
         access: CacheAccess,
         server: ServerInfo,
         simulator: Hypotheses,
-        *,
-        now: Callable[[], float],
-        changed: Callable[[], None],
         journal: Journal,
-        note: Callable[[str], None],
+        ground: Ground,
     ) -> None:
-        """`note`: keeps a line for other kvchats on this server; empty: there is nothing to keep."""
-        super().__init__(access, server, simulator, now=now, changed=changed, journal=journal, note=note)
+        super().__init__(access, server, simulator, journal, ground)
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
@@ -131,7 +128,6 @@ class ServerCache(SlotObserver):
         """How often it predicted wrong of late."""
         self.heads: dict[str, tuple[str, ...]] = {}
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
-        self._now = now
         self._leaving: asyncio.Task[None] | None = None
         self._current: TrackedTurn | None = None
         """The chat request that is being played, or was played last."""
@@ -231,7 +227,9 @@ class ServerCache(SlotObserver):
         users = () if self.simulator.rewinds else await self._users.places(tracked.turn.model, tracked.tokens)
         owner = tracked.turn.session_id
         tip = tracked.extended[-1].digest.hex() if tracked.extended else ""
-        prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip, tracked.turn.answers)
+        prediction = self.simulator.begin(
+            tracked.tokens, owner, self._ground.timestamp(), slot, users, tip, tracked.turn.answers
+        )
         tracked.prediction = prediction
         self.journal.used(
             tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, tracked.number
@@ -426,7 +424,7 @@ class ServerCache(SlotObserver):
         ]  # those of further answers are empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
-            self.simulator.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
+            self.simulator.adopt(new[0], Held(left, owner, self._ground.timestamp(), tip=answer.digest.hex()))
             if tracked.turn.has_images:  # of its messages all is known but the tokens
                 held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
                 self.holds(owner, tuple(node.digest.hex() for node in held))
@@ -493,7 +491,7 @@ class ServerCache(SlotObserver):
     ) -> Prediction:
         """A request that reads `prompt` is sent: play it. `simulator.end` or `simulator.cut` must follow. `tip`: as of
         `Held`."""
-        prediction = self.simulator.begin(prompt, owner, self._now(), slot, tip=tip)
+        prediction = self.simulator.begin(prompt, owner, self._ground.timestamp(), slot, tip=tip)
         self._tasks_at_begin, self._side_prompt, self._unheard, self._began = self._tasks_seen, prompt, False, True
         self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said)
         self.noting()

@@ -23,6 +23,8 @@ from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.prompt_tokens import PromptTokens
 from kvchat.chat.cache.server_notes import SOMEWHERE, BranchIds, Note, Notebook, Recollection, Sure, noted
 from kvchat.chat.cache.turn_journal import Journal
+from kvchat.chat.events import WarmthChanged
+from kvchat.chat.ground import Ground
 
 LOOK_S = 0.5
 NEVER: tuple[int, ...] = (-1,)
@@ -41,23 +43,26 @@ class Look(Struct, frozen=True):
         return self.late or any(count.busy for count in self.counts)
 
 
+def cancelled_key(info: ServerInfo) -> str:
+    """The name under which is noted which slots of a server still compute a cancelled request."""
+    return f"cancelled slots {info.place}"
+
+
 class SlotObserver:
-    """What a server says of itself. `changed` is called when what is held may have changed."""
+    """What a server says of itself."""
 
     def __init__(
         self,
         access: CacheAccess,
         server: ServerInfo,
         simulator: Hypotheses,
-        *,
-        now: Callable[[], float],
-        changed: Callable[[], None],
         journal: Journal,
-        note: Callable[[str], None],
+        ground: Ground,
     ) -> None:
         self.access = access
-        self.prompts = PromptTokens(access, changed)
-        self.cancelled = CancelledSlots(access, note, self._free_again, now)
+        self._ground = ground
+        self.prompts = PromptTokens(access, self._changed)
+        self.cancelled = CancelledSlots(access, self._note_cancelled, self._free_again, ground.timestamp)
         self.server = server
         self.simulator = simulator
         self.busy: frozenset[int] = frozenset()
@@ -65,7 +70,6 @@ class SlotObserver:
         self.journal = journal
         self.state = ServerState()
         """The server's last state."""
-        self._changed = changed
         self._tasks_seen: tuple[int | None, ...] = ()
         self._last_counts: tuple[int, ...] = NEVER
         self._inherits = False
@@ -90,6 +94,14 @@ class SlotObserver:
         """The slot of a request that another run never ended."""
         self._unplaced = False
         """Whether a request is on its way whose prompt shows at its end: until then nobody knows its slot."""
+
+    def _changed(self) -> None:
+        """What is held may have changed."""
+        self._ground.events.tell(WarmthChanged())
+
+    def _note_cancelled(self, note: str) -> None:
+        """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
+        self._ground.in_background(self._ground.keep_setting(cancelled_key(self.server), note or None))
 
     def keep(self, notebook: Notebook, prefixes: BranchIds) -> None:
         """Go on from what another run noted, which the next look corrects, and note what comes."""

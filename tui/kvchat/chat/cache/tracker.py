@@ -40,7 +40,7 @@ from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.model_file import model_in_file
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.server_notes import Notebook, Recollection, ids_in, ids_noted, note_in
-from kvchat.chat.cache.slot_observer import LOOK_S
+from kvchat.chat.cache.slot_observer import LOOK_S, cancelled_key
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
@@ -109,7 +109,7 @@ class CacheTracker:
             cache = await self._cache_of(link, backend)
             if cache is not None:
                 cache.is_new = cache is not before
-        if cache is not None and (note := self._ground.setting(_cancelled_key(cache.server))):
+        if cache is not None and (note := self._ground.setting(cancelled_key(cache.server))):
             cache.cancelled.take_over(note)
         return cache if cache is not None and cache.follows(model) else None
 
@@ -150,10 +150,8 @@ class CacheTracker:
             backend,
             backend.info,
             Hypotheses(shapes),
-            now=self._ground.timestamp,
-            changed=lambda: self._ground.events.tell(WarmthChanged()),
-            journal=self._journal,
-            note=partial(self._note_cancelled, _cancelled_key(backend.info)),
+            self._journal,
+            self._ground,
         )
         if known is None:
             notebook = Notebook(
@@ -296,10 +294,6 @@ class CacheTracker:
             name, note = PROMPT_IDS + owner, ids_noted(process, ids_of)
             if self._conversations.listed(owner) is not None and self._ground.setting(name) != note:
                 await self._note_down(name, note)
-
-    def _note_cancelled(self, key: str, note: str) -> None:
-        """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
-        self._ground.in_background(self._ground.writer.write(lambda: self._ground.store.set_setting(key, note or None)))
 
     def learnt(self, info: ServerInfo) -> Shape | None:
         """What was learnt about this server's cache, if anything was."""
@@ -626,11 +620,6 @@ def _who(state: ServerState) -> tuple[str, str, str]:
 def _rules_key(info: ServerInfo) -> str:
     """The name under which the rules of a server, build and model are kept."""
     return f"cache rules {info.kind} {info.build} {info.model} {info.slots}"
-
-
-def _cancelled_key(info: ServerInfo) -> str:
-    """The name under which is noted which slots of a server still compute a cancelled request."""
-    return f"cancelled slots {info.place}"
 
 
 def _states_key(info: ServerInfo) -> str:

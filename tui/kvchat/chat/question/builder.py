@@ -1,25 +1,29 @@
-"""Building a question: what the person asks becomes the frozen user message.
+"""Building a question: what the user asks becomes the frozen user message.
 
-The rule: the same question after the same branch becomes the same bytes, whether it is sent, asked anew, read ahead or
-only priced.
+The same question after the same branch becomes the same bytes, whether it is sent, asked anew, prefilled ahead or only
+priced. A server that does not tell its special tokens holds up nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kvchat.backends.dialect import BackendError
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
+from kvchat.chat.question.retrieval import Retrieval
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citations import numbered
-from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.prompt.context import TIME, ContextBlock, defused, foreign, rendered
 from kvchat.prompt.drafts import PASTE, pasted_of
 from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Node
@@ -41,21 +45,17 @@ class ContextSource(Protocol):
         """What goes in front of this question after `path`, as it was captured. Raises ChatError."""
 
 
-Resolve = Callable[[OpenConversation, Sequence[Node], Question], Awaitable[Question]]
-Plain = Callable[[OpenConversation, Sequence[ContextBlock]], Awaitable[Sequence[ContextBlock]]]
-
-
 class QuestionBuilder:
     """Builds the questions of all conversations."""
 
-    def __init__(self, core: Core, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain) -> None:
-        """`resolve`: looks up what a question mentions or searches, and raises ChatError where that cannot be had.
-        `sources`: in the order in which their blocks stand. `plain`: takes out of blocks what the conversation's server
-        would read as special tokens."""
-        self._resolve = resolve
-        self._sources = sources
-        self._plain = plain
+    def __init__(
+        self, core: Core, retrieval: Retrieval, sources: Sequence[ContextSource], special_tokens: SpecialTokens
+    ) -> None:
+        """`sources`: in the order in which their blocks stand."""
         self._core = core
+        self._retrieval = retrieval
+        self._sources = sources
+        self._special_tokens = special_tokens
         self._warm_up: tuple[str, tuple[ContextBlock, ...]] = ("", ())
         """A conversation, and what is attached to the question that is written in it."""
 
@@ -63,7 +63,7 @@ class QuestionBuilder:
         """The question after the message `head`, and the empty answer that will stream into it. Nothing is stored, and
         the conversation stays as it is. Raises ChatError."""
         path = conversation.tree.path(head)
-        question = await self._resolve(conversation, path, question)
+        question = await self._retrieval.resolved(conversation, path, question)
         blocks = await self._in_front(conversation, path, question)
         now, stamped, every = self._core.clock(), conversation.stamped, self._every(conversation.id)
         if blocks and every is not None and stamped is not None and now - stamped < every:
@@ -81,7 +81,7 @@ class QuestionBuilder:
         if not attached:
             return rendered(await self._in_front(conversation, path, question), "").rstrip("\n")
         try:
-            question = await self._resolve(conversation, path, question)
+            question = await self._retrieval.resolved(conversation, path, question)
         except ChatError:  # it is said when it is sent
             question = replace(question, blocks=())
         blocks = await self._in_front(conversation, path, question)
@@ -118,4 +118,30 @@ class QuestionBuilder:
         found = [await source.context(conversation, path, question) for source in self._sources]
         first = [block for context in found for block in context.first]
         rest = [block for context in found for block in context.blocks]
-        return numbered(await self._plain(conversation, [*first, *rest]), path)
+        return numbered(await self._special_tokens.plain(conversation, [*first, *rest]), path)
+
+
+class SpecialTokens:
+    """What the servers of conversations would read as special tokens."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    async def plain(self, conversation: OpenConversation, blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+        """The blocks without what the conversation's server, where it is connected and may have them, would read as
+        special tokens."""
+        return await self.plain_at(self._servers.link(conversation.id), conversation.id, blocks)
+
+    async def plain_at(self, link: Link, id: str, blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+        """As `plain`, for a server; `id`: the conversation that the blocks are for; empty: a new one."""
+        connector = link.connector
+        info = connector.info if connector.connection.phase == "ready" else None
+        if info is None or all(block.kind == TIME for block in blocks) or not self._servers.consent.agreed_to(info, id):
+            return blocks
+        from kvchat.backends.tokens import special_texts
+
+        try:
+            backend = await connector.ready()
+        except BackendError:
+            return blocks
+        return defused(blocks, await special_texts(backend, foreign(blocks)))

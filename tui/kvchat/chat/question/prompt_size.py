@@ -7,14 +7,13 @@ does not count, or not in time, the estimate does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
-from kvchat.backends.dialect import Backend, BackendError, ChatTurn, ServerInfo
+from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
 from kvchat.cache.token_estimate import TokenEstimate, learnt
-from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.conversations.live import OpenConversation
+from kvchat.chat.core import Core
 from kvchat.chat.errors import TooLongError
-from kvchat.chat.server.link import Link
 from kvchat.prompt.message import Node
 
 COUNTED_FROM = 0.6
@@ -26,19 +25,8 @@ COUNT_S = 1.0
 class PromptSizes:
     """The sizes of prompts, for every conversation."""
 
-    def __init__(
-        self,
-        link: Callable[[str], Link],
-        turn: Callable[[OpenConversation, Sequence[Node]], ChatTurn],
-        cache_of: Callable[[Backend], Awaitable[ServerCache | None]],
-        agreed: Callable[[ServerInfo, str], bool],
-    ) -> None:
-        """`link`: the server of a conversation. `turn`: the request that asks with a branch. `cache_of`: what knows a
-        server's tokens, where one does. `agreed`: whether a conversation may go to a server."""
-        self._link = link
-        self._turn = turn
-        self._cache_of = cache_of
-        self._agreed = agreed
+    def __init__(self, core: Core) -> None:
+        self._core = core
         self._learnt: dict[str, tuple[str, TokenEstimate]] = {}
         """By conversation: the last answer with figures on the branch in use, and what it tells."""
 
@@ -66,7 +54,8 @@ class PromptSizes:
 
     async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Nothing, where the prompt of `path` fits or it cannot be told. Raises TooLongError."""
-        info, turn = self._link(conversation.id).info, self._turn(conversation, path)
+        info = self._core.servers.link(conversation.id).info
+        turn = self._core.tracker.turn_after(conversation, path)
         window = info.window(turn.model) if info is not None else None
         if info is None or not window:
             return
@@ -79,12 +68,12 @@ class PromptSizes:
 
     async def _counted(self, conversation: OpenConversation, info: ServerInfo, turn: ChatTurn) -> int | None:
         """The tokens of a prompt as the server's own template and tokenizer make them; None where it does not tell."""
-        connector = self._link(conversation.id).connector
-        if connector.connection.phase != "ready" or not self._agreed(info, conversation.id):
+        connector = self._core.servers.link(conversation.id).connector
+        if connector.connection.phase != "ready" or not self._core.servers.consent.agreed_to(info, conversation.id):
             return None
         try:
             async with asyncio.timeout(COUNT_S):
-                cache = await self._cache_of(await connector.ready())
+                cache = await self._core.tracker.cache_of(await connector.ready())
                 if cache is None or cache.server is not info:
                     return None
                 tokens = await cache.prompts.prompt(turn)

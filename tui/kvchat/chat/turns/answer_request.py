@@ -40,22 +40,34 @@ from kvchat.chat.server import connection
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
+from kvchat.chat.turns.alternatives import Wanted
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
+from kvchat.prompt.branching import Branch
 from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
 
-class Asking(Struct):
+class AnswerTask(Struct):
     """What is asked for in a conversation, until its last answer is settled."""
 
     conversation: OpenConversation
-    path: Sequence[Node]
-    """The branch as it is sent: up to and with the question, or the cut answer that is gone on with."""
+    branch: Branch
+    """It ends in an empty answer, or one that begins with what came of `cut`."""
     parameters: Parameters | None = None
     """None: the conversation's."""
+    cut: Node | None = None
+    """The answer that is gone on with."""
+    wanted: Wanted | None = None
+    """None: one answer, of the conversation's model."""
+    queued: str = ""
+    """The message that leaves the queue by it."""
+    path: Sequence[Node] = ()
+    """The branch as it is sent: up to and with the question, or the cut answer."""
+    before: str | None = None
+    """The conversation's head before the request that is on its way."""
     model: str = ""
     """Empty: the conversation's."""
     further: list[tuple[int, str]] = field(default_factory=list)
@@ -97,10 +109,10 @@ class AnswerRequests:
         self._expecting: dict[str, Lane] = {}
         """By conversation: the lane that is kept for the next message of its queue."""
 
-    async def send(self, asking: Asking, emit: Emit) -> Ended:
+    async def send(self, task: AnswerTask, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
         request is waited for, while somebody is there to wait."""
-        conversation, waiting = asking.conversation, time.monotonic()
+        conversation, waiting = task.conversation, time.monotonic()
         pauses = chain(connection.AGAIN_S, repeat(connection.AGAIN_S[-1]))
         while True:
             was_sent = False
@@ -118,9 +130,9 @@ class AnswerRequests:
                     await lane.sit()
                     was_sent = True
                     emit(Waiting("queued", 0.0))
-                    for answer_run in asking.runs:
+                    for answer_run in task.runs:
                         answer_run.live.sent_at = time.monotonic()
-                    ended = await self._sent(link, backend, asking, emit)
+                    ended = await self._sent(link, backend, task, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error=error)
                 if ended.state is State.DONE and self._queue.flows(conversation.id) and not conversation.alternatives:
@@ -134,26 +146,26 @@ class AnswerRequests:
                 if was_sent and ended.error.is_behind_proxy:
                     await asyncio.sleep(next(pauses))  # what lists its models again may still refuse to answer
 
-    async def _sent(self, link: Link, backend: Backend, asking: Asking, emit: Emit) -> Ended:
+    async def _sent(self, link: Link, backend: Backend, task: AnswerTask, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
-        conversation = asking.conversation
+        conversation = task.conversation
         if not self._core.servers.consent.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
         cache = await self._core.tracker.cache_of(
-            backend, asking.model or self._core.servers.asked_model(conversation.id)
+            backend, task.model or self._core.servers.asked_model(conversation.id)
         )
         if not self._core.servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
             return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
-        ended = await self._asked_once(link, backend, cache, asking, emit)
+        ended = await self._asked_once(link, backend, cache, task, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
             await self._core.conversations.update(conversation, system_in_user=True)
             self._core.events.tell(Noticed(SYSTEM_MOVED))
             if cache is not None:
                 cache.refused()
-            ended = await self._asked_once(link, backend, cache, asking, emit)
-        if ended.model and not asking.model and not conversation.record.model:
+            ended = await self._asked_once(link, backend, cache, task, emit)
+        if ended.model and not task.model and not conversation.record.model:
             await self._core.servers.keep(
                 conversation, link, ended.model
             )  # it has no list of models: now its name is known
@@ -162,33 +174,33 @@ class AnswerRequests:
         return ended
 
     async def _asked_once(
-        self, link: Link, backend: Backend, cache: ServerCache | None, asking: Asking, emit: Emit
+        self, link: Link, backend: Backend, cache: ServerCache | None, task: AnswerTask, emit: Emit
     ) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
-        conversation, path = asking.conversation, asking.path
+        conversation, path = task.conversation, task.path
         record, info = conversation.record, backend.info
         turn = ChatTurn(
             wires_of(path),
             record.id,
-            asking.model or self._core.servers.model_of(conversation, info),
-            asking.parameters or record.parameters,
+            task.model or self._core.servers.model_of(conversation, info),
+            task.parameters or record.parameters,
             record.template_options,
             system_in_user=record.system_in_user,
             continues=path[-1].role is Role.ASSISTANT,
-            answers=len(asking.runs),
+            answers=len(task.runs),
         )
         turn = self._core.tracker.by_ids(turn, path, info)
         if cache is not None:
-            await self._warm_up.finished_for(link.lane, cache, turn, asking.warmed)
+            await self._warm_up.finished_for(link.lane, cache, turn, task.warmed)
         await link.lane.stop_spare()
-        tracked = asking.tracked = (
-            await cache.before(turn, path, asking.live.read, emit=emit)
+        tracked = task.tracked = (
+            await cache.before(turn, path, task.live.read, emit=emit)
             if cache
             else (self._core.tracker.asked_of(backend, turn, path))
         )
         if cache:
             turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
-        for answer_run in asking.runs:
+        for answer_run in task.runs:
             answer_run.live.context_size = info.window(turn.model)
         if cache:
             cache.sent(tracked, turn.slot)
@@ -200,11 +212,11 @@ class AnswerRequests:
 
         def noting(event: StreamEvent) -> None:
             nonlocal is_kept
-            if not (is_kept or asking.model) and isinstance(event, TextDelta | ReasoningDelta | OfAlternative):
+            if not (is_kept or task.model) and isinstance(event, TextDelta | ReasoningDelta | OfAlternative):
                 is_kept = True
                 self._core.in_background(self._core.servers.keep(conversation, link))
             if isinstance(event, Posted):
-                for answer_run in asking.runs:
+                for answer_run in task.runs:
                     self._record(answer_run.answer.id, event.body_sha256, info, turn.model)
             else:
                 watched(event)

@@ -57,8 +57,8 @@ class AnswerRun:
     """The work of one answer: `run` is one task from start to end; `stop` ends it early, as often as one likes.
 
     `answer` holds what it begins with: nothing, or what came of a cut answer. `chat` sends the request and reports to
-    the emit function it is given. `checkpoint` stores text and reasoning that came since the last call. `changed` tells
-    the screen, at most every 30 ms.
+    the emit function it is given. `checkpoint` stores text and reasoning that came since the last call; None: nothing
+    is stored. `changed` tells the screen, at most every 30 ms.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class AnswerRun:
         live: LiveAnswer,
         *,
         chat: Callable[[Emit], Awaitable[Ended]],
-        checkpoint: Callable[[str, str], Awaitable[None]],
-        changed: Callable[[], None],
+        checkpoint: Callable[[str, str], Awaitable[None]] | None = None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.answer = answer
         self._path = path
@@ -98,8 +98,8 @@ class AnswerRun:
         self.live.ahead, self.live.waiting = progress, None
         self._show()
 
-    async def run(self, context_size: Callable[[], int | None]) -> Node:
-        """Carry the request out and give back the settled answer. `context_size` is asked at the end."""
+    async def run(self) -> Node:
+        """Carry the request out and give back the settled answer."""
         saving = asyncio.create_task(self._save_as_it_comes())
         ended = await self._carried_out()
         self.live.ended_at = time.monotonic()
@@ -108,7 +108,7 @@ class AnswerRun:
         await asyncio.wait({saving})
         if self._show_later is not None:
             self._show_later.cancel()
-        answer = self._settled(ended, context_size())
+        answer = self._settled(ended)
         self.live.ended = answer.state
         return answer
 
@@ -178,7 +178,7 @@ class AnswerRun:
         self._changed()
 
     async def _save_as_it_comes(self) -> None:
-        while True:
+        while self._checkpoint is not None:
             await self._arrived.wait()
             self._arrived.clear()
             text, reasoning = self._saved
@@ -186,7 +186,7 @@ class AnswerRun:
             await self._checkpoint(self.live.text[text:], self.live.reasoning[reasoning:])
             await asyncio.sleep(CHECKPOINT_SECONDS)
 
-    def _settled(self, ended: Ended, context_size: int | None) -> Node:
+    def _settled(self, ended: Ended) -> Node:
         live, begun = self.live, self.answer.message
         state, note = ended.state, ended.note
         if state is State.CANCELLED:
@@ -202,7 +202,7 @@ class AnswerRun:
             state,
             reasoning_field=live.reasoning_field,
             model=ended.model,
-            figures=self._figures(context_size, state),
+            figures=self._figures(state),
             note=note,
             ids=self._ids(),
         )
@@ -217,7 +217,7 @@ class AnswerRun:
             known = known_ids([node.ids for node in self._path[:-1]], known.scope)
         return answered(known, prompted.tokens, Tokens(self.live.sampled))
 
-    def _figures(self, context_size: int | None, state: State) -> TurnFigures | None:
+    def _figures(self, state: State) -> TurnFigures | None:
         """The turn's figures; None when the server never reported any and no token came."""
         reported, progress = self.live.reported, self.live.progress
         prompt, cached = reported.prompt_tokens, reported.cached_tokens
@@ -237,16 +237,16 @@ class AnswerRun:
             ttft_ms=self.live.ttft_ms,
             prompt_ms=reported.prompt_ms,
             predicted_ms=reported.predicted_ms,
-            context_size=context_size,
+            context_size=self.live.context_size,
             estimated=reported.estimated or None,
             stopped=state in CUT_OFF or None,
             begun_tokens=begun,
         )
 
 
-async def carried_out(answer_run: AnswerRun, window: Callable[[], int | None]) -> Node:
+async def carried_out(answer_run: AnswerRun) -> Node:
     """The answer. Whoever is cancelled while waiting for it has it closed first."""
-    work = asyncio.create_task(answer_run.run(window))
+    work = asyncio.create_task(answer_run.run())
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Turns: asking, and being answered.
+"""Turns: task, and being answered.
 
 The rule: a question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
 What was sent while one ran follows it in order: settle, release the lane, send the next.
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.evidence import Change
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.warm_up import WarmUp
@@ -40,7 +41,7 @@ from kvchat.chat.question.mentions import ALL, Meant, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
 from kvchat.chat.turns.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
-from kvchat.chat.turns.answer_request import AnswerRequests, Asking
+from kvchat.chat.turns.answer_request import AnswerRequests, AnswerTask
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue, Queued
 from kvchat.prompt.branching import Branch, awaited, before_refused, begun
@@ -88,7 +89,7 @@ class Turns:
         self._queue = queue
         self._requests = requests
         self.observers: list[TurnObserver] = []
-        self._running: dict[str, tuple[Asking, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[AnswerTask, asyncio.Task[None]]] = {}
         """By conversation."""
         self._undecided: set[str] = set()
         """The conversations in which one of several answers is to be chosen."""
@@ -130,7 +131,7 @@ class Turns:
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         if flows and not self._queue.flows(conversation.id):
             raise HeldError(HoldKind.STOPPED)
-        await self._grow(conversation, branch, parameters, whole=True, queued=queued)
+        await self._begin(AnswerTask(conversation, branch, parameters, queued=queued), at_end=True)
 
     async def _fitting(self, conversation: OpenConversation, head: str, question: Question, anyway: bool) -> Branch:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
@@ -152,9 +153,7 @@ class Turns:
         branch = await self._fitting(
             conversation, question.parent or "", Question(text, meant=meant, again=question), anyway
         )
-        self._core.tracker.did(conversation, "edit", question.id)
-        self._core.conversations.remember_head(conversation)
-        await self._grow(conversation, branch)
+        await self._branch_off(AnswerTask(conversation, branch), "edit", question)
 
     @on_newest(Head.ANY)
     async def regenerate(self, id: str, node_id: str) -> None:
@@ -178,15 +177,14 @@ class Turns:
             at_end = cut.id == conversation.record.head
             if not at_end:
                 self._core.conversations.remember_head(conversation)
-            await self._grow(conversation, branch, parameters, whole=at_end)
+            await self._begin(AnswerTask(conversation, branch, parameters), at_end=at_end)
             self._core.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
             return
         await self._core.servers.must_take(conversation, conversation.tree.path(cut.id))
         await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
         answer = begun(question, cut, self._core.clock())
-        self._core.tracker.did(conversation, "continue", cut.id)
-        self._core.conversations.remember_head(conversation)
-        await self._grow(conversation, Branch((answer,), answer.id), parameters, cut=cut)
+        task = AnswerTask(conversation, Branch((answer,), answer.id), parameters, cut=cut)
+        await self._branch_off(task, "continue", cut)
         await self._make_room(conversation, cut)
 
     async def _regenerate(
@@ -197,9 +195,7 @@ class Turns:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
         await self._core.servers.must_take(conversation, conversation.tree.path(question.id))
         fresh = awaited(question, self._core.clock())
-        self._core.tracker.did(conversation, "regenerate", answer.id if answer else None)
-        self._core.conversations.remember_head(conversation)
-        await self._grow(conversation, Branch((fresh,), fresh.id), parameters)
+        await self._branch_off(AnswerTask(conversation, Branch((fresh,), fresh.id), parameters), "regenerate", answer)
         if answer is not None:
             await self._make_room(conversation, answer)
 
@@ -221,7 +217,7 @@ class Turns:
         if self._core.servers.link(id).info is None:
             await self._core.servers.reach(id)
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
-        await self._grow(conversation, branch, parameters, whole=True, wanted=wanted)
+        await self._begin(AnswerTask(conversation, branch, parameters, wanted=wanted), at_end=True)
 
     @on_newest(Head.ANY)
     async def ask_again_for(self, id: str, wanted: Wanted, node_id: str) -> None:
@@ -231,9 +227,8 @@ class Turns:
             await self._core.servers.reach(id)
         question, answer = conversation.tree.turn_of(node_id)
         fresh = awaited(question, self._core.clock())
-        self._core.tracker.did(conversation, "alternatives", answer.id if answer else None)
-        self._core.conversations.remember_head(conversation)
-        await self._grow(conversation, Branch((fresh,), fresh.id), wanted=wanted)
+        task = AnswerTask(conversation, Branch((fresh,), fresh.id), wanted=wanted)
+        await self._branch_off(task, "alternatives", answer)
 
     @property
     def running(self) -> frozenset[str]:
@@ -339,27 +334,22 @@ class Turns:
 
     # -- an answer -------------------------------------------------------------------------------------------------
 
-    async def _grow(
-        self,
-        conversation: OpenConversation,
-        branch: Branch,
-        parameters: Parameters | None = None,
-        *,
-        whole: bool = False,
-        cut: Node | None = None,
-        queued: str = "",
-        wanted: Wanted | None = None,
-    ) -> None:
-        """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
-        from the end of the branch that is shown. `cut`: the answer begins with what came of this one. `queued`: the
-        message that leaves the queue by it. `wanted`: several answers are asked for. Raises HeadMoved and NotInQueue.
-        """
+    async def _branch_off(self, task: AnswerTask, act: Change, at: Node | None) -> None:
+        """Begin a branch further up, by an act at one of its messages; undo finds the way back. As `_begin`."""
+        self._core.tracker.did(task.conversation, act, at.id if at is not None else None)
+        self._core.conversations.remember_head(task.conversation)
+        await self._begin(task)
+
+    async def _begin(self, task: AnswerTask, *, at_end: bool = False) -> None:
+        """Store the branch, move the head to its end, and start the answer. `at_end`: it goes on from the end of the
+        branch that is shown. Raises HeadMoved and NotInQueue."""
+        conversation, branch = task.conversation, task.branch
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
-        before = conversation.record.head
         answer = branch.nodes[-1]
-        first, *further = wanted.requests(self._core.tracker.most_answers(conversation.id)) if wanted else [(1, "")]
-        answers = self._beside(conversation, answer, *first)
-        branch = Branch((*branch.nodes[:-1], *answers), branch.head)
+        most = self._core.tracker.most_answers(conversation.id)
+        (count, task.model), *task.further = task.wanted.requests(most) if task.wanted else [(1, "")]
+        answers = self._beside(conversation, answer, count, task.model)
+        task.before = conversation.record.head
 
         def grown(row: Conversation) -> Conversation:
             if question is not None:
@@ -369,20 +359,20 @@ class Turns:
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=answer.created)
 
-        await self._core.conversations.shared.add(conversation, branch.nodes, grown, whole=whole, queued=queued)
+        nodes = *branch.nodes[:-1], *answers
+        await self._core.conversations.shared.add(conversation, nodes, grown, whole=at_end, queued=task.queued)
         if question is not None:
             conversation.stamped = None
         self._core.conversations.list_changed()
-        path = conversation.tree.path(cut.id if cut is not None else answer.parent)
-        asking = Asking(conversation, path, parameters, first[1], further)
-        self._start(asking, answers, before, cut)
-        conversation.live = asking.live
-        conversation.alternatives = tuple(answer_run.live for answer_run in asking.runs) if wanted else ()
-        self._running[conversation.id] = (asking, asyncio.create_task(self._answer(asking)))
+        task.path = conversation.tree.path(task.cut.id if task.cut is not None else answer.parent)
+        self._start(task, answers)
+        conversation.live = task.live
+        conversation.alternatives = tuple(answer_run.live for answer_run in task.runs) if task.wanted else ()
+        self._running[conversation.id] = (task, asyncio.create_task(self._answer(task)))
         self._core.events.tell(ConversationChanged(conversation.id))
         self._core.events.tell(AnswerStarted(conversation.id, answer.id))
-        if queued:
-            self._queue.forget(conversation.id, queued)
+        if task.queued:
+            self._queue.forget(conversation.id, task.queued)
 
     def _beside(self, conversation: OpenConversation, answer: Node, count: int, model: str) -> list[Node]:
         """So many answers to the question of `answer`, in its place; each names the model that it is asked of, so that
@@ -394,27 +384,16 @@ class Turns:
             for at in range(count)
         ]
 
-    def _start(self, asking: Asking, answers: Sequence[Node], before: str | None, cut: Node | None = None) -> None:
+    def _start(self, task: AnswerTask, answers: Sequence[Node]) -> None:
         """The runs of the answers to one request."""
-
-        async def chat(emit: Emit) -> Ended:
-            return await self._requests.send(asking, emit)
-
-        asking.tracked = None
-        shared = SharedRequest(len(answers), chat)
-        asking.runs = [
-            self._run(asking, answer, before, cut, partial(shared.answer, at) if len(answers) > 1 else chat)
-            for at, answer in enumerate(answers)
+        task.tracked = None
+        chat = partial(self._requests.send, task)
+        shared = SharedRequest(len(answers), chat) if len(answers) > 1 else None
+        task.runs = [
+            self._run(task, answer, partial(shared.answer, at) if shared else chat) for at, answer in enumerate(answers)
         ]
 
-    def _run(
-        self,
-        asking: Asking,
-        answer: Node,
-        before: str | None,
-        cut: Node | None,
-        chat: Callable[[Emit], Awaitable[Ended]],
-    ) -> AnswerRun:
+    def _run(self, task: AnswerTask, answer: Node, chat: Callable[[Emit], Awaitable[Ended]]) -> AnswerRun:
         begun = answer.message
         live = LiveAnswer(
             answer.id,
@@ -422,9 +401,9 @@ class Turns:
             begun.text,
             begun.reasoning,
             begun.reasoning_field,
-            before=before,
-            begun=cut.id if cut is not None else None,
-            read=read_before(asking.conversation.tree, asking.path, answer.model),
+            before=task.before,
+            begun=task.cut.id if task.cut is not None else None,
+            read=read_before(task.conversation.tree, task.path, answer.model),
         )
 
         async def checkpoint(text: str, reasoning: str) -> None:
@@ -433,22 +412,22 @@ class Turns:
             )
 
         def changed() -> None:
-            self._core.events.tell(AnswerProgressed(asking.conversation.id, answer.id))
+            self._core.events.tell(AnswerProgressed(task.conversation.id, answer.id))
 
-        return AnswerRun(answer, asking.path, live, chat=chat, checkpoint=checkpoint, changed=changed)
+        return AnswerRun(answer, task.path, live, chat=chat, checkpoint=checkpoint, changed=changed)
 
-    async def _answer(self, asking: Asking) -> None:
+    async def _answer(self, task: AnswerTask) -> None:
         """Have all answers come that are asked for, one request after the other."""
-        conversation, first, undecided = asking.conversation, asking.runs[0], bool(asking.conversation.alternatives)
+        conversation, first, undecided = task.conversation, task.runs[0], bool(task.conversation.alternatives)
         try:
-            answer, *_ = answers = await self._settle_all(asking)
+            answer, *_ = answers = await self._settle_all(task)
             refusal = first.error if first.error is not None and first.error.is_too_long else None
             if refusal is not None and not answer.is_wordless:
                 refusal = None
-            while asking.further and not asking.is_stopped and not is_over(answers):
-                if not await self._begin_further(asking, answer):
+            while task.further and not task.is_stopped and not is_over(answers):
+                if not await self._begin_further(task, answer):
                     break
-                answers = await self._settle_all(asking)
+                answers = await self._settle_all(task)
         finally:
             conversation.live = None
             del self._running[conversation.id]
@@ -469,40 +448,39 @@ class Turns:
             )
             self._core.events.tell(ConversationChanged(conversation.id))
 
-    async def _begin_further(self, asking: Asking, first: Node) -> bool:
+    async def _begin_further(self, task: AnswerTask, first: Node) -> bool:
         """Begin the next request for further answers beside the first one; whether they could be stored."""
-        conversation = asking.conversation
-        count, asking.model = asking.further.pop(0)
+        conversation = task.conversation
+        count, task.model = task.further.pop(0)
         fresh = awaited(conversation.tree[first.parent or ""], self._core.clock())
-        answers = self._beside(conversation, fresh, count, asking.model)
+        answers = self._beside(conversation, fresh, count, task.model)
         try:
             await self._core.conversations.shared.add(conversation, answers, lambda row: row, whole=False)
         except (ChatError, StoreError) as error:
             self._core.events.tell(Noticed(str(error), "error"))
             return False
-        self._start(asking, answers, conversation.record.head)
-        conversation.alternatives += tuple(answer_run.live for answer_run in asking.runs)
-        if asking.is_stopped:
-            asking.stop()
+        task.before = conversation.record.head
+        self._start(task, answers)
+        conversation.alternatives += tuple(answer_run.live for answer_run in task.runs)
+        if task.is_stopped:
+            task.stop()
         self._core.events.tell(AnswerProgressed(conversation.id, first.id))
         return True
 
-    async def _settle_all(self, asking: Asking) -> list[Node]:
+    async def _settle_all(self, task: AnswerTask) -> list[Node]:
         """The answers to one request, with what is to be told of it, when they have ended and are stored."""
-        conversation = asking.conversation
-        answers = await asyncio.gather(
-            *(answer_run.run(partial(_window, answer_run.live)) for answer_run in asking.runs)
-        )
-        tracked = asking.tracked
-        if tracked is not None and asking.live.progress is not None:
-            tracked.processed = asking.live.progress.processed
+        conversation = task.conversation
+        answers = await asyncio.gather(*(answer_run.run() for answer_run in task.runs))
+        tracked = task.tracked
+        if tracked is not None and task.live.progress is not None:
+            tracked.processed = task.live.progress.processed
         if tracked is not None and len(answers) > 1:
-            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: asking.runs[at].live.ended_at))
+            tracked.order = tuple(sorted(range(len(answers)), key=lambda at: task.runs[at].live.ended_at))
         figures = await self._explained_if_possible(tracked, answers[0].figures)
         ahead = self._warm_up.prefilled(conversation.id, (figures and figures.cached_tokens) or 0)
         figures = figures and replace(figures, ahead_tokens=ahead or None)
         answers = with_figures(answers, figures) if len(answers) > 1 else [replace(answers[0], figures=figures)]
-        for answer, answer_run in zip(answers, asking.runs, strict=True):
+        for answer, answer_run in zip(answers, task.runs, strict=True):
             await self._settle(conversation, answer, answer_run)
         if self._core.tracker.left(conversation, tracked, answers):
             self._saver.save_soon()
@@ -604,8 +582,8 @@ class Turns:
             _, late = await asyncio.wait(self._next.values(), timeout=QUIT_S)
             for sending in late:
                 sending.cancel()
-        for asking, _ in self._running.values():
-            asking.stop()
+        for task, _ in self._running.values():
+            task.stop()
         if tasks := {task for _, task in self._running.values()}:
             _, late = await asyncio.wait(tasks, timeout=QUIT_S)
             if late:
@@ -626,10 +604,6 @@ def _kind_of(error: ChatError | StoreError) -> HoldKind:
         case OutsideError():
             return HoldKind.NEEDS_YES
     return HoldKind.NOT_SENT
-
-
-def _window(live: LiveAnswer) -> int | None:
-    return live.context_size
 
 
 def _said_nothing(tree: Tree, answer: Node) -> bool:
