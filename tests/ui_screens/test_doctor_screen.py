@@ -14,8 +14,9 @@ from kvchat.backends.http.payload import Model
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
 from kvchat.chat.errors import ChatError
-from kvchat.doctor.report import Advice, Asks, Examination, ProbeTurn, Report, Seen, Severity, Step, Topic, Verdict
+from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step, Topic, Verdict
 from kvchat.sanitize import clean
+from kvchat.text.doctor import Advice, Asks, Seen
 from kvchat.ui.screens.doctor import DoctorScreen
 
 SERVER = ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, model="m", context_size=8192, slots=1)

@@ -12,7 +12,7 @@ from kvchat.cache.causes import remedies
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.causes.remedies import ENGINE_FLAGS, Change, Flags, Way
 from kvchat.cache.llamacpp.cache_config import Shape
-from kvchat.doctor.report import Advice
+from kvchat.text.doctor import Advice
 
 Advised = tuple[Statement, ...]
 _CHANGES = {Way.START: Advice.START, Way.SET: Advice.SET, Way.RAISE: Advice.RAISE, Way.UPDATE: Advice.NEWER}

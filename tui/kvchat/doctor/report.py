@@ -5,7 +5,7 @@ The rule: what was not found out is None, never 0 or False.
 
 from __future__ import annotations
 
-from enum import StrEnum, auto
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -43,85 +43,6 @@ class Topic(StrEnum):
     PINNING = "pinning"
     SNAPSHOTS = "snapshots"
     SLEEP = "sleep"
-
-
-class Seen(StrEnum):
-    """What a verdict says. The comment names the arguments."""
-
-    BUSY = auto()
-    NEEDS_WORD = auto()  # question: in words
-    KEPT = auto()  # cached, old: tokens, about: whether that is an estimate
-    STAYED = auto()  # servers: how many
-    ANSWER_AGAIN = auto()
-    PROBE_TOO_SMALL = auto()  # tokens: from which such services cache
-    NEVER_REUSED = auto()
-    NOT_HELD = auto()  # two, three: whether that turn was lost; servers: how many, if more than one
-    PART_HELD = auto()  # two, three
-    NOT_REPORTED = auto()  # title: of the program, works: what the times tell
-    SIDE_FREE = auto()
-    PUSHED_OUT = auto()  # one_slot; half, half_seconds: what half a window costs, where that is felt
-    TEMPLATE_MOVES = auto()  # system: the system message
-    NO_SYSTEM_PLACE = auto()
-    DATE = auto()  # tokens: of a long conversation
-    REASONING_UNASKED = auto()
-    REASONING_LEFT_OUT = auto()
-    WINDOW_TRAINED = auto()  # size: tokens
-    WINDOW_SMALL = auto()  # size, trained: tokens
-    PINNED = auto()  # tokens
-    NOT_RESTORED = auto()
-    SLOW_RESTORE = auto()  # tokens; restore, read: seconds
-    SLOW_SAVE = auto()  # megabytes: per second
-    SNAPSHOTS_PAY = auto()  # tokens, restore: seconds
-    RETURN_CHANGED = auto()  # way
-    NO_SLOT_FOLDER = auto()
-    SLEEPS = auto()
-    UNLOADS = auto()  # title, when: in words
-
-
-class Asks(StrEnum):
-    """What the person has to know before the probe. The comment names the arguments."""
-
-    ELSEWHERE = auto()  # url, tokens: at most
-    ASLEEP = auto()
-    PASSED_ON = auto()  # title: of the program; model, remote, tokens: at most
-    NOT_LOADED = auto()  # model
-    SEVERAL_SERVERS = auto()
-    ONE_SLOT = auto()  # tokens: in it
-    FULL_SLOTS = auto()  # slots: how many
-    FEW_SLOTS = auto()  # free, slots, used: how many
-    ONE_CONVERSATION = auto()  # title
-
-
-class Advice(StrEnum):
-    """What to change. The comment names the arguments; `flag` is ready to be typed."""
-
-    KEY = auto()
-    WAIT = auto()
-    LIST_SERVERS = auto()
-    WHEN_IDLE = auto()
-    AGREE = auto()
-    WARM_UP = auto()
-    FASTER_DISK = auto()
-    SET = auto()  # flag, where
-    RAISE = auto()  # flag, where
-    NEWER = auto()  # flag, where
-    START = auto()  # flag, where, slots: for how many the flag counts
-    OR = auto()
-    SLOT_MORE = auto()  # flag
-    CACHE_ROOM = auto()  # title, flag
-    BEHIND = auto()  # title: of the proxy
-    MORE_ROOM = auto()
-    WINDOW = auto()  # size: tokens
-    ASKED_WINDOW = auto()  # size, title, flag: the field of a request
-    AFFINITY = auto()  # title, flag, header
-    DATE_OPTION = auto()  # program, flag
-    WORDS = auto()  # words: of the kind of server
-    OTHER_TEMPLATE = auto()  # program, flag, which: what it is for, more: of the kind of server, in words
-    PRESERVED = auto()  # program, flag
-    FIRST_QUESTION = auto()
-    UNPINNED = auto()  # program, flag
-    SLOT_FOLDER = auto()  # program, flag
-    KEEP_ALIVE = auto()  # value
 
 
 class Verdict(Struct, frozen=True):

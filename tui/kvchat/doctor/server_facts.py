@@ -16,7 +16,8 @@ from kvchat.backends.http.payload import PayloadError, as_object, count_at, figu
 from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.template import rendering
 from kvchat.cache.causes.cause import Statement, said
-from kvchat.doctor.report import Asks, Examination
+from kvchat.doctor.report import Examination
+from kvchat.text.doctor import Asks
 
 SLOTS_USED = 3
 """Slots that the probe may come to use: for its first question, its conversation and its side request."""

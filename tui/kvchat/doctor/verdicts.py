@@ -13,8 +13,9 @@ from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import said
 from kvchat.doctor import advice
-from kvchat.doctor.report import Advice, Examination, Report, ReturnWay, Seen, Severity, Step, Topic, Verdict
+from kvchat.doctor.report import Examination, Report, ReturnWay, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_cached
+from kvchat.text.doctor import Advice, Seen
 
 SMALL_WINDOW = 4096
 CLOUD_CACHES_FROM = 1024

@@ -1,19 +1,17 @@
-"""What the doctor found, and what to change, in words.
-
-The rule: a kind and its arguments become words here and nowhere else; the kinds are `kvchat.doctor.report.Seen` and
-`Advice`. What is not known is left out or said to be unknown.
+"""What the doctor found, what to change and what it asks first: kinds whose value is the sentence. What is not known is
+left out or said to be unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import UNIQUE, StrEnum, verify
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.text.findings import remedy_sentence
-from kvchat.text.format import count, counted, duration
+from kvchat.text.format import count, counted, duration, filled
 from kvchat.text.notes import note_sentence
-from kvchat.text.place import here
 
 SECOND = 1.0
 """A gain below this many seconds is told in tokens alone."""
@@ -28,19 +26,199 @@ PROGRESS: dict[str, str] = {
 }
 """What is being tried (`kvchat.doctor.report.Step`)."""
 
+_COST = "<again:: {again:tokens} <again=1:was|were> prefilled again<took: ({took:took})>>"
+_FROM = "<way=slot:its slot><way=host cache:the host cache><way=file:a file><way=other slot:a file in another slot>"
+_PROGRAM = "{program} with {flag}"
+_AFTER = "the probe takes its place, and it is prefilled again afterwards unless the server parks it in memory."
+
+
+@verify(UNIQUE)
+class Seen(StrEnum):
+    """What a verdict says. `again`, `took`: the tokens that the probe prefilled again, and the seconds that took;
+    `felt`: whether that is a second or more."""
+
+    BUSY = "The server is answering somebody just now, so nothing was tried out."
+    NEEDS_WORD = "Nothing was tried out, because it needs your word. {question}"
+    KEPT = (
+        "A conversation is read once: its last turn reused <about:about >{cached:count} of {old:tokens} that were "
+        "there before."
+    )
+    STAYED = "{servers} servers answer at this address, and the conversation stayed on its own."
+    ANSWER_AGAIN = (
+        "Each turn reads the answer before it again: it comes back to the server in other tokens than it was written "
+        "in."
+    )
+    PROBE_TOO_SMALL = (
+        "Nothing was reused, but services like this one cache only prompts of {tokens:count} tokens and more, and the "
+        "probe is smaller."
+    )
+    NEVER_REUSED = f"Nothing of a conversation is reused: every turn prefills all of it again{_COST}."
+    NOT_HELD = (
+        "<servers:{servers} servers answer at this address, and a|A> conversation does not stay where its cache is: "
+        f"<two:turn 2<three: and turn 3>|turn 3> found little of the turn before{_COST}."
+    )
+    PART_HELD = (
+        f"<two:Turn 2<three: and turn 3>|Turn 3> found only a part of the turn before{_COST}: another program may have "
+        "used the server meanwhile."
+    )
+    NOT_REPORTED = (
+        "{title} does not report what came from its cache here, so its reuse is unknown.<works=True: By the time to "
+        "the first token the cache works.><works=False: By the time to the first token nothing is reused.>"
+    )
+    SIDE_FREE = "A side request, such as one for a title, costs the conversation nothing."
+    PUSHED_OUT = (
+        "<one_slot:The server has one slot and parks nothing: a|A> side request, or another conversation, pushes a "
+        f"conversation out of the cache{_COST}.<half: With {{half:count}} tokens that is about {{half_seconds:took}}, "
+        "each time.>"
+    )
+    TEMPLATE_MOVES = (
+        "The chat template writes <system:the system message in front of the newest question|earlier messages "
+        f"differently in each turn>, so that the prompt changes from there on{_COST}."
+    )
+    NO_SYSTEM_PLACE = (
+        "The chat template has no place for a system message: it goes in the first question, and costs nothing there."
+    )
+    DATE = (
+        "The chat template puts today's date into the prompt: after midnight each conversation is prefilled again as a "
+        "whole, once<felt: ({took:took} for {tokens:count} tokens)>."
+    )
+    REASONING_UNASKED = (
+        "The chat template leaves earlier reasoning out unless it is asked to keep it; left out, each turn reads the "
+        "answer before it again."
+    )
+    REASONING_LEFT_OUT = (
+        "The chat template leaves earlier reasoning out of the prompt: each turn reads the answer before it again."
+        "<again: Here that was {again:tokens}<took: ({took:took})> of a short one.>"
+    )
+    WINDOW_TRAINED = (
+        "The window holds {size:tokens}, all that the model was trained for: longer conversations need another model."
+    )
+    WINDOW_SMALL = (
+        "The window holds {size:tokens}<trained: of the {trained:count} that the model was trained for>: a "
+        "conversation is full after a few long answers, and what is compacted or dropped then has to be prefilled "
+        "again."
+    )
+    PINNED = (
+        "Requests that name their slot lose the cache: all slots share one KV cache, and {again} of {tokens:tokens} "
+        "were prefilled again. kvchat does not pin; other programs may."
+    )
+    NOT_RESTORED = "What was saved to disk could not be restored."
+    SLOW_RESTORE = (
+        "The disk is slower than reading again: restoring {tokens:tokens} took {restore:took}, reading them takes "
+        "{read:took}."
+    )
+    SLOW_SAVE = "Saving to disk is slow ({megabytes} MB/s): a full conversation takes about {took:took}."
+    SNAPSHOTS_PAY = "Snapshots pay: restoring {tokens:tokens} took {restore:took}."
+    RETURN_CHANGED = f"A state that comes back from {_FROM} answers otherwise than before."
+    NO_SLOT_FOLDER = (
+        "The server saves no slots. With a folder for them, kvchat saves a conversation before another one takes its "
+        "slot, and a return to it prefills only what is new."
+    )
+    SLEEPS = "The model sleeps after a while without a request, and what it held is lost then."
+    UNLOADS = "{title} unloads the model {when}, and what it held is lost then."
+
+
+@verify(UNIQUE)
+class Asks(StrEnum):
+    """What the user has to know before the probe. `tokens`: at most, or of the slot."""
+
+    ELSEWHERE = (
+        "The server at {url} is not on this machine: the probe sends it invented text and takes up to {tokens:count} "
+        "tokens of its time."
+    )
+    ASLEEP = "The model sleeps: the probe wakes it."
+    PASSED_ON = (
+        "{title} does not run the model {model} itself: it passes the invented text of the probe on to {remote}, up to "
+        "{tokens:count} tokens."
+    )
+    NOT_LOADED = "The model {model} is not loaded: the probe loads it."
+    SEVERAL_SERVERS = (
+        f"Several servers answer at this address, and only one told what it holds. For what others hold: {_AFTER}"
+    )
+    ONE_SLOT = f"The server has one slot, which holds {{tokens:tokens}}: {_AFTER}"
+    FULL_SLOTS = f"All {{slots}} slots hold something. For what lies longest in one of them: {_AFTER}"
+    FEW_SLOTS = (
+        "Only {free} of {slots} slots <free=1:is|are> empty, and the probe may use {used}. For what lies in another "
+        f"one: {_AFTER}"
+    )
+    ONE_CONVERSATION = f"{{title}} may keep only one conversation. For the one it holds: {_AFTER}"
+
+
+@verify(UNIQUE)
+class Advice(StrEnum):
+    """What to change. `flag` is ready to be typed."""
+
+    KEY = (
+        "Put the key that the server was started with (llama-server and vLLM: --api-key) into a variable, and name "
+        "that with <cli:--api-key-env or >the setting server.api_key_env."
+    )
+    WAIT = "Wait until it has, then run the doctor again."
+    LIST_SERVERS = "<cli:The command kvchat backends|/model> lists the servers of this machine."
+    WHEN_IDLE = "Run the doctor again when it is idle."
+    AGREE = "Agree to it<cli:, or run: kvchat doctor --yes|.>"
+    WARM_UP = "The setting cache.warm_up prefills it again ahead of time."
+    FASTER_DISK = "Keep kvchat's data on a faster disk, or set engine.snapshots to false."
+    SET = "Set {flag}<where: in {where}>."
+    RAISE = "Raise {flag} in {where}."
+    NEWER = "Update {where}: {flag}."
+    START = "Start {where} with {flag}<slots: (for {slots} slots together)>."
+    OR = "Or"
+    SLOT_MORE = "Or give it a slot more: {flag}."
+    CACHE_ROOM = "Give {title} more cache: a larger {flag}."
+    BEHIND = "Run the doctor on the server behind {title}: its own settings decide."
+    MORE_ROOM = "Give the server room for more than one conversation."
+    WINDOW = "Give the server a window of {size:count} tokens."
+    ASKED_WINDOW = "Set server.context_size to {size}, which kvchat asks {title} for ({flag}), or"
+    AFFINITY = (
+        "<flag:Switch {title}'s session affinity on ({flag}); kvchat sends {header}.|Let the router go by the header "
+        "{header} that kvchat sends: nginx: hash $http_x_session_id consistent; HAProxy: balance hdr({header}); "
+        "vllm-router: --policy consistent_hash; sglang-router: --policy manual (it goes by X-SMG-Routing-Key).>"
+    )
+    DATE_OPTION = (
+        "Fix the date with date_string in the conversation's template options<flag:<program: ({program}: {flag})>>."
+    )
+    WORDS = "{words}"
+    OTHER_TEMPLATE = (
+        f"Start {_PROGRAM}, a copy of the template <which=date:without the date><which=reasoning:that keeps it>"
+        "<which=system:that writes the system message first><more:; {more}>."
+    )
+    PRESERVED = f"kvchat asks for it in new conversations ({{option}})<flag:; for other programs start {_PROGRAM}>."
+    FIRST_QUESTION = "Let the system message go in the first question."
+    UNPINNED = f"If a program pins (id_slot), start {_PROGRAM}."
+    SLOT_FOLDER = f"Start {_PROGRAM}."
+    KEEP_ALIVE = 'Or set server.keep_alive to "{value}".'
+
+
+def verdict_sentence(seen: Statement, tokens: int | None, seconds: float | None) -> str:
+    """What a verdict says. `tokens`, `seconds`: what the probe read again, and how long that took."""
+    form = Seen.__members__.get(seen.kind.upper())
+    words = {"cached": None, **dict(seen.arguments), "again": tokens, "took": seconds, "felt": (seconds or 0) >= SECOND}
+    return note_sentence(seen) if form is None else filled(form, words)
+
+
+def advice_words(advice: Sequence[Statement]) -> str:
+    """What is to be done, in sentences; empty for nothing."""
+    words = ""
+    for one in advice:
+        form = Advice.__members__.get(one.kind.upper())
+        piece = remedy_sentence(one) if form is None else filled(form, dict(one.arguments))
+        words += f" {piece[:1].lower()}{piece[1:]}" if words.endswith(("or", "Or")) else f" {piece}"
+    return words.lstrip()
+
+
+def question_words(asks: Sequence[Statement]) -> str:
+    """What the user has to know before the probe, in sentences; empty for nothing."""
+    return " ".join(filled(Asks[one.kind.upper()], dict(one.arguments)) for one in asks)
+
 
 def headline(problems: int, notes: int, well: bool, reuse_seen: bool) -> str:
     """The whole report in one sentence."""
+    more = f"{counted(notes, 'thing')} to know."
     if problems:
-        return (
-            f"{counted(problems, 'problem')}."
-            if not notes
-            else f"{counted(problems, 'problem')}, and {counted(notes, 'thing')} to know."
-        )
+        return f"{counted(problems, 'problem')}{f', and {more}' if notes else '.'}"
     if not well:
         return "It cannot be told whether all is well."
-    said = "All is well" if reuse_seen else "Nothing wrong was found"
-    return f"{said}; {counted(notes, 'thing')} to know." if notes else f"{said}."
+    return f"{'All is well' if reuse_seen else 'Nothing wrong was found'}{f'; {more}' if notes else '.'}"
 
 
 def gain(tokens: int | None, seconds: float | None, per: str) -> str:
@@ -51,105 +229,12 @@ def gain(tokens: int | None, seconds: float | None, per: str) -> str:
     return f"saves {took} per {per}" if (seconds or 0) >= SECOND else ""
 
 
-# -- what is so -----------------------------------------------------------------------------------------------------
-
-
-def verdict_sentence(seen: Statement, tokens: int | None, seconds: float | None) -> str:
-    """What a verdict says. `tokens`, `seconds`: what the probe read again, and how long that took."""
-    known = _SEEN.get(seen.kind)
-    return known(seen, tokens, seconds) if known is not None else note_sentence(seen)
-
-
-def _took(seconds: object) -> str:
-    return f" ({duration(seconds)})" if isinstance(seconds, float) else ""
-
-
-def _cost(tokens: int | None, seconds: float | None) -> str:
-    """`: 412 tokens were read again (1.2 s)`."""
-    if not tokens:
-        return ""
-    return f": {counted(tokens, 'token')} {'were' if tokens != 1 else 'was'} prefilled again{_took(seconds)}"
-
-
-def _turns(s: Statement) -> str:
-    return " and ".join(name for name, bad in (("turn 2", s["two"]), ("turn 3", s["three"])) if bad)
-
-
-def _not_held(s: Statement, tokens: int | None, seconds: float | None) -> str:
-    several = f"{s['servers']} servers answer at this address, and a" if s["servers"] else "A"
-    return (
-        f"{several} conversation does not stay where its cache is: {_turns(s)} found little of the turn "
-        f"before{_cost(tokens, seconds)}."
-    )
-
-
-def _not_reported(s: Statement, tokens: int | None, seconds: float | None) -> str:
-    seen = {
-        True: " By the time to the first token the cache works.",
-        False: " By the time to the first token nothing is reused.",
-    }.get(bool(s["works"]))
-    return (
-        f"{s['title']} does not report what came from its cache here, so its reuse is unknown."
-        f"{seen if s['works'] is not None else ''}"
-    )
-
-
-def _pushed_out(s: Statement, tokens: int | None, seconds: float | None) -> str:
-    one = "The server has one slot and parks nothing: a" if s["one_slot"] else "A"
-    half = (
-        f" With {_count(s['half'])} tokens that is about {_duration(s['half_seconds'])}, each time."
-        if s["half"] is not None
-        else ""
-    )
-    return (
-        f"{one} side request, or another conversation, pushes a conversation out of the cache"
-        f"{_cost(tokens, seconds)}.{half}"
-    )
-
-
-def _template_moves(s: Statement, tokens: int | None, seconds: float | None) -> str:
-    what = (
-        "the system message in front of the newest question"
-        if s["system"]
-        else "earlier messages differently in each turn"
-    )
-    return f"The chat template writes {what}, so that the prompt changes from there on{_cost(tokens, seconds)}."
-
-
-def _date(s: Statement, tokens: int | None, seconds: float | None) -> str:
-    cost = f" ({duration(seconds)} for {_count(s['tokens'])} tokens)" if seconds and seconds >= 1 else ""
-    return (
-        "The chat template puts today's date into the prompt: after midnight each conversation is prefilled again "
-        f"as a whole, once{cost}."
-    )
-
-
-def _window_small(s: Statement, tokens: int | None, seconds: float | None) -> str:
-    more = f" of the {_count(s['trained'])} that the model was trained for" if s["trained"] else ""
-    return (
-        f"The window holds {_tokens(s['size'])}{more}: a conversation is full after a few long answers, and what "
-        "is compacted or dropped then has to be prefilled again."
-    )
-
-
-def _count(value: object) -> str:
-    return count(value if isinstance(value, int) else None)
-
-
-def _tokens(value: object) -> str:
-    return counted(value if isinstance(value, int) else 0, "token")
-
-
-def _duration(value: object) -> str:
-    return duration(value if isinstance(value, int | float) else None)
-
-
-_FROM = {"slot": "its slot", "host cache": "the host cache", "file": "a file", "other slot": "a file in another slot"}
+# -- what was measured ----------------------------------------------------------------------------------------------
 
 
 def return_words(way: str, tokens: int, ms: float | None, difference: float | None) -> str:
     """How a state came back in one way."""
-    source = f"from {_FROM.get(way, way)}"
+    source = filled(f"from {_FROM}", {"way": way})
     if ms is None:
         return f"{source}: {'not known, the server gives no log-probabilities' if way == 'slot' else 'no'}"
     same = {None: "the rest is prefilled", 0.0: "equal bit for bit"}.get(difference) or (
@@ -166,215 +251,23 @@ def deep_cost(tokens: int) -> str:
     )
 
 
-_SEEN: dict[str, Callable[[Statement, int | None, float | None], str]] = {
-    "busy": lambda s, n, t: "The server is answering somebody just now, so nothing was tried out.",
-    "needs_word": lambda s, n, t: f"Nothing was tried out, because it needs your word. {s['question']}",
-    "kept": lambda s, n, t: (
-        f"A conversation is read once: its last turn reused {'about ' if s['about'] else ''}{_count(s['cached'])} of "
-        f"{_tokens(s['old'])} that were there before."
-    ),
-    "stayed": lambda s, n, t: f"{s['servers']} servers answer at this address, and the conversation stayed on its own.",
-    "answer_again": lambda s, n, t: (
-        "Each turn reads the answer before it again: it comes back to the server in other tokens than it was written "
-        "in."
-    ),
-    "probe_too_small": lambda s, n, t: (
-        f"Nothing was reused, but services like this one cache only prompts of {_count(s['tokens'])} tokens and more, "
-        "and the probe is smaller."
-    ),
-    "never_reused": lambda s, n, t: (
-        f"Nothing of a conversation is reused: every turn prefills all of it again{_cost(n, t)}."
-    ),
-    "not_held": _not_held,
-    "part_held": lambda s, n, t: (
-        f"{_turns(s).capitalize()} found only a part of the turn before{_cost(n, t)}: another program may have used "
-        "the server meanwhile."
-    ),
-    "not_reported": _not_reported,
-    "side_free": lambda s, n, t: "A side request, such as one for a title, costs the conversation nothing.",
-    "pushed_out": _pushed_out,
-    "template_moves": _template_moves,
-    "no_system_place": lambda s, n, t: (
-        "The chat template has no place for a system message: it goes in the first question, and costs nothing there."
-    ),
-    "date": _date,
-    "reasoning_unasked": lambda s, n, t: (
-        "The chat template leaves earlier reasoning out unless it is asked to keep it; left out, each turn reads the "
-        "answer before it again."
-    ),
-    "reasoning_left_out": lambda s, n, t: (
-        "The chat template leaves earlier reasoning out of the prompt: each turn reads the answer before it again."
-        + (f" Here that was {counted(n, 'token')}{_took(t)} of a short one." if n else "")
-    ),
-    "window_trained": lambda s, n, t: (
-        f"The window holds {_tokens(s['size'])}, all that the model was trained for: longer conversations need another "
-        "model."
-    ),
-    "window_small": _window_small,
-    "pinned": lambda s, n, t: (
-        f"Requests that name their slot lose the cache: all slots share one KV cache, and {n} of "
-        f"{_tokens(s['tokens'])} were prefilled again. kvchat does not pin; other programs may."
-    ),
-    "not_restored": lambda s, n, t: "What was saved to disk could not be restored.",
-    "slow_restore": lambda s, n, t: (
-        f"The disk is slower than reading again: restoring {_tokens(s['tokens'])} took {_duration(s['restore'])}, "
-        f"reading them takes {_duration(s['read'])}."
-    ),
-    "slow_save": lambda s, n, t: (
-        f"Saving to disk is slow ({s['megabytes']} MB/s): a full conversation takes about {_duration(t)}."
-    ),
-    "snapshots_pay": lambda s, n, t: f"Snapshots pay: restoring {_tokens(s['tokens'])} took {_duration(s['restore'])}.",
-    "return_changed": lambda s, n, t: (
-        f"A state that comes back from {_FROM.get(str(s['way']), s['way'])} answers otherwise than before."
-    ),
-    "no_slot_folder": lambda s, n, t: (
-        "The server saves no slots. With a folder for them, kvchat saves a conversation before another one takes its "
-        "slot, and a return to it prefills only what is new."
-    ),
-    "sleeps": lambda s, n, t: "The model sleeps after a while without a request, and what it held is lost then.",
-    "unloads": lambda s, n, t: f"{s['title']} unloads the model {s['when']}, and what it held is lost then.",
-}
-"""What is so. `n`, `t`: tokens read again, and the seconds that took."""
-
-
-# -- what to change -------------------------------------------------------------------------------------------------
-
-
-def advice_words(advice: Sequence[Statement]) -> str:
-    """What is to be done, in sentences; empty for nothing."""
-    words = ""
-    for one in advice:
-        known = _ADVICE.get(one.kind)
-        piece = known(one) if known is not None else remedy_sentence(one)
-        inside = words.endswith(("or", "Or"))
-        words = f"{words} {piece[:1].lower()}{piece[1:]}" if inside else f"{words} {piece}"
-    return words.lstrip()
-
-
-def _program(s: Statement, before: str, after: str = "") -> str:
-    """`{before} llama-server with --flag{after}`; empty where there is no flag."""
-    return f"{before} {s['program']} with {s['flag']}{after}" if s["flag"] else ""
-
-
-def _affinity(s: Statement) -> str:
-    if s["flag"]:
-        return f"Switch {s['title']}'s session affinity on ({s['flag']}); kvchat sends {s['header']}."
-    return (
-        f"Let the router go by the header {s['header']} that kvchat sends: nginx: hash $http_x_session_id "
-        f"consistent; HAProxy: balance hdr({s['header']}); vllm-router: --policy consistent_hash; "
-        "sglang-router: --policy manual (it goes by X-SMG-Routing-Key)."
-    )
-
-
-_COPIES = {"date": "without the date", "reasoning": "that keeps it", "system": "that writes the system message first"}
-
-_ADVICE: dict[str, Callable[[Statement], str]] = {
-    "key": lambda s: (
-        "Put the key that the server was started with (llama-server and vLLM: --api-key) into a variable, and name "
-        f"that with {here('', '--api-key-env or ')}the setting server.api_key_env."
-    ),
-    "wait": lambda s: "Wait until it has, then run the doctor again.",
-    "list_servers": lambda s: here(
-        "/model lists the servers of this machine.", "The command kvchat backends lists the servers of this machine."
-    ),
-    "when_idle": lambda s: "Run the doctor again when it is idle.",
-    "agree": lambda s: here("Agree to it.", "Agree to it, or run: kvchat doctor --yes"),
-    "warm_up": lambda s: "The setting cache.warm_up prefills it again ahead of time.",
-    "faster_disk": lambda s: "Keep kvchat's data on a faster disk, or set engine.snapshots to false.",
-    "set": lambda s: f"Set {s['flag']}{f' in {where}' if (where := s['where']) else ''}.",
-    "raise": lambda s: f"Raise {s['flag']} in {s['where']}.",
-    "newer": lambda s: f"Update {s['where']}: {s['flag']}.",
-    "start": lambda s: (
-        f"Start {s['where']} with {s['flag']}{f' (for {slots} slots together)' if (slots := s['slots']) else ''}."
-    ),
-    "or": lambda s: "Or",
-    "slot_more": lambda s: f"Or give it a slot more: {s['flag']}.",
-    "cache_room": lambda s: f"Give {s['title']} more cache: a larger {s['flag']}.",
-    "behind": lambda s: f"Run the doctor on the server behind {s['title']}: its own settings decide.",
-    "more_room": lambda s: "Give the server room for more than one conversation.",
-    "window": lambda s: f"Give the server a window of {_count(s['size'])} tokens.",
-    "asked_window": lambda s: (
-        f"Set server.context_size to {s['size']}, which kvchat asks {s['title']} for ({s['flag']}), or"
-    ),
-    "affinity": _affinity,
-    "date_option": lambda s: (
-        "Fix the date with date_string in the conversation's template options"
-        f"{f' ({program}: {flag})' if (flag := s['flag']) and (program := s['program']) else ''}."
-    ),
-    "words": lambda s: str(s["words"]),
-    "other_template": lambda s: (
-        f"Start {s['program']} with {s['flag']}, a copy of the template {_COPIES.get(str(s['which']), '')}"
-        f"{f'; {more}' if (more := s['more']) else ''}."
-    ),
-    "preserved": lambda s: (
-        f"kvchat asks for it in new conversations ({s['option']}){_program(s, '; for other programs start')}."
-    ),
-    "first_question": lambda s: "Let the system message go in the first question.",
-    "unpinned": lambda s: _program(s, "If a program pins (id_slot), start", "."),
-    "slot_folder": lambda s: _program(s, "Start", "."),
-    "keep_alive": lambda s: f'Or set server.keep_alive to "{s["value"]}".',
-}
-
-
-# -- what the person has to agree to --------------------------------------------------------------------------------
-
-
-def question_words(asks: Sequence[Statement]) -> str:
-    """What the person has to know before the probe, in sentences; empty for nothing."""
-    return " ".join(_ASKS[one.kind](one) for one in asks)
-
-
-_AFTER = "the probe takes its place, and it is prefilled again afterwards unless the server parks it in memory."
-
-_ASKS: dict[str, Callable[[Statement], str]] = {
-    "elsewhere": lambda s: (
-        f"The server at {s['url']} is not on this machine: the probe sends it invented text and takes up to "
-        f"{_count(s['tokens'])} tokens of its time."
-    ),
-    "asleep": lambda s: "The model sleeps: the probe wakes it.",
-    "passed_on": lambda s: (
-        f"{s['title']} does not run the model {s['model']} itself: it passes the invented text of the probe on to "
-        f"{s['remote']}, up to {_count(s['tokens'])} tokens."
-    ),
-    "not_loaded": lambda s: f"The model {s['model']} is not loaded: the probe loads it.",
-    "several_servers": lambda s: (
-        f"Several servers answer at this address, and only one told what it holds. For what others hold: {_AFTER}"
-    ),
-    "one_slot": lambda s: f"The server has one slot, which holds {_tokens(s['tokens'])}: {_AFTER}",
-    "full_slots": lambda s: f"All {s['slots']} slots hold something. For what lies longest in one of them: {_AFTER}",
-    "few_slots": lambda s: (
-        f"Only {s['free']} of {s['slots']} slots {'is' if s['free'] == 1 else 'are'} empty, and the probe may use "
-        f"{s['used']}. For what lies in another one: {_AFTER}"
-    ),
-    "one_conversation": lambda s: f"{s['title']} may keep only one conversation. For the one it holds: {_AFTER}",
-}
-
-
-# -- what was measured ----------------------------------------------------------------------------------------------
-
-
 def turn_words(figures: TurnFigures, estimated: bool, continues: bool) -> str:
     """A request of the probe: `395 tokens: 346 cached, 49 prefilled in 0.14 s`. `continues`: whether it goes on from
     one before it, so that what was prefilled again is told."""
+    first = "" if figures.ttft_ms is None else duration(figures.ttft_ms / 1000)
     if figures.prompt_tokens is None:
-        return f"first token after {duration(figures.ttft_ms / 1000)}" if figures.ttft_ms else "answered"
-    about = "about " if estimated else ""
+        return f"first token after {first}" if figures.ttft_ms else "answered"
+    read = "" if figures.prompt_ms is None else duration(figures.prompt_ms / 1000)
+    took = f", {read or f'{first} to the first token'}" if read or first else ""
     total = counted(figures.prompt_tokens, "token")
-    took = (
-        duration(figures.prompt_ms / 1000)
-        if figures.prompt_ms is not None
-        else f"{duration(figures.ttft_ms / 1000)} to the first token"
-        if figures.ttft_ms is not None
-        else ""
-    )
     if figures.cached_tokens is None:
-        return f"{total}, reuse not reported{f', {took}' if took else ''}"
-    took = f" in {took}" if took and figures.prompt_ms is not None else f", {took}" if took else ""
+        return f"{total}, reuse not reported{took}"
+    about = "about " if estimated else ""
     wasted = figures.wasted_tokens or 0
     again = f", {count(wasted)} of them again" if continues and wasted else ""
     return (
         f"{total}: {about}{count(figures.cached_tokens)} cached, {about}{count(figures.evaluated_tokens)} "
-        f"prefilled{took}{again}"
+        f"prefilled{f' in {read}' if read else took}{again}"
     )
 
 

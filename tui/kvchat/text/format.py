@@ -199,7 +199,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
 
-_PART = re.compile(r"<(\w+):([^<>|]*)(?:\|([^<>]*))?>")
+_PART = re.compile(r"<(\w+)(?:=([^:]+))?:([^<>|]*)(?:\|([^<>]*))?>")
 _AS: dict[str, Callable[[Any], str]] = {
     "count": count,
     "tokens": lambda number: counted(number, "token"),
@@ -221,11 +221,17 @@ def filled(form: str, arguments: Mapping[str, object]) -> str:
 
     `{name}` is an argument, also as `{name:count}`, `:tokens`, `:took` (seconds), `:size`, `:binary` (bytes) or `:stop`
     (with a full stop). `<name:part|other>` is the part where that argument is given and neither empty, 0 nor False, and
-    else the other one; `<cli:part|other>` goes by the place where it is read.
+    else the other one; `<name=value:part|other>` the part where it has that value. `cli` goes by the place where it is
+    read.
     """
     words = {**arguments, "cli": on_command_line.get()}
-    while (chosen := _PART.sub(lambda part: (part[2] if words.get(part[1]) else part[3]) or "", form)) != form:
-        form = chosen
+
+    def chosen(part: re.Match[str]) -> str:
+        given = words.get(part[1])
+        return (part[3] if (given if part[2] is None else str(given) == part[2]) else part[4]) or ""
+
+    while (plain := _PART.sub(chosen, form)) != form:
+        form = plain
     return _Form().vformat(form, (), words)
 
 
