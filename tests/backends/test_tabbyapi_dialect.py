@@ -7,9 +7,9 @@ from backend_kit import Heard, a_turn, endpoint_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvchat.backends.answer import ChatAnswer, timings_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.dialects.program import ProgramAnswer, timings_of
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.identify import backend_of
 from kvchat.backends.kinds import KINDS, Figures, Timings
@@ -169,7 +169,7 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: He
 
 @pytest.mark.parametrize(("seconds", "rate"), [(1e308, 1e308), (1e308, 2.0), (5e-324, 1e308)])
 def test_figures_that_cannot_be_leave_the_answer_alone(seconds: float, rate: float, heard: Heard) -> None:
-    answer = ProgramAnswer("http://box", heard, 4096, NAMES)
+    answer = ChatAnswer("http://box", heard, 4096, timings=NAMES)
     usage = {"prompt_tokens": 50, "completion_tokens": 1, "prompt_time": seconds, "prompt_tokens_per_sec": rate}
     answer.take(Payload({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}))
     assert answer.ended().state is State.DONE and heard.reported.prompt_tokens == 50

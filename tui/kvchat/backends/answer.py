@@ -39,6 +39,7 @@ from kvchat.backends.http.payload import (
     name_at,
 )
 from kvchat.backends.http.stream import Payload
+from kvchat.backends.kinds import Timings
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
@@ -223,8 +224,17 @@ class _Field:
 class ChatAnswer:
     """Collects one answer. Of what a server puts around it nothing costs it: what is odd is passed over."""
 
-    def __init__(self, url: str, emit: Emit, context_size: int | None, *, thoughts: Thoughts | None = None) -> None:
-        """`thoughts`: how those in the text are known; None: by their common tags."""
+    def __init__(
+        self,
+        url: str,
+        emit: Emit,
+        context_size: int | None,
+        *,
+        thoughts: Thoughts | None = None,
+        timings: Timings | None = None,
+    ) -> None:
+        """`thoughts`: how those in the text are known; None: by their common tags. `timings`: what the usage has of
+        them."""
         self._url = url
         self._emit = emit
         self._context_size = context_size
@@ -232,6 +242,7 @@ class ChatAnswer:
         self._reasoning_field: str | None = None
         self._fields = {"content": _Field(), "reasoning": _Field(), "refusal": _Field()}
         self._thoughts = thoughts or Thoughts(None)
+        self._timings = timings
         self._frame = ""
         self._texts: list[str] = []
         """The text, without thoughts and end marks."""
@@ -413,6 +424,7 @@ class ChatAnswer:
             self.has_usage = True
             self._reported = _with_usage(self._reported, usage)
             self._total = count_at(usage, "total_tokens") or self._total
+            timings = timings or (timings_of(usage, self._timings) if self._timings else {})
         if timings:
             self._reported = _with_timings(self._reported, timings)
         if self._reported != before:
@@ -424,27 +436,29 @@ class ChatAnswer:
             self._finish = "stop"  # a document is whole, whatever it says of its end
         self._say(self._thoughts.ended())
         self._text(self._held, ended=True)
-        model = whole_characters(self._model)
+        return replace(self._ended(error), model=whole_characters(self._model), reported=self._reported)
+
+    def _ended(self, error: BackendError | None) -> Ended:
         if self._finish is None or self._finish in _UNFINISHED:
             error = self._failure(error)
             state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
-            return Ended(state, error=error, model=model)
+            return Ended(state, error=error)
         if self._refusal or self._finish in _FILTERS or self._finish == _REFUSAL:
             kind = NoteKind.FILTERED if self._finish in _FILTERS else NoteKind.MODEL_REFUSED
             words = errors.quoted(self._refusal, REFUSAL_LIMIT)
-            return Ended(State.INTERRUPTED if self._has_words else State.EMPTY, said(kind, words=words), model=model)
+            return Ended(State.INTERRUPTED if self._has_words else State.EMPTY, said(kind, words=words))
         if self._finish in _LENGTHS and self._window_is_full():
-            return Ended(State.CONTEXT_FULL, said(NoteKind.FILLS_WINDOW, size=self._context_size), model=model)
+            return Ended(State.CONTEXT_FULL, said(NoteKind.FILLS_WINDOW, size=self._context_size))
         called = self._calls.note
         if not self._has_words and not (called and self._has_reasoning):
             state, kind = State.EMPTY, NoteKind.NO_WORDS
             if self._has_reasoning:
                 kind = NoteKind.ONLY_REASONING
                 state = State.LENGTH if self._finish in _LENGTHS else state
-            return Ended(state, called or said(kind), model=model)
+            return Ended(state, called or said(kind))
         if self._finish in _LENGTHS:
-            return Ended(State.LENGTH, said(NoteKind.LONGEST), model=model)
-        return Ended(State.DONE, called or (said(NoteKind.PART_LOST) if self._is_damaged else None), model=model)
+            return Ended(State.LENGTH, said(NoteKind.LONGEST))
+        return Ended(State.DONE, called or (said(NoteKind.PART_LOST) if self._is_damaged else None))
 
     def _failure(self, error: BackendError | None) -> BackendError:
         """Why it did not finish: what the server said, else what broke it off."""
@@ -573,6 +587,18 @@ def _with_usage(known: Reported, usage: Mapping[str, object]) -> Reported:
         cached_tokens=_first(cached, known.cached_tokens),
         predicted_tokens=_first(count_at(usage, "completion_tokens"), known.predicted_tokens),
     )
+
+
+def timings_of(usage: Mapping[str, object], names: Timings) -> dict[str, object]:
+    """The timings that follow from a usage, in llama.cpp's names; those that do not are left out."""
+    spans = {"prompt_ms": figure_at(usage, names.prompt), "predicted_ms": figure_at(usage, names.predicted)}
+    found: dict[str, object] = {name: span * names.ms for name, span in spans.items() if span}
+    prompt, rate = count_at(usage, "prompt_tokens"), figure_at(usage, names.rate)
+    if prompt and rate is not None and (span := spans["prompt_ms"]):
+        evaluated = round(rate * span / (1000 / names.ms))
+        if evaluated <= prompt:
+            found |= {"prompt_n": evaluated, "cache_n": prompt - evaluated}
+    return found
 
 
 def _with_timings(known: Reported, timings: Mapping[str, object]) -> Reported:

@@ -30,7 +30,6 @@ from kvchat.backends.dialect import (
     Reported,
     ServerInfo,
     ServerOptions,
-    StreamEvent,
     Trouble,
     Waiting,
     failure,
@@ -186,6 +185,8 @@ class HttpBackend:
 
     kind: ClassVar[ServerKind] = KINDS[OPENAI]
     chat_path: ClassVar[str] = CHAT_PATH
+    answers: ClassVar[type[ChatAnswer]] = ChatAnswer
+    """What reads an answer."""
 
     def __init__(
         self,
@@ -283,10 +284,18 @@ class HttpBackend:
             unknown=tuple(name for name in kind.unknown if not told.get(name)),
         )
 
+    def model_of(self, turn: ChatTurn) -> str:
+        """The model that `turn` asks for."""
+        return turn.model or self.info.model
+
+    def window_of(self, turn: ChatTurn) -> int | None:
+        """Tokens of the window of the model that `turn` asks for."""
+        return self.info.window(self.model_of(turn))
+
     def head(self, turn: ChatTurn) -> dict[str, object]:
         """The body's fields before the messages, in their fixed order."""
         fields: dict[str, object] = {}
-        if model := turn.model or self.info.model:
+        if model := self.model_of(turn):
             fields["model"] = model
         fields |= dict.fromkeys(self._session_fields(), turn.session_id)
         fields["stream"] = True
@@ -361,10 +370,9 @@ class HttpBackend:
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         """A new reader for the answer to `turn`."""
-        window = self._info.window(turn.model)
         if turn.answers > 1:
-            return Alternatives(self.url, emit, window, turn.answers)
-        return ChatAnswer(self.url, emit, window)
+            return Alternatives(self.url, emit, self.window_of(turn), turn.answers)
+        return self.answers(self.url, emit, self.window_of(turn), timings=self.kind.timings)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         try:
@@ -659,17 +667,10 @@ class OneTokenWarmUp(HttpBackend):
         """
         if self._endpoint.is_cloud:
             raise failure(Trouble.REFUSED, Fault.PAID_FOR, url=self.url)
-        reported = Reported()
-
-        def hear(event: StreamEvent) -> None:
-            nonlocal reported
-            if isinstance(event, Reported):
-                reported = event
-
-        ended = await self.chat(one_token(turn), hear)
+        ended = await self.chat(one_token(turn), lambda event: None)
         if ended.error is not None:
             raise ended.error
-        return reported
+        return ended.reported
 
 
 def one_token(turn: ChatTurn) -> ChatTurn:

@@ -434,6 +434,8 @@ class Ended(Struct, frozen=True):
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
+    reported: Reported = Reported()
+    """The last figures that came."""
     warnings: tuple[Statement, ...] = ()
     """What the person should know of this answer though it is one: that the server dropped messages, loaded the
     model anew, let another model answer. Each a `NoteKind`."""

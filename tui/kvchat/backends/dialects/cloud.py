@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import Answer, HttpBackend
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit
+from kvchat.backends.base import HttpBackend
+from kvchat.backends.dialect import BackendError, ChatTurn
 from kvchat.backends.errors import unknown_field
 from kvchat.backends.http.payload import Model, Models, chats_in, count_at, figures_at, is_object, models_in
 from kvchat.backends.http.stream import Payload
@@ -37,10 +37,19 @@ _NOT_CHAT = re.compile(
 )
 
 
+class CloudAnswer(ChatAnswer):
+    """A chat answer, with the cache figures where the service has them."""
+
+    def take(self, payload: Payload) -> None:
+        value = payload.value
+        super().take(replace(payload, value=_in_common_shape(value)) if is_object(value) else payload)
+
+
 class CloudBackend(HttpBackend):
     """Taken for every host on the internet, whatever it answers."""
 
     kind = KINDS[CLOUD]
+    answers = CloudAnswer
 
     async def listed(self) -> Models:
         """The models, with what the list says of each. A service without a list is used by a model's name."""
@@ -82,17 +91,6 @@ class CloudBackend(HttpBackend):
         if NEW_LIMIT in body and unknown_field(body, sent) == OLD_LIMIT:
             return OLD_LIMIT
         return super()._refused_field(body, sent)
-
-    def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
-        return CloudAnswer(self.url, emit, self._info.context_size)
-
-
-class CloudAnswer(ChatAnswer):
-    """A chat answer, with the cache figures where the service has them."""
-
-    def take(self, payload: Payload) -> None:
-        value = payload.value
-        super().take(replace(payload, value=_in_common_shape(value)) if is_object(value) else payload)
 
 
 def _in_common_shape(part: Mapping[str, object]) -> Mapping[str, object]:

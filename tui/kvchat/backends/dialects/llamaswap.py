@@ -142,7 +142,7 @@ class LlamaSwapBackend(HttpBackend):
         return live_fields(turn)
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
-        model = turn.model or self._info.model
+        model = self.model_of(turn)
         size = (
             self._info.context_size
             if model == self._info.model

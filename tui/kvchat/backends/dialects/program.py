@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import Answer, HttpBackend
+from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import (
     BackendError,
     ChatTurn,
@@ -27,10 +27,9 @@ from kvchat.backends.dialect import (
     WasThought,
     failure,
 )
-from kvchat.backends.http.payload import count_at, figure_at, figures_at, is_object
+from kvchat.backends.http.payload import count_at, figures_at, is_object
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.http.transport import Head
-from kvchat.backends.kinds import Timings
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.text.faults import Fault
@@ -103,7 +102,6 @@ class Seen:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._texts: list[str] = []
-        self.reported = Reported()
         self.reasoned = False
 
     @property
@@ -118,26 +116,19 @@ class Seen:
                 self._texts, self.reasoned = [], True
             case ReasoningDelta():
                 self.reasoned = True
-            case Reported():
-                self.reported = event
         self._emit(event)
 
 
 class ProgramAnswer(ChatAnswer):
-    """An answer whose usage tells times as its kind names them, and what the program left out."""
+    """An answer whose usage tells what the program left out."""
 
-    def __init__(self, url: str, emit: Emit, context_size: int | None, timings: Timings | None) -> None:
-        super().__init__(url, emit, context_size)
-        self._timings = timings
-        self._left_out = 0
+    _left_out = 0
 
     def take(self, payload: Payload) -> None:
         if is_object(payload.value) and (usage := figures_at(payload.value, "usage")):
             self._left_out = count_at(figures_at(usage, "compression_meta"), "dropped_turns") or self._left_out
-            own: dict[str, object] = {"timings": timings_of(usage, self._timings)} if self._timings else {}
             if usage.get("prompt_tokens") == 0:  # it does not count
-                own["usage"] = None
-            payload = replace(payload, value={**payload.value, **own})
+                payload = replace(payload, value={**payload.value, "usage": None})
         super().take(payload)
 
     def ended(self, error: BackendError | None = None) -> Ended:
@@ -147,41 +138,20 @@ class ProgramAnswer(ChatAnswer):
         return replace(ended, warnings=(*ended.warnings, said(NoteKind.SUMMARISED, messages=self._left_out)))
 
 
-def timings_of(usage: Mapping[str, object], names: Timings) -> dict[str, object]:
-    """The timings that follow from a usage, in llama.cpp's names; those that do not are left out."""
-    spans = {"prompt_ms": figure_at(usage, names.prompt), "predicted_ms": figure_at(usage, names.predicted)}
-    found: dict[str, object] = {name: span * names.ms for name, span in spans.items() if span}
-    prompt, rate = count_at(usage, "prompt_tokens"), figure_at(usage, names.rate)
-    if prompt and rate is not None and (span := spans["prompt_ms"]):
-        evaluated = round(rate * span / (1000 / names.ms))
-        if evaluated <= prompt:
-            found |= {"prompt_n": evaluated, "cache_n": prompt - evaluated}
-    return found
-
-
 class ProgramBackend(HttpBackend):
     """A server that is part of a program."""
+
+    answers = ProgramAnswer
 
     @cached_property
     def _counts(self) -> PromptCounts:
         return PromptCounts()
-
-    def model_of(self, turn: ChatTurn) -> str:
-        """The model that `turn` asks for."""
-        return turn.model or self.info.model
-
-    def window_of(self, turn: ChatTurn) -> int | None:
-        """Tokens of the window of the model that `turn` asks for."""
-        return self.info.window(self.model_of(turn))
 
     def body(self, turn: ChatTurn) -> bytes:
         given, name = turn.parameters, self.kind.repeat_penalty
         if given.repeat_penalty is not None and name != "repeat_penalty":
             given = replace(given, repeat_penalty=None, extra={name: given.repeat_penalty, **given.extra})
         return super().body(replace(turn, parameters=given))
-
-    def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
-        return ProgramAnswer(self.url, emit, self.window_of(turn), self.kind.timings)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         seen = Seen(emit)
@@ -190,7 +160,10 @@ class ProgramBackend(HttpBackend):
             ended = replace(ended, remark=said(NoteKind.FILLS_WINDOW, size=self.window_of(turn), room=self.kind.room))
         if ended.state not in ANSWERED:
             return ended
-        return replace(ended, warnings=(*ended.warnings, *self._other_model(turn, ended), *self._left_out(turn, seen)))
+        return replace(
+            ended,
+            warnings=(*ended.warnings, *self._other_model(turn, ended), *self._left_out(turn, seen, ended.reported)),
+        )
 
     def _other_model(self, turn: ChatTurn, ended: Ended) -> list[Statement]:
         asked = self.model_of(turn)
@@ -205,16 +178,16 @@ class ProgramBackend(HttpBackend):
             )
         ]
 
-    def _left_out(self, turn: ChatTurn, seen: Seen) -> list[Statement]:
+    def _left_out(self, turn: ChatTurn, seen: Seen, reported: Reported) -> list[Statement]:
         """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
-        tokens, expected = seen.reported.prompt_tokens, self._counts.expected(turn)
+        tokens, expected = reported.prompt_tokens, self._counts.expected(turn)
         if not tokens:
             return []
         if expected is not None and tokens < expected - SLACK:  # what it was before stays the measure
             return [
                 said(NoteKind.LEFT_OUT, title=self.kind.title, tokens=tokens, expected=expected, room=self.kind.room)
             ]
-        reply_tokens = 0 if seen.reasoned else seen.reported.predicted_tokens or 0
+        reply_tokens = 0 if seen.reasoned else reported.predicted_tokens or 0
         self._counts.remember(turn, tokens, seen.text, reply_tokens)
         return []
 

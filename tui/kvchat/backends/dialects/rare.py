@@ -186,6 +186,25 @@ class LlamafileBackend(OneTokenWarmUp):
 REASON_S = 10.0
 
 
+class LlamaCppPythonAnswer(ChatAnswer):
+    """An answer of a server that ends a stream early and does not say why: what came before tells."""
+
+    _parts = 0
+
+    def take(self, payload: Payload) -> None:
+        self._parts += 1
+        super().take(payload)
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        if (error is None or error.fault is Fault.UNFINISHED) and not self.finished:
+            error = (
+                failure(Trouble.CUT, Fault.INTERRUPTED, url=self._url)
+                if self._parts
+                else failure(Trouble.SERVER_ERROR, Fault.NOTHING_SAID, url=self._url)
+            )
+        return super().ended(error)
+
+
 class LlamaCppPythonBackend(OneTokenWarmUp):
     """It answers one request at a time and, as it is delivered (interrupt_requests), breaks an answer off when another
     request comes for the model; its list of models counts as one. So the list is read only to identify it, and a GET
@@ -193,9 +212,7 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
     figures, and ends a stream without a reason where it would refuse the request."""
 
     kind = KINDS["llama-cpp-python"]
-
-    def answer(self, turn: ChatTurn, emit: Emit) -> LlamaCppPythonAnswer:
-        return LlamaCppPythonAnswer(self.url, emit, self._info.context_size)
+    answers = LlamaCppPythonAnswer
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         """As ever; where the stream ended before it began, the reason is asked for."""
@@ -214,22 +231,3 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
                 return None if head.status == 200 else self._refusal(head, await exchange.start_of_body())
         except (TimeoutError, BackendError):
             return None
-
-
-class LlamaCppPythonAnswer(ChatAnswer):
-    """An answer of a server that ends a stream early and does not say why: what came before tells."""
-
-    _parts = 0
-
-    def take(self, payload: Payload) -> None:
-        self._parts += 1
-        super().take(payload)
-
-    def ended(self, error: BackendError | None = None) -> Ended:
-        if (error is None or error.fault is Fault.UNFINISHED) and not self.finished:
-            error = (
-                failure(Trouble.CUT, Fault.INTERRUPTED, url=self._url)
-                if self._parts
-                else failure(Trouble.SERVER_ERROR, Fault.NOTHING_SAID, url=self._url)
-            )
-        return super().ended(error)

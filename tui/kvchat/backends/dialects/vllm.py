@@ -18,9 +18,7 @@ from kvchat.backends.dialect import (
     ChatTurn,
     Emit,
     Ended,
-    Reported,
     ServerInfo,
-    StreamEvent,
     TemplateFacts,
     TemplateOption,
 )
@@ -67,23 +65,17 @@ class VllmBackend(OneTokenWarmUp):
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         """As ever; where the usage lacks the cache hits, they are derived from the server's counters."""
-        last = Reported()
-
-        def heard(event: StreamEvent) -> None:
-            nonlocal last
-            if isinstance(event, Reported):
-                last = event
-            emit(event)
-
         before = await self._counters() if self._lacks_details else None
-        ended = await super().chat(turn, heard)
+        ended = await super().chat(turn, emit)
+        last = ended.reported
         if last.prompt_tokens is not None:
             self._lacks_details = last.cached_tokens is None
         if self._lacks_details and before is not None and (after := await self._counters()) is not None:
             cached = after.hits_of(last.prompt_tokens, before)
             if cached is not None:
                 self._info = replace(self._info, figures=Figures.DERIVED)
-                emit(replace(last, cached_tokens=cached))
+                ended = replace(ended, reported=replace(last, cached_tokens=cached))
+                emit(ended.reported)
         return ended
 
     async def _counters(self) -> Counters | None:

@@ -23,7 +23,6 @@ from kvchat.backends.dialect import (
     Reported,
     ServerInfo,
     ServerOptions,
-    StreamEvent,
     Trouble,
     failure,
 )
@@ -169,17 +168,14 @@ class OllamaBackend(HttpBackend):
         entry = self._entries.get(name)
         return shown if shown is not None or entry is None else entry.thinks
 
-    def _model(self, turn: ChatTurn) -> str:
-        return turn.model or self.info.model
-
     def head(self, turn: ChatTurn) -> dict[str, object]:
-        fields: dict[str, object] = {"model": self._model(turn)}
+        fields: dict[str, object] = {"model": self.model_of(turn)}
         fields |= dict.fromkeys(self._session_fields(), turn.session_id)
         fields |= {"stream": True, "truncate": False, "shift": False}
         if (keep_alive := keep_alive_of(self._options.keep_alive)) is not None:
             fields["keep_alive"] = keep_alive
         think = think_of(turn.template_options, turn.parameters.given().get("reasoning_effort"))
-        if think is not None and self._thinks(self._model(turn)) is not False:
+        if think is not None and self._thinks(self.model_of(turn)) is not False:
             fields["think"] = think
         return fields
 
@@ -188,7 +184,7 @@ class OllamaBackend(HttpBackend):
 
     def options(self, turn: ChatTurn) -> dict[str, object]:
         """The options of every request to the model of `turn`."""
-        return {"num_ctx": self._window(self._model(turn)), **options_in(turn.parameters.given())}
+        return {"num_ctx": self._window(self.model_of(turn)), **options_in(turn.parameters.given())}
 
     def body(self, turn: ChatTurn) -> bytes:
         return self._body(turn, self.head(turn), self.options(turn))
@@ -205,7 +201,7 @@ class OllamaBackend(HttpBackend):
 
     def answer(self, turn: ChatTurn, emit: Emit) -> OllamaAnswer:
         asked = Asked(
-            self._model(turn),
+            self.model_of(turn),
             turn.session_id,
             turn.wires,
             self.options(turn),
@@ -222,18 +218,12 @@ class OllamaBackend(HttpBackend):
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the cache by asking for one token. Empty messages would only load the model."""
-        reports: list[Reported] = []
-
-        def heard(event: StreamEvent) -> None:
-            if isinstance(event, Reported):
-                reports.append(event)
-
         head = {**self.head(turn), "stream": False}
         body = self._body(turn, head, {**self.options(turn), "num_predict": 1})
-        ended = await self._attempt(turn, body, heard, self._clock.now())
+        ended = await self._attempt(turn, body, lambda event: None, self._clock.now())
         if ended.error is not None:
             raise ended.error
-        return reports[-1] if reports else Reported()
+        return ended.reported
 
     def _error(self, head: Head, body: str) -> BackendError:
         body = unwrapped(body)
