@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.question import Question
@@ -36,7 +35,6 @@ from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
 from kvchat.chat.turns.alternatives import Wanted
 from kvchat.cli import choosing_options
-from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer, width_of
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices, tell_notice
 from kvchat.config.option import Kind, UnfitError, fitted, from_text, json_table
@@ -58,6 +56,7 @@ from kvchat.text.servers import fallback_words
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.cli.answer_shape import AnswerSchema
 
 MOST = 16 << 20
 """Bytes that are read at most."""
@@ -190,8 +189,11 @@ def run(session: Session) -> int:
         raise UsageError("-x prints the first code block and nothing else. Leave out --json and --schema, or -x.")
     if args.alternatives and (args.extract or args.schema):
         raise UsageError("--alternatives prints every answer. Leave out -x and --schema.")
-    schema = AnswerSchema(args.schema) if args.schema else None
-    if schema is not None:
+    schema: AnswerSchema | None = None
+    if args.schema:
+        from kvchat.cli.answer_shape import AnswerSchema
+
+        schema = AnswerSchema(args.schema)
         schema.prepare()
     if args.attach:
         args.attach = _there(args.attach)
@@ -201,6 +203,8 @@ def run(session: Session) -> int:
     async def work(service: ChatService) -> int:
         persona = NOBODY
         if args.persona:
+            from kvchat.chat.conversations.personas import Personas
+
             personas = Personas(session.places.personas, service.options)
             found = personas.find(args.persona)
             print_notices(personas.problems(args.persona))
@@ -497,6 +501,8 @@ def _tell_fallback(event: ServiceEvent) -> None:
 
 def _code(answer: Node) -> str:
     """The first code block of an answer. Raises CommandError."""
+    from kvchat.cli.answer_shape import first_code
+
     if (code := first_code(answer.text)) is None:
         raise CommandError("The answer has no code block. It is stored; kvchat show has it.")
     return code.removesuffix("\n")

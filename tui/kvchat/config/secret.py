@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import os
 import shlex
-import subprocess
 from collections.abc import Mapping
 
 from kvchat.config.problem import ConfigError
@@ -63,6 +62,8 @@ def _kept(entry: str, setting: str) -> str:
 
 
 def _printed(command: str, setting: str) -> str:
+    import subprocess
+
     try:
         done = subprocess.run(
             shlex.split(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=False

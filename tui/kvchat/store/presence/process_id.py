@@ -6,7 +6,6 @@ The rule: an owner is called gone only when that is certain.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import uuid
 from pathlib import Path
@@ -63,6 +62,8 @@ def _started(pid: int) -> str | None:
             return None
         fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
         return None if fields[0] in ("Z", "X") else fields[19]
+    import subprocess
+
     try:
         found = subprocess.run(
             ["ps", "-o", "lstart=", "-p", str(pid)],
