@@ -21,8 +21,8 @@ import pytest
 from kvchat import paths
 from kvchat.cli import main
 from kvchat.cli.documents import FIRST, progress_words, snippet, until
-from kvchat.cli.memory import UsageError, instant
 from kvchat.cli.plain_output import cells
+from kvchat.commands.command import UsageError, instant
 from kvchat.documents.collection import Passage, Progress
 from kvchat.documents.indexing import index_run
 from kvchat.documents.indexing.index_lock import alone

@@ -13,6 +13,7 @@ from kvchat.chat.service import ChatService
 from kvchat.cli.plain_output import Printer
 from kvchat.config import Settings, changed
 from kvchat.config.layers import layered
+from kvchat.memory.memories import open_memories
 from kvchat.paths import find
 from kvchat.plain.chat import Typed
 from kvchat.plain.run import First, PlainMode
@@ -74,7 +75,10 @@ async def plain(
 
     paths = find(None, None)
     wanted = changed(settings or Settings(), "server.base_url", url)
-    service = ChatService(Store.open(folder), wanted)
+    store = Store.open(folder)
+    service = ChatService(
+        store, wanted, memories=lambda: open_memories(paths, wanted, store, service.memory.session) if folder else None
+    )
     mode = PlainMode(service, Speaker(Printer(out), ask), paths, lambda: layered(paths.config), state_seconds)
     try:
         await mode.begin(first, ())

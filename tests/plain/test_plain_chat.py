@@ -264,6 +264,21 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         assert "No side work in 7 days.\n" in await run.type("/memory")
 
 
+async def test_memory_is_looked_at_and_changed_as_on_the_command_line(own_folders: Path) -> None:
+    """On the open store, with words typed as they come: an apostrophe is none of a shell's."""
+    async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
+        assert await run.type("/memory list") == "Nothing is remembered yet.\n"
+        added = await run.type("/memory add I don't take sugar")
+        assert re.fullmatch(r"m\w+, today [\d:]+, facts, I don't take sugar\n", added)
+        assert await run.type("/memory list --kind fact") == await run.type("/memory search sugar") == added
+        assert await run.type("/memory search salt") == "Nothing found.\n"
+        assert (await run.type("/memory delete nothing")).startswith("There is no memory nothing.")
+        assert "'lsit'" in await run.type("/memory lsit")
+        assert (await run.type("/memory list --status nowhere")).startswith("/memory list: ")
+        assert (await run.type("/memory list -h")).startswith("usage: /memory list ")
+        assert (await run.type("/memory")).startswith("Memory is on in this conversation.\n")
+
+
 async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Plain\x1b[31m red", prompt=600), tokens("B", prompt=700, cached=0))

@@ -10,6 +10,7 @@ from pathlib import Path
 from kvchat import paths
 from kvchat.cli import common_options
 from kvchat.cli.session import CommandError, Session, UsageError
+from kvchat.commands.command import CommandResult
 from kvchat.config import ConfigError, Problem, Settings, load
 from kvchat.config.edit import save_setting
 from kvchat.sanitize import clean
@@ -90,10 +91,8 @@ def _get(session: Session) -> None:
     if found.problem:
         print(f"kvchat: {found.problem}", file=sys.stderr)
     value = found.shown if found.text or found.secret else ""
-    session.tell(
-        {"name": found.path, "value": value, "default": found.default, "from": found.origin, "about": found.about},
-        lambda: print(clean(value)),
-    )
+    facts = {"name": found.path, "value": value, "default": found.default, "from": found.origin, "about": found.about}
+    session.give(CommandResult(facts, [value]))
 
 
 def _set(session: Session) -> None:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from kvchat.cli import common_options
-from kvchat.cli.plain_output import Column, Printer, fitted, print_table, width_of
+from kvchat.cli.plain_output import fitted, width_of
 from kvchat.cli.progress import INTERRUPTED, ProgressLine, stopping
 from kvchat.cli.session import CommandError, Session, UsageError, instant, print_notices
+from kvchat.commands.command import Column, CommandResult, TextTable
 from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.library import FORGOTTEN, Library, open_library
@@ -172,19 +173,14 @@ class Desk(Struct, frozen=True):
 
     session: Session
     library: Library
-    printer: Printer = field(default_factory=lambda: Printer(sys.stdout))
 
     @property
     def args(self) -> argparse.Namespace:
         return self.session.args
 
-    def tell(self, found: object, words: Callable[[], None]) -> None:
-        """Print `found` as JSON where that is asked for, else say it in words. Raises CommandError."""
-        self.session.tell(found, words)
-
-    def lines(self, lines: Sequence[str]) -> None:
-        for line in lines:
-            self.printer.line(_indented(line))
+    def give(self, found: object, words: Iterable[str | TextTable], failed: str = "") -> int:
+        """Print it, and return the exit status."""
+        return self.session.give(CommandResult(found, words, failed))
 
 
 def _indented(text: str) -> str:
@@ -262,7 +258,7 @@ def _add(desk: Desk) -> int:
             if sentence := _overlap(collection, other):
                 print_notices([sentence])
     done = _gone_through(desk, collection, anew=False)
-    desk.tell(done.json, lambda: desk.lines(done.lines))
+    desk.give(done.json, map(_indented, done.lines))
     return _status_of([done], f"; to go on: kvchat documents add {shell_word(collection.root)}")
 
 
@@ -294,13 +290,7 @@ def _rebuild(desk: Desk) -> int:
         if done[-1].stopped:
             break
 
-    def words() -> None:
-        for one in done:
-            desk.lines(one.lines)
-        if not done:
-            desk.printer.line(NONE)
-
-    desk.tell([one.json for one in done], words)
+    desk.give([one.json for one in done], [_indented(line) for one in done for line in one.lines] if done else [NONE])
     return _status_of(done)
 
 
@@ -386,14 +376,8 @@ def _list(desk: Desk) -> int:
         for status in found
     ]
 
-    def words() -> None:
-        if found:
-            print_table([collection_cells(status) for status in found], COLLECTIONS)
-        else:
-            desk.printer.line(NONE)
-
-    desk.tell(rows, words)
-    return 0
+    table = TextTable([collection_cells(status) for status in found], COLLECTIONS)
+    return desk.give(rows, [table if found else NONE])
 
 
 def _status(desk: Desk) -> int:
@@ -407,14 +391,12 @@ def _status(desk: Desk) -> int:
         values = to_builtins(status)
         rows.append({**values.pop("collection"), **values, "stale": changed, "indexing": indexing})
 
-    def words() -> None:
-        for status, changed, indexing in zip(found, stale, now, strict=True):
-            desk.lines(status_lines(status, changed, args.skipped, indexing=indexing))
-        if not found:
-            desk.printer.line(NONE)
-
-    desk.tell(rows, words)
-    return 0
+    lines = [
+        _indented(line)
+        for status, changed, indexing in zip(found, stale, now, strict=True)
+        for line in status_lines(status, changed, args.skipped, indexing=indexing)
+    ]
+    return desk.give(rows, lines if found else [NONE])
 
 
 def _search(desk: Desk) -> int:
@@ -428,16 +410,12 @@ def _search(desk: Desk) -> int:
     found = library.search(query, args.number, scopes, since=since, until=before)
     width = width_of(sys.stdout)
 
-    def words() -> None:
-        for passage in found:
-            where, what = passage_lines(passage, query)
-            for line in (one_line(where), f"    {one_line(what)}"):
-                desk.printer.line(line if width is None else fitted(line, width))
-
-    desk.tell([_passage(passage, query) for passage in found], words)
-    if not found:
-        print(_why_nothing(library), file=sys.stderr)
-    return 0 if found else 1
+    lines = [
+        line if width is None else fitted(line, width)
+        for where, what in (passage_lines(passage, query) for passage in found)
+        for line in (one_line(where), f"    {one_line(what)}")
+    ]
+    return desk.give([_passage(one, query) for one in found], lines, "" if found else _why_nothing(library))
 
 
 def _why_nothing(library: Library) -> str:
@@ -485,13 +463,9 @@ def _remove(desk: Desk) -> int:
     orphans = desk.library.orphans()
     for start in range(0, len(orphans), FORGOTTEN):
         desk.library.forget(orphans[start : start + FORGOTTEN])
-    desk.tell(
-        asdict(gone),
-        lambda: desk.printer.line(
-            one_line(f"{gone.name} is no longer indexed. Its files in {gone.root} are as they were.")
-        ),
+    return desk.give(
+        asdict(gone), [one_line(f"{gone.name} is no longer indexed. Its files in {gone.root} are as they were.")]
     )
-    return 0
 
 
 _COMMANDS: dict[str, Callable[[Desk], int]] = {

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.cli.plain_output import Printer
 from kvchat.cli.progress import INTERRUPTED, ProgressLine, stopping
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices
+from kvchat.commands.command import CommandResult
 from kvchat.paths import PathError, read_once
 from kvchat.text import imports as words
 
@@ -64,15 +64,12 @@ def run(session: Session) -> int:
 
 async def _undo(session: Session, service: ChatService) -> int:
     undone = await service.imports.undo(session.args.undo)
-    session.tell(
-        {"import": undone.batch.id, "trashed": undone.trashed, "back": undone.back, "kept": undone.kept},
-        lambda: print(words.undone(undone.trashed, undone.kept, undone.back)),
-    )
-    return 0
+    found = {"import": undone.batch.id, "trashed": undone.trashed, "back": undone.back, "kept": undone.kept}
+    return session.give(CommandResult(found, [words.undone(undone.trashed, undone.kept, undone.back)]))
 
 
 async def _import(session: Session, service: ChatService) -> int:
-    args, line, printer = session.args, ProgressLine(sys.stderr), Printer(sys.stdout)
+    args, line = session.args, ProgressLine(sys.stderr)
     with stopping() as stop:
         try:
             report = await service.imports.run(
@@ -89,16 +86,11 @@ async def _import(session: Session, service: ChatService) -> int:
         finally:
             line.end()
 
-    def say() -> None:
-        for one in report.lines():
-            printer.line(one)
-        if report.batch:
-            printer.line(f"To undo it: kvchat import --undo {report.batch}")
-
     if report.stopped:
         print_notices(["Stopped. What was imported until then is kept."])
     if report.failed and not args.json:
         print_notices(report.lines())
     else:
-        session.tell(report.json(), say)
+        undo = [f"To undo it: kvchat import --undo {report.batch}"] if report.batch else []
+        session.give(CommandResult(report.json(), [*report.lines(), *undo]))
     return INTERRUPTED if report.stopped else 1 if report.failed else 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvchat.cache.report import KeptRoom, KeptState
-from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, UsageError
+from kvchat.commands.command import CommandResult, TextTable
 from kvchat.sanitize import one_line
 from kvchat.text.format import day_time
 from kvchat.text.snapshots import kept_words, room_words
@@ -38,8 +39,7 @@ def run(session: Session) -> int:
             await service.kept.keep(id)
         room = await service.kept.room()
         found = [state for state in room.states if args.list or id in ("", state.kept.conversation)]
-        session.tell(_plain(room), lambda: _print(room, found, bool(id) and not args.list))
-        return 0
+        return session.give(CommandResult(_plain(room), _words(room, found, bool(id) and not args.list)))
 
     return session.with_service(keep)
 
@@ -65,18 +65,18 @@ def _plain(room: KeptRoom) -> dict[str, object]:
     }
 
 
-def _print(room: KeptRoom, found: list[KeptState], one: bool) -> None:
+def _words(room: KeptRoom, found: list[KeptState], one: bool) -> Iterator[str | TextTable]:
     """`one`: it was about one conversation."""
     if not found:
-        print("No longer kept." if one else "Nothing is kept. kvchat keep ID keeps a conversation's state.")
+        yield "No longer kept." if one else "Nothing is kept. kvchat keep ID keeps a conversation's state."
         return
-    print_table(
+    yield TextTable(
         [(state.kept.conversation[:8], day_time(state.kept.since), kept_words(state), _title(state)) for state in found]
     )
     if one and found[0].tokens is None:
-        print("It is saved when the app has it open and its server is idle.")
+        yield "It is saved when the app has it open and its server is idle."
     elif not one:
-        print(room_words(room))
+        yield room_words(room)
 
 
 def _title(state: KeptState) -> str:

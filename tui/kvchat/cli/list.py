@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, tag
+from kvchat.commands.command import CommandResult, TextTable
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, having, in_words
 from kvchat.sanitize import one_line
@@ -52,24 +52,11 @@ def run(session: Session) -> int:
         for c in shown
     ]
 
-    def words() -> None:
-        if not shown:
-            print(_none(tags, trash, len(found)))
-        else:
-            print_table(
-                [
-                    (
-                        c.id[:8],
-                        day_time(c.updated),
-                        counted(turns.get(c.id, c.turns), "turn"),
-                        _title(c, c.id in kept),
-                    )
-                    for c in shown
-                ]
-            )
-
-    session.tell(rows, words)
-    return 0
+    cells = [
+        (c.id[:8], day_time(c.updated), counted(turns.get(c.id, c.turns), "turn"), _title(c, c.id in kept))
+        for c in shown
+    ]
+    return session.give(CommandResult(rows, (TextTable(cells) if shown else _none(tags, trash, len(found)),)))
 
 
 def _title(conversation: Conversation, kept: bool) -> str:

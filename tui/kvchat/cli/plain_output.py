@@ -14,8 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
-from msgspec import Struct
-
+from kvchat.commands.command import Column as Column
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import clean, one_line
 
@@ -117,16 +116,6 @@ def fitted(text: str, width: int) -> str:
             break
         kept.append(char)
     return "".join(kept).rstrip() + "…"
-
-
-class Column(Struct, frozen=True):
-    """A column of a table."""
-
-    title: str = ""
-    right: bool = False
-    """Whether its texts stand at the right: numbers."""
-    shrinks: bool = False
-    """Whether its texts may be cut to fit the width."""
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:

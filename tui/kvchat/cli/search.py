@@ -18,8 +18,7 @@ def run(session: Session) -> int:
     session.print_problems()
     hits = session.look(lambda store: store.search(" ".join(session.args.query), 50, ranked=True))
     for hit in hits:
-        snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""))
-        print(f"{hit.conversation[:8]}  {one_line(hit.title, 40)}  {hit.role}: {snippet}")
+        print(f"{hit.conversation[:8]}  {one_line(hit.title, 40)}  {hit.role}: {one_line(hit.unmarked)}")
     if not hits:
         print("Nothing found.", file=sys.stderr)
     return 0 if hits else 1

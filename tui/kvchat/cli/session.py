@@ -10,13 +10,19 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, structs
 
 from kvchat import paths
+from kvchat.cli.plain_output import Printer, print_table
+from kvchat.commands.command import CommandError as CommandError
+from kvchat.commands.command import CommandResult, TextTable, fields
+from kvchat.commands.command import UsageError as UsageError
+from kvchat.commands.command import instant as instant
+from kvchat.commands.command import number as number
 from kvchat.config import Problem, Settings, load
 from kvchat.config.load import UNREAD, WHOLE
 from kvchat.config.toml import SIZE_LIMIT
@@ -32,20 +38,6 @@ if TYPE_CHECKING:
     from kvchat.store import Store
 
 T = TypeVar("T")
-_DAYS_AGO = {"today": 0, "yesterday": 1}
-
-
-class CommandError(Exception):
-    """A command failed; the text is the one sentence for the person."""
-
-    status = 1
-    """The exit status."""
-
-
-class UsageError(CommandError):
-    """The command line does not say what to do."""
-
-    status = 2
 
 
 class Session(Struct, frozen=True):
@@ -163,13 +155,19 @@ class Session(Struct, frozen=True):
         in_variables = any(os.environ.get(name) for name in ("KVCHAT_MODEL", "KVCHAT_SERVER_MODEL"))
         return self.settings.server.model if self.args.model or in_variables else ""
 
-    def tell(self, found: object, words: Callable[[], None], default: Callable[[object], object] | None = None) -> None:
-        """Print `found` as JSON where that is asked for (`default` makes it of what JSON has not), else say it in
-        words."""
+    def give(self, outcome: CommandResult) -> int:
+        """Print what a command gives, as JSON where that is asked for, and return the exit status."""
+
         if self.args.json:
-            print(json.dumps(found, indent=1, default=default))
-        else:
-            words()
+            print(json.dumps(outcome.found, indent=1, default=fields))
+        for one in () if self.args.json else outcome.words:
+            if isinstance(one, TextTable):
+                print_table(one.rows, one.columns)
+            else:
+                Printer(sys.stdout).line(one)
+        if outcome.failed:
+            print(outcome.failed, file=sys.stderr)
+        return 1 if outcome.failed else 0
 
     def print_problems(self, *, sends: bool = False) -> None:
         """Say what is wrong in the settings. `sends`: the command sends words to a server. Raises UsageError where the
@@ -216,26 +214,6 @@ def tell_notice(event: ServiceEvent) -> None:
 
     if isinstance(event, Noticed):
         print_notices([event.text])
-
-
-def instant(text: str) -> float:
-    """A date or an instant in seconds since the epoch; without a zone it is one of this machine. Raises UsageError."""
-    try:
-        if text in _DAYS_AGO:
-            today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
-            return (today - timedelta(days=_DAYS_AGO[text])).timestamp()
-        return datetime.fromisoformat(text).timestamp() or 1.0  # 0 stands for no time
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"{text} is no date: write it as 2026-11-21 or 2026-11-21T18:00, or say today or yesterday."
-        ) from None
-
-
-def number(text: str) -> int:
-    """An argument that is a number from 1 on."""
-    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} is not such a number; give 1 or more")
-    return int(text)
 
 
 def tag(text: str) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.cache.stats import WEEK
-from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import CommandError, Session, number
+from kvchat.commands.command import Column, CommandResult, TextTable
 from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
@@ -68,9 +68,8 @@ def run(session: Session) -> int:
     stats = session.look(lambda store: cache_stats(store, time.time(), args.days))
     if args.svg:
         _draw(stats, args.svg, args.force)
-    else:
-        session.tell(as_json(stats), lambda: _print(stats))
-    return 0
+        return 0
+    return session.give(CommandResult(as_json(stats), _words(stats)))
 
 
 def _days(text: str) -> int:
@@ -129,20 +128,18 @@ def _draw(stats: Stats, place: str, overwrite: bool) -> None:
         raise CommandError(str(error)) from None
 
 
-def _print(stats: Stats) -> None:
+def _words(stats: Stats) -> Iterator[str | TextTable]:
     if not stats.totals.turns:
-        print(nothing(len(stats.days)))
+        yield nothing(len(stats.days))
         return
-    printer = Printer(sys.stdout)
     figure, what = headline(stats)
-    printer.line(" · ".join((f"{figure} {what}", days_words(len(stats.days)), counted(stats.totals.turns, "answer"))))
-    printer.line()
+    yield " · ".join((f"{figure} {what}", days_words(len(stats.days)), counted(stats.totals.turns, "answer")))
+    yield ""
     few = len(stats.days) <= ALL_DAYS
     rows = [_row(short_day(day.date), day.totals) for day in stats.days if few or day.totals.turns]
-    print_table([*rows, _row("total", stats.totals)] if len(rows) > 1 else rows, COLUMNS)
-    printer.line()
-    for name, words in _facts(stats):
-        printer.line(f"{name:<{LABEL}}{words}")
+    yield TextTable([*rows, _row("total", stats.totals)] if len(rows) > 1 else rows, COLUMNS)
+    yield ""
+    yield from (f"{name:<{LABEL}}{words}" for name, words in _facts(stats))
 
 
 def _row(name: str, totals: Totals) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from kvchat.cli.plain_output import print_table
 from kvchat.cli.session import Session, UsageError, tag
+from kvchat.commands.command import CommandResult, TextTable
 from kvchat.text.format import counted
 
 if TYPE_CHECKING:
@@ -44,29 +44,22 @@ def run(session: Session) -> int:
             raise UsageError("Say which conversation loses the tag: kvchat tag ID --remove NAME")
         return _all(session)
     if not (args.names or args.remove):
-        return _tell(session, session.look(lambda store: store.conversation(args.id)).tags)
+        return _give(session, session.look(lambda store: store.conversation(args.id)).tags)
 
     async def change(service: ChatService) -> int:
         id = service.conversations.find(args.id).id
         await service.conversations.tag(id, args.names, args.remove)
-        return _tell(session, service.conversations.find(id).tags)
+        return _give(session, service.conversations.find(id).tags)
 
     return session.with_service(change)
 
 
 def _all(session: Session) -> int:
     found = session.look(lambda store: store.tags())
-
-    def words() -> None:
-        if not found:
-            print("There are no tags yet. kvchat tag ID NAME puts one on a conversation.")
-        else:
-            print_table([(name, counted(number, "conversation")) for name, number in found])
-
-    session.tell(dict(found), words)
-    return 0
+    table = TextTable([(name, counted(number, "conversation")) for name, number in found])
+    none = "There are no tags yet. kvchat tag ID NAME puts one on a conversation."
+    return session.give(CommandResult(dict(found), (table if found else none,)))
 
 
-def _tell(session: Session, tags: tuple[str, ...]) -> int:
-    session.tell(tags, lambda: print("\n".join(tags) if tags else "No tags."))
-    return 0
+def _give(session: Session, tags: tuple[str, ...]) -> int:
+    return session.give(CommandResult(tags, tags or ("No tags.",)))

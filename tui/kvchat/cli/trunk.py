@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.events import ServiceEvent, WarmthChanged
 from kvchat.cli import common_options
-from kvchat.cli.plain_output import Column, print_table
 from kvchat.cli.progress import INTERRUPTED, ProgressLine
 from kvchat.cli.session import Session, UsageError, print_notices
+from kvchat.commands.command import Column, CommandResult, TextTable
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.text.format import count, counted, day_time, duration
@@ -124,28 +124,21 @@ async def _list(session: Session, trunks: Trunks) -> int:
     found = [await trunks.find(name) for name in trunks.folder.names()]
     changed = {trunk.name: await asyncio.to_thread(trunk.changed) for trunk in found}
 
-    def words() -> None:
-        if not found:
-            print("There are no trunks yet. To make one of files: kvchat trunk add NAME PATH")
-        else:
-            print_table(
-                [
-                    (trunk.name, count(len(trunk.files)), day_time(trunk.created), ", ".join(changed[trunk.name]))
-                    for trunk in found
-                ],
-                COLUMNS,
-            )
-
-    session.tell(
+    table = TextTable(
         [
-            {
-                "name": trunk.name,
-                "files": [block.ref.rpartition("#")[0] for block in trunk.files],
-                "created": trunk.created,
-                "changed": changed[trunk.name],
-            }
+            (trunk.name, count(len(trunk.files)), day_time(trunk.created), ", ".join(changed[trunk.name]))
             for trunk in found
         ],
-        words,
+        COLUMNS,
     )
-    return 0
+    none = "There are no trunks yet. To make one of files: kvchat trunk add NAME PATH"
+    rows = [
+        {
+            "name": trunk.name,
+            "files": [block.ref.rpartition("#")[0] for block in trunk.files],
+            "created": trunk.created,
+            "changed": changed[trunk.name],
+        }
+        for trunk in found
+    ]
+    return session.give(CommandResult(rows, (table if found else none,)))

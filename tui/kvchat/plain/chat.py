@@ -313,7 +313,7 @@ class PlainChat:
                 self._tell("Another window deleted this conversation.")
             case MemoriesNoted(noted=noted, pending=pending):
                 parts = [f"{len(noted)} noted" if noted else "", f"{len(pending)} to confirm" if pending else ""]
-                self._tell(f"Memory: {', '.join(filter(None, parts))}. kvchat memory list shows them.")
+                self._tell(f"Memory: {', '.join(filter(None, parts))}. /memory list shows them.")
             case AnswerStarted(conversation) if conversation == here:
                 self.line = None  # it is stored as a question
             case QuestionRefused(conversation) if conversation == here and self._current is not None:

@@ -7,21 +7,23 @@ it instead.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from kvchat.chat.conversations.personas import Personas
-from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
-from kvchat.commands.slash import by_slash
-from kvchat.config.personas import Snippet
+from kvchat.commands.command import CommandResult, SlashParser, TextTable
+from kvchat.commands.slash import by_slash, snippets
+from kvchat.memory.place import index_path
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.drafts import filled
 from kvchat.prompt.message import Node, Role
-from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, own, tag_name
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, own, written_tags
 from kvchat.sanitize import one_line
 from kvchat.store.stats import side_work
 from kvchat.text.cache import accuracy, figures_sentence, prediction, side_work_words, totals_words, warmth_words
@@ -31,10 +33,11 @@ from kvchat.text.messages import held_reason
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.prices import compaction_lines
 from kvchat.text.snapshots import KEPT, RELEASED
-from kvchat.transfer.formats import FileExists, TransferError
+from kvchat.transfer.formats import FileExists
 
 if TYPE_CHECKING:
     from kvchat.config.layers import Layers
+    from kvchat.paths import Paths
     from kvchat.prompt.conversation import Conversation
 
 SHOWN = 20
@@ -86,7 +89,8 @@ ELSEWHERE: Mapping[str, str] = {
 HELP: Mapping[str, str] = {
     "list": "Name the conversations; /list all names more than the first twenty.",
     "export": "Write this conversation to a file; its ending is the format: md, json, jsonl or html.",
-    "memory": "Switch memory on or off in this conversation, or have notes taken now.",
+    "memory": "Switch memory on or off in this conversation, or have notes taken now; or do what kvchat memory does: "
+    "/memory list.",
     "forget": "Delete the memory that has these words.",
     "transcript.code": "Print the code block of this number of the last answer that has one.",
     "transcript.source": "Name what questions were sent with, or read one of it.",
@@ -106,6 +110,25 @@ HELP: Mapping[str, str] = {
 """By action: what its command does here, where that is another thing than in the app."""
 
 
+MISSING: Mapping[str, str] = {
+    "search": "What for? /search WORDS",
+    "export": "Where to? /export chat.md; the ending names the format: md, json, jsonl or html.",
+    "find": "What? /find WORDS",
+    "remember": "What? /remember I prefer metric units.",
+    "forget": "What? /forget WORDS deletes the memory that has these words.",
+    "plain.open": "Which one? /list names the conversations, /open NUMBER opens one.",
+}
+"""By action: what is said where nothing follows its command."""
+NO_MESSAGE: Mapping[str, str] = {
+    "transcript.edit": "No message to edit yet.",
+    "transcript.regenerate": "No answer to regenerate yet.",
+    "transcript.continue": "There is no answer to continue yet.",
+    "transcript.fork": "Nothing to fork yet.",
+    "transcript.delete": "No turn to delete yet.",
+}
+"""By action on the last message of the branch: what is said before there is one."""
+
+
 class Place(Struct, frozen=True):
     """What a number of the last list stands for."""
 
@@ -121,89 +144,100 @@ class Commands:
     def __init__(
         self,
         chat: PlainChat,
-        personas: Personas,
-        snippets: Callable[[], Mapping[str, Snippet]],
+        paths: Paths,
         layers: Callable[[], Layers],
         editor: Callable[[str, str], Awaitable[str]],
     ) -> None:
-        """`snippets`: the person's own, by name. `editor`: a text as it was left in the person's editor, and with which
-        one. Raises ChatError."""
+        """`editor`: a text as it was left in the user's editor, and with which one. Raises ChatError."""
         self._chat = chat
-        self._personas = personas
-        self._snippets = snippets
+        self._paths = paths
+        self._personas = Personas(paths.personas, chat.service.options)
         self._layers = layers
         self._editor = editor
         self._places: Sequence[Place] = ()
         self._deleted = ""
         """The conversation that was deleted last, for undo."""
         self.is_over = False
-        self._by_id: Mapping[str, Callable[..., Awaitable[None]]] = {
-            "new": self._new,
+        self._on_message: Mapping[str, Callable[[str], Awaitable[object]]] = {
+            "transcript.edit": self._edit,
+            "transcript.regenerate": partial(self._answered, "regenerate"),
+            "transcript.continue": partial(self._answered, "continue"),
+            "transcript.fork": self._fork,
+            "transcript.delete": self._drop,
+        }
+        self._with_words: Mapping[str, Callable[[str], Awaitable[object]]] = {
             "persona": self._persona,
             "trunk": self._trunk,
-            "next": self._next,
-            "previous": self._previous,
             "list": self._list,
             "search": self._search,
             "rename": self._rename,
-            "favourite": self._favourite,
-            "archive": self._archive,
             "keep": self._keep,
             "tag": self._tag,
-            "delete": self._delete,
             "export": self._export,
-            "undo": self._undo,
             "find": self._find,
-            "tree": self._tree,
-            "compact": self._compact,
             "system": self._system,
             "model": self._model,
             "thinking": self._thinking,
-            "inspector": self._cache,
             "memory": self._memory,
             "remember": self._remember,
             "forget": self._forget,
-            "transcript.edit": self._edit,
-            "transcript.regenerate": self._regenerate,
-            "transcript.continue": self._continue,
             "transcript.code": self._code,
             "transcript.source": self._source,
-            "transcript.branches": self._tree,
-            "transcript.fork": self._fork,
-            "transcript.delete": self._drop,
             "attach": self._attach,
+            "plain.open": self._open,
+            "plain.read": self._read,
+        }
+        self._alone: Mapping[str, Callable[[], Awaitable[object]]] = {
+            "new": chat.begin,
+            "next": partial(self._step, 1, "This is the last conversation of the list."),
+            "previous": partial(self._step, -1, "This is the first conversation of the list."),
+            "favourite": partial(self._toggle, FAVOURITE, "Favourite: first in the list.", "No longer a favourite."),
+            "archive": partial(
+                self._toggle, ARCHIVE, "Archived: out of the list. /search finds it.", "Back in the list."
+            ),
+            "delete": self._delete,
+            "undo": self._undo,
+            "tree": self._tree,
+            "transcript.branches": self._tree,
+            "compact": self._compact,
+            "inspector": self._cache,
             "queue": self._queue,
             "editor": self._write_outside,
             "help": self._help,
             "quit": self._quit,
-            "plain.open": self._open,
-            "plain.read": self._read,
         }
 
     @property
     def done_here(self) -> frozenset[str]:
         """The ids of the actions whose commands are carried out."""
-        return frozenset(self._by_id)
+        return frozenset((*self._on_message, *self._with_words, *self._alone))
 
     async def carry_out(self, name: str, argument: str) -> None:
-        """Do `/name argument`. Raises ChatError."""
+        """Do `/name argument`. Raises ChatError and CommandError."""
         action = next((one for one in OWN if one.slash == name.lower()), None) or by_slash(name)
+        id = action.id if action is not None else ""
         if action is None:
             await self._put_snippet(name, argument)
-        elif action.id not in self._by_id:
-            self._say(ELSEWHERE[action.id])
-        elif action.argument or action.id == "list":
-            await self._by_id[action.id](argument)
+        elif id in self._alone:
+            await self._alone[id]()
+        elif id in self._on_message:
+            node = self._chat.target()
+            await self._on_message[id](node) if node is not None else self._say(NO_MESSAGE[id])
+        elif id in self._with_words and (argument.strip() or id not in MISSING):
+            await self._with_words[id](argument)
         else:
-            await self._by_id[action.id]()
+            self._say(MISSING.get(id) or ELSEWHERE[id])
 
     def _say(self, *sentences: str) -> None:
         self._chat.speaker.say(*sentences)
 
-    # -- conversations
+    def _give(self, outcome: CommandResult) -> None:
+        """Say what a command gives, a row of a table in a line."""
+        for one in (*outcome.words, outcome.failed):
+            rows = one.rows if isinstance(one, TextTable) else [[one]]
+            self._say(*filter(None, (", ".join(one_line(cell) for cell in row if cell) for row in rows)))
 
-    async def _new(self) -> None:
-        await self._chat.begin()
+    # -- conversations
 
     async def _persona(self, name: str) -> None:
         if name:
@@ -233,25 +267,15 @@ class Commands:
             else "There are no trunks yet. To make one of files, on the command line: kvchat trunk add NAME PATH"
         )
 
-    async def _next(self) -> None:
-        await self._step(1)
-
-    async def _previous(self) -> None:
-        await self._step(-1)
-
-    async def _step(self, step: int) -> None:
+    async def _step(self, step: int, at_end: str) -> None:
         ids = [record.id for record in self._chat.service.conversations.shown()]
         at = ids.index(self._chat.id) + step if self._chat.id in ids else 0
         if 0 <= at < len(ids):
             await self._chat.open(ids[at])
         else:
-            self._say(
-                "This is the last conversation of the list."
-                if step > 0
-                else "This is the first conversation of the list."
-            )
+            self._say(at_end)
 
-    async def _list(self, argument: str = "") -> None:
+    async def _list(self, argument: str) -> None:
         known = [record for record in self._chat.service.conversations.shown() if record.turns]
         shown = known if argument.strip().lower() == "all" else known[:SHOWN]
         self._places = [Place(record.id) for record in shown]
@@ -274,9 +298,6 @@ class Commands:
 
     async def _open(self, wanted: str) -> None:
         wanted = wanted.strip()
-        if not wanted:
-            self._say("Which one? /list names the conversations, /open NUMBER opens one.")
-            return
         if wanted.isdecimal() and 0 < int(wanted) <= len(self._places):
             place = self._places[int(wanted) - 1]
             if place.is_branch and place.node is not None:
@@ -295,14 +316,11 @@ class Commands:
         await self._chat.open(self._chat.service.conversations.find(wanted).id)
 
     async def _search(self, words: str) -> None:
-        if not words.strip():
-            self._say("What for? /search WORDS")
-            return
         hits = await self._chat.service.conversations.search(words, SHOWN, ranked=True)
         self._places = [Place(hit.conversation, hit.node) for hit in hits]
         for number, hit in enumerate(hits, 1):
             who = "you" if hit.role == Role.USER else "answer" if hit.role == Role.ASSISTANT else hit.role
-            snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""), 200)
+            snippet = one_line(hit.unmarked, 200)
             self._say(f"{number}. {self._chat.title(hit.title)}, {who}: {snippet}")
         self._say("/open NUMBER goes there." if hits else "Nothing found.")
 
@@ -311,12 +329,6 @@ class Commands:
         if title.strip():
             await self._chat.service.conversations.rename(self._chat.id, title)
             self._say(f"Title: {self._chat.title(self._chat.conversation.record.title)}.")
-
-    async def _favourite(self) -> None:
-        await self._toggle(FAVOURITE, "Favourite: first in the list.", "No longer a favourite.")
-
-    async def _archive(self) -> None:
-        await self._toggle(ARCHIVE, "Archived: out of the list. /search finds it.", "Back in the list.")
 
     async def _keep(self, argument: str) -> None:
         states, id = self._chat.service.kept, self._chat.id
@@ -329,14 +341,9 @@ class Commands:
         self._say(off if there else on)
 
     async def _tag(self, names: str) -> None:
-        try:
-            written = [(word.startswith("-"), tag_name(word.removeprefix("-"))) for word in names.split()]
-        except TagError as error:
-            raise ChatError.of(error) from None
-        if written:
-            await self._chat.service.conversations.tag(
-                self._chat.id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus]
-            )
+        add, remove = written_tags(names)
+        if add or remove:
+            await self._chat.service.conversations.tag(self._chat.id, add, remove)
         tags = self._chat.conversation.record.tags
         self._say(f"Tags: {', '.join(tags)}." if tags else "No tags. /tag NAME puts one on this conversation.")
 
@@ -360,21 +367,14 @@ class Commands:
             self._say("Nothing to undo in this conversation.")
 
     async def _export(self, path: str) -> None:
-        if not path:
-            self._say("Where to? /export chat.md; the ending names the format: md, json, jsonl or html.")
-            return
         target = Path(path)
         try:
-            try:
-                done = await self._written(target, overwrite=False)
-            except FileExists as there:
-                if not await self._chat.speaker.agreed("Replace it?", [str(there)]):
-                    return
-                done = await self._written(target, overwrite=True)
-        except TransferError as error:
-            self._say(str(error))
-        else:
-            self._say(f"Exported to {done}")
+            done = await self._written(target, overwrite=False)
+        except FileExists as there:
+            if not await self._chat.speaker.agreed("Replace it?", [str(there)]):
+                return
+            done = await self._written(target, overwrite=True)
+        self._say(f"Exported to {done}")
 
     async def _written(self, target: Path, *, overwrite: bool) -> Path:
         return await self._chat.service.exports.write(
@@ -396,15 +396,11 @@ class Commands:
 
     async def _find(self, words: str) -> None:
         wanted = words.casefold()
-        found = [
-            (at, node) for at, node in enumerate(self._chat.messages(), 1) if wanted and wanted in node.text.casefold()
-        ]
+        found = [(at, node) for at, node in enumerate(self._chat.messages(), 1) if wanted in node.text.casefold()]
         for at, node in found:
             line = next((line for line in node.text.splitlines() if wanted in line.casefold()), node.text)
             self._say(f"{at}. {_who(node)}: {one_line(line, 200)}")
-        self._say(
-            "/read NUMBER reads one." if found else "Not found in this conversation." if wanted else "What? /find WORDS"
-        )
+        self._say("/read NUMBER reads one." if found else "Not found in this conversation.")
 
     async def _tree(self) -> None:
         conversation = self._chat.conversation
@@ -515,35 +511,37 @@ class Commands:
 
     # -- memory
 
-    async def _memory(self, word: str) -> None:
-        extraction, memory, id = self._chat.service.extraction, self._chat.service.memory, self._chat.id
-        match word.strip().lower():
+    async def _memory(self, words: str) -> None:
+        service, id = self._chat.service, self._chat.id
+        extraction, memory = service.extraction, service.memory
+        match words.strip().lower():
             case "on" | "off" as state:
                 await extraction.set_memory(id, state == "on")
                 self._say(WHY_OFF[memory.why_off(id)])
             case "now":
                 await extraction.request(id)
                 self._say("Takes notes as soon as no answer is running.")
-            case _:
-                service = self._chat.service
+            case "":
                 self._say(
                     WHY_OFF[memory.why_off(id)],
                     f"{side_work_words(side_work(service.store, service.clock().timestamp()))}.",
-                    "kvchat memory list shows what is remembered, from the command "
-                    "line. /memory on and off switch it in this conversation.",
+                    "/memory list shows what is remembered. /memory on and off switch it in this conversation.",
                 )
+            case _:
+                from kvchat.commands.memory import MemoryDesk, add_arguments, carried_out
+
+                add_arguments(parser := SlashParser("/memory"))
+                args, index = parser.parse_args(words.split()), index_path(self._paths)
+                self._give(
+                    await memory.with_memories(lambda found: carried_out(MemoryDesk(args, service.store, found, index)))
+                )
+                service.events.tell(MemoriesChanged())
 
     async def _remember(self, text: str) -> None:
-        if not text.strip():
-            self._say("What? /remember I prefer metric units.")
-            return
         await self._chat.service.memory.remember(text, self._chat.id)
         self._say(f"Remembered: {one_line(text, 200)}")
 
     async def _forget(self, words: str) -> None:
-        if not words.strip():
-            self._say("What? /forget WORDS deletes the memory that has these words.")
-            return
         many, gone = await self._chat.service.memory.forget(words)
         if gone is not None:
             self._say(f"Forgotten: {one_line(gone.text, 200)}")
@@ -554,11 +552,7 @@ class Commands:
 
     # -- messages
 
-    async def _edit(self) -> None:
-        node = self._chat.target()
-        if node is None:
-            self._say("No message to edit yet.")
-            return
+    async def _edit(self, node: str) -> None:
         question, _ = self._chat.conversation.tree.turn_of(node)
         if not await self._chat.agreed("edit", question.id):
             return
@@ -575,32 +569,16 @@ class Commands:
         else:
             await self._chat.edit(question.id, text)
 
-    async def _regenerate(self) -> None:
-        node = self._chat.target()
-        if node is None:
-            self._say("No answer to regenerate yet.")
-        elif await self._chat.agreed("regenerate", node) and await self._chat.may_leave_this_machine():
-            await self._chat.attempt(self._chat.service.turns.regenerate(self._chat.id, node))
+    async def _answered(self, act: Literal["regenerate", "continue"], node: str) -> None:
+        turns, id = self._chat.service.turns, self._chat.id
+        if await self._chat.agreed(act, node) and await self._chat.may_leave_this_machine():
+            await self._chat.attempt(turns.regenerate(id, node) if act == "regenerate" else turns.go_on(id, node))
 
-    async def _continue(self) -> None:
-        node = self._chat.target()
-        if node is None:
-            self._say("There is no answer to continue yet.")
-        elif await self._chat.agreed("continue", node) and await self._chat.may_leave_this_machine():
-            await self._chat.attempt(self._chat.service.turns.go_on(self._chat.id, node))
+    async def _fork(self, node: str) -> None:
+        await self._chat.open((await self._chat.service.branches.fork(self._chat.id, node)).id)
 
-    async def _fork(self) -> None:
-        node = self._chat.target()
-        if node is None:
-            self._say("Nothing to fork yet.")
-        else:
-            await self._chat.open((await self._chat.service.branches.fork(self._chat.id, node)).id)
-
-    async def _drop(self) -> None:
-        node = self._chat.target()
-        if node is None:
-            self._say("No turn to delete yet.")
-        elif await self._chat.agreed("delete", node):
+    async def _drop(self, node: str) -> None:
+        if await self._chat.agreed("delete", node):
             await self._chat.service.branches.delete_turn(self._chat.id, node)
             self._say("Turn deleted. /undo brings it back.")
 
@@ -663,7 +641,7 @@ class Commands:
 
     async def _put_snippet(self, name: str, argument: str) -> None:
         """What a snippet makes of the words is sent, when the person has read it."""
-        snippet = self._snippets().get(name)
+        snippet = snippets(self._paths.snippets)[0].get(name)
         if snippet is None:
             self._say(f"There is no command /{one_line(name, 40)}. /help lists them; // begins a message with a slash.")
         else:

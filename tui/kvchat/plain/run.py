@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from kvchat import __version__
-from kvchat.chat.conversations.personas import Personas
 from kvchat.chat.errors import ChatError
-from kvchat.commands.slash import parse, snippets
-from kvchat.config.personas import Snippet
+from kvchat.commands.command import CommandError
+from kvchat.commands.slash import parse
 from kvchat.paths import Paths, last_resorts
 from kvchat.plain.answers import STATE_S, Answers
 from kvchat.plain.chat import PlainChat, Typed
@@ -27,8 +26,10 @@ from kvchat.plain.commands import Commands
 from kvchat.plain.lines import Dropped, Lines
 from kvchat.plain.signals import ENDING, INTERRUPT, Signals
 from kvchat.plain.speaker import Output, Speaker
+from kvchat.prompt.tags import TagError
 from kvchat.store import StoreError
 from kvchat.text.problems import ChatProblem, rescued_sentence
+from kvchat.transfer.formats import TransferError
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -66,10 +67,7 @@ class PlainMode:
         self.speaker = speaker
         self._answers = Answers(service, speaker, state_seconds)
         self.chat = PlainChat(service, speaker, self._answers)
-        self._personas = Personas(paths.personas, service.options)
-        self._layers = layers
-        self._snippets_folder = paths.snippets
-        self.commands = Commands(self.chat, self._personas, self._snippets, layers, self._in_editor)
+        self.commands = Commands(self.chat, paths, layers, self._in_editor)
         self._housekeeping: asyncio.Task[None] | None = None
         self._editing: asyncio.Future[None] | None = None
 
@@ -116,7 +114,7 @@ class PlainMode:
                 await self.chat.send(Typed(text, typed.is_pasted))
             else:
                 self.dropped()
-        except (ChatError, StoreError) as error:
+        except (ChatError, CommandError, StoreError, TagError, TransferError) as error:
             self.speaker.say(str(error))
         self.speaker.say_what_waits()
 
@@ -179,9 +177,6 @@ class PlainMode:
             self._housekeeping.cancel()
         rescued = await self._service.aclose(last_resorts())
         return "" if rescued is None else rescued_sentence(rescued.conversations, rescued.path, rescued.reason)
-
-    def _snippets(self) -> Mapping[str, Snippet]:
-        return snippets(self._snippets_folder)[0]
 
 
 def run(

@@ -71,6 +71,10 @@ class SearchHit(Struct, frozen=True):
     """One line around the match, raw text; matches are between \\x02 and \\x03."""
     created: float
 
+    @property
+    def unmarked(self) -> str:
+        return self.snippet.replace("\x02", "").replace("\x03", "")
+
 
 class SentRequest(Struct, frozen=True):
     """The evidence of what was sent for an answer."""

@@ -40,6 +40,15 @@ def tag_name(text: str) -> str:
     return _ALSO.get(name, name)
 
 
+def written_tags(names: str) -> tuple[list[str], list[str]]:
+    """The tags that `work -home` puts on and takes off. Raises TagError."""
+    words = names.split()
+    return (
+        [tag_name(word) for word in words if not word.startswith("-")],
+        [tag_name(word[1:]) for word in words if word.startswith("-")],
+    )
+
+
 def tagged(tags: Iterable[str], add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
     """`tags` with some more and without others, in their order."""
     return tuple(sorted({*tags, *add} - {*remove}))

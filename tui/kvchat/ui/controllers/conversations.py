@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, written_tags
 from kvchat.text.format import count, counted
 from kvchat.text.messages import queued_words
 from kvchat.text.options import changed_words
@@ -265,12 +265,9 @@ class ConversationController:
         if not names:
             return await self._ask_tags(id)
         try:
-            written = [(word.startswith("-"), tag_name(word.removeprefix("-"))) for word in names.split()]
+            return await self._tag(id, *written_tags(names))
         except TagError as error:
             return self.workspace.say(str(error), "warning")
-        return await self._tag(
-            id, [tag for minus, tag in written if not minus], [tag for minus, tag in written if minus]
-        )
 
     def known_tags(self) -> list[str]:
         """The tags that conversations have, by name."""
