@@ -77,7 +77,10 @@ async def plain(
     wanted = changed(settings or Settings(), "server.base_url", url)
     store = Store.open(folder)
     service = ChatService(
-        store, wanted, memories=lambda: open_memories(paths, wanted, store, service.memory.session) if folder else None
+        store,
+        wanted,
+        memories=lambda: open_memories(paths, wanted, store, service.memory.session) if folder else None,
+        trunks=folder / "trunks" if folder else None,
     )
     mode = PlainMode(service, Speaker(Printer(out), ask), paths, lambda: layered(paths.config), state_seconds)
     try:

@@ -279,6 +279,17 @@ async def test_memory_is_looked_at_and_changed_as_on_the_command_line(own_folder
         assert (await run.type("/memory")).startswith("Memory is on in this conversation.\n")
 
 
+async def test_a_trunk_is_made_and_begins_a_conversation(own_folders: Path) -> None:
+    (own_folders / "a.md").write_text("The lamp is lit at dusk.")
+    async with ToyServer() as server, plain(server.url, folder=own_folders / "data") as run:
+        assert await run.type("/trunk") == "There are no trunks yet. /trunk add NAME PATH makes one of files.\n"
+        assert await run.type("/trunk add lamps") == "To make a trunk: /trunk add NAME PATH\n"
+        said = await run.type(f"/trunk add lamps {own_folders}/a.md")
+        assert said == ("lamps: 1 file. It is prefilled while nothing else uses the server.\nNew conversation.\n")
+        assert await run.type("/trunk") == "lamps\n/trunk NAME begins a conversation with one.\n"
+        assert await run.type("/trunk lamps") == "New conversation.\n"
+
+
 async def test_nothing_that_is_said_has_a_glyph_or_a_control() -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("Plain\x1b[31m red", prompt=600), tokens("B", prompt=700, cached=0))

@@ -84,21 +84,15 @@ class OutsideText:
     async def edit(self, command: str, keep: Callable[[], Awaitable[bool]]) -> None:
         """Let the user write in `command`, else in $VISUAL, $EDITOR or vi. `keep` stores what is `saved`, and tells
         whether it is stored: the file is removed only then. Raises EditorError."""
-        command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         process: Process | None = None
         try:
-            process = await asyncio.create_subprocess_exec(*shlex.split(command), str(self.path))
+            command, process = await _begun(command, self.path)
             while (status := await _ended(process)) is None:
                 await keep()
             self._has_ended_well = status == 0
             if status:
                 kept = "what it saved is kept" if self.saved is not None else "the text is as it was"
                 raise EditorError(f"The editor {command} ended with status {status}; {kept}.")
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise EditorError(
-                f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR."
-            ) from None
         finally:
             if process is not None and process.returncode is None:  # kvchat ends, and the terminal with it
                 process.terminate()
@@ -113,6 +107,18 @@ class OutsideText:
             self._folder.rmdir()
 
 
+async def _begun(command: str, path: Path, line: int | None = None) -> tuple[str, Process]:
+    """`command`, else $VISUAL, $EDITOR or vi, and its process that has the file. Raises EditorError."""
+    command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        words = shlex.split(command)
+        words = [*words, str(path)] if line is None else at_line(words, path, line)
+        return command, await asyncio.create_subprocess_exec(*words)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise EditorError(f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR.") from None
+
+
 async def _ended(process: Process) -> int | None:
     """The status of a process; None: it still runs a while later."""
     with suppress(TimeoutError):
@@ -124,14 +130,9 @@ async def _ended(process: Process) -> int | None:
 async def opened(path: Path, line: int = 1, command: str = "") -> None:
     """Let the person edit a file in `command`, else in $VISUAL, $EDITOR or vi, from `line` on where the editor can be
     told. Raises EditorError."""
-    command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    try:
-        process = await asyncio.create_subprocess_exec(*at_line(shlex.split(command), path, line))
-        if status := await process.wait():
-            raise EditorError(f"The editor {command} ended with status {status}.")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise EditorError(f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR.") from None
+    command, process = await _begun(command, path, line)
+    if status := await process.wait():
+        raise EditorError(f"The editor {command} ended with status {status}.")
 
 
 def at_line(command: list[str], path: Path, line: int) -> list[str]:

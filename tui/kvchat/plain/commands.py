@@ -18,6 +18,7 @@ from kvchat.chat.events import MemoriesChanged
 from kvchat.commands.actions import ACTIONS, Action
 from kvchat.commands.command import CommandResult, SlashParser, TextTable
 from kvchat.commands.slash import by_slash, snippets
+from kvchat.commands.trunks import made
 from kvchat.memory.place import index_path
 from kvchat.plain.chat import PlainChat, Typed
 from kvchat.prompt.citations import name_of, sources
@@ -103,7 +104,7 @@ HELP: Mapping[str, str] = {
     "attach": "Attach a file to the next message, as it is now; /attach none leaves out what is attached.",
     "queue": "Name the messages that wait here, and send them.",
     "persona": "Name the personas, or begin a conversation with one.",
-    "trunk": "Name the trunks, or begin a conversation with one.",
+    "trunk": "Name the trunks, or begin a conversation with one; /trunk add NAME PATH makes one of files.",
     "help": "Name the commands.",
     "quit": "Leave.",
 }
@@ -255,16 +256,20 @@ class Commands:
             else f"There are no personas yet. They are TOML files in {self._personas.folder}."
         )
 
-    async def _trunk(self, name: str) -> None:
+    async def _trunk(self, words: str) -> None:
+        trunks, name = self._chat.service.trunks, words
+        if trunks is not None and words.split()[:1] == ["add"]:
+            name, sentence = await made(trunks, words.split()[1:])
+            self._say(sentence)
         if name:
             await self._chat.begin_with_trunk(name)
             return
-        names = self._chat.service.trunks.folder.names() if self._chat.service.trunks else []
+        names = trunks.folder.names() if trunks else []
         self._say(*names)
         self._say(
             "/trunk NAME begins a conversation with one."
             if names
-            else "There are no trunks yet. To make one of files, on the command line: kvchat trunk add NAME PATH"
+            else "There are no trunks yet. /trunk add NAME PATH makes one of files."
         )
 
     async def _step(self, step: int, at_end: str) -> None:

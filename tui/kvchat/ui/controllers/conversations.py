@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, written_tags
-from kvchat.text.format import count, counted
 from kvchat.text.messages import queued_words
 from kvchat.text.options import changed_words
 from kvchat.text.problems import ChatProblem
@@ -114,12 +113,14 @@ class ConversationController:
         await self.workspace.attempt(self._begin_with_trunk(self._service.trunks, words.split()))
 
     async def _begin_with_trunk(self, trunks: Trunks, words: list[str]) -> None:
+        name: str | None
         if words[:1] == ["add"]:
-            if len(words) < 3:
-                raise ChatError(ChatProblem.TRUNK_SYNTAX)
-            await self.make_trunk(trunks, words[1], words[2:])
-            return
-        name = words[0] if words else await self._chosen_trunk(trunks)
+            from kvchat.commands.trunks import made
+
+            name, sentence = await made(trunks, words[1:])
+            self.workspace.say(sentence)
+        else:
+            name = words[0] if words else await self._chosen_trunk(trunks)
         if name:
             await self.begin_with_trunk(name)
 
@@ -131,17 +132,6 @@ class ConversationController:
         if dialog.is_given_up:
             return None
         return await self.workspace.ask(trunk_screen(found))
-
-    async def make_trunk(self, trunks: Trunks, name: str, paths: list[str]) -> None:
-        """Make a trunk, and open a conversation that begins with it. Raises ChatError."""
-        trunk, found = await trunks.add(name, paths)
-        await trunks.prefill_soon(name)
-        left_out = f", {count(len(found.skipped))} left out" if found.skipped else ""
-        self.workspace.say(
-            f"{name}: {counted(len(trunk.files), 'file')}{left_out}. It is prefilled while nothing "
-            "else uses the server."
-        )
-        await self.begin_with_trunk(name)
 
     async def begin_with_trunk(self, name: str) -> None:
         """Open a new conversation that begins with a trunk. Raises ChatError."""
