@@ -273,7 +273,7 @@ async def test_memory_is_looked_at_and_changed_as_on_the_command_line(own_folder
         assert await run.type("/memory list --kind fact") == await run.type("/memory search sugar") == added
         assert await run.type("/memory search salt") == "Nothing found.\n"
         assert (await run.type("/memory delete nothing")).startswith("There is no memory nothing.")
-        assert "'lsit'" in await run.type("/memory lsit")
+        assert (await run.type("/memory lsit")).startswith("/memory: unknown here: 'lsit'")
         assert (await run.type("/memory list --status nowhere")).startswith("/memory list: ")
         assert (await run.type("/memory list -h")).startswith("usage: /memory list ")
         assert (await run.type("/memory")).startswith("Memory is on in this conversation.\n")

@@ -1,14 +1,12 @@
 """`kvchat cache`: what is known of the cache, seen from one conversation, as text or as JSON.
 
-The rule: what is stored is told without a server; what the server holds is added where one is configured and answers.
+What is stored is told without a server; what the server holds is added where one is configured and answers.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kvchat.cache.accounting import TurnFigures
@@ -16,8 +14,8 @@ from kvchat.cache.causes.cause import as_fields
 from kvchat.cache.report import CacheReport, TurnReport
 from kvchat.chat.server.link import is_file
 from kvchat.chat.service import ChatService
-from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import Session
+from kvchat.commands.command import Column, CommandResult, TextTable
 from kvchat.config import Settings
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
@@ -58,24 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(session: Session) -> int:
     """Print the report of a conversation, by default the newest. Raises CommandError."""
     session.print_problems()
-    return session.with_service(lambda service: cache(service, session.args))
 
+    async def cache(service: ChatService) -> int:
+        conversations, id = service.conversations, session.args.id
+        found = conversations.find(id) if id else conversations.latest()
+        if found is None:
+            return session.give(CommandResult(None, ["There are no conversations yet."]))
+        if _has_server(service.settings, found):
+            await service.servers.meet(found.id)
+        report = await service.cache_reports.report(found.id)
+        return session.give(CommandResult(_known(as_fields(report)), _words(report, service.clock().timestamp())))
 
-async def cache(service: ChatService, args: argparse.Namespace) -> int:
-    """Print the report of a conversation, by default the newest, and return the exit status. Raises ChatError."""
-    conversations = service.conversations
-    found = conversations.find(args.id) if args.id else conversations.latest()
-    if found is None:
-        print("null" if args.json else "There are no conversations yet.")
-        return 0
-    if _has_server(service.settings, found):
-        await service.servers.meet(found.id)
-    report = await service.cache_reports.report(found.id)
-    if args.json:
-        print(json.dumps(_known(as_fields(report)), indent=1, default=str))
-    else:
-        _print(report, service.clock().timestamp())
-    return 0
+    return session.with_service(cache)
 
 
 def _has_server(settings: Settings, conversation: Conversation) -> bool:
@@ -96,23 +88,19 @@ def _known(found: Any) -> Any:
     return {name: value if name in told else None for name, value in found.items()} if unknown else found
 
 
-def _print(report: CacheReport, now: float) -> None:
-    printer = Printer(sys.stdout)
-    printer.line(f"{one_line(report.title)}  {report.conversation[:8]}")
+def _words(report: CacheReport, now: float) -> Iterator[str | TextTable]:
+    yield f"{one_line(report.title)}  {report.conversation[:8]}"
     last = report.turns[-1].figures if report.turns else None
     about = "" if report.exact else "~"
-    printer.line(
-        " · ".join(filter(None, (warmth_words(report.warmth, now), prediction(last, about), accuracy(report))))
-    )
-    printer.line()
+    yield " · ".join(filter(None, (warmth_words(report.warmth, now), prediction(last, about), accuracy(report))))
+    yield ""
     if report.turns:
-        print_table([_row(number, turn) for number, turn in enumerate(report.turns, 1)], COLUMNS)
+        yield TextTable([_row(number, turn) for number, turn in enumerate(report.turns, 1)], COLUMNS)
         for number, turn in enumerate(report.turns, 1):
-            for line in _reasons(number, turn):
-                printer.line(line)
-        printer.line()
+            yield from _reasons(number, turn)
+        yield ""
     for name, words in _facts(report, now):
-        printer.line(f"{name:<{LABEL}}{one_line(words)}".rstrip())
+        yield f"{name:<{LABEL}}{one_line(words)}".rstrip()
 
 
 def _row(number: int, turn: TurnReport) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, structs
 
@@ -157,9 +157,8 @@ class Session(Struct, frozen=True):
 
     def give(self, outcome: CommandResult) -> int:
         """Print what a command gives, as JSON where that is asked for, and return the exit status."""
-
         if self.args.json:
-            print(json.dumps(outcome.found, indent=1, default=fields))
+            print(json.dumps(outcome.found, indent=1, default=_as_json))
         for one in () if self.args.json else outcome.words:
             if isinstance(one, TextTable):
                 print_table(one.rows, one.columns)
@@ -202,8 +201,12 @@ def _is_of_a_name(error: object) -> bool:
     return is_told or error.fault in names or error.fault.name.startswith("URL_")
 
 
+def _as_json(value: Any) -> object:
+    return fields(value) if isinstance(value, Struct) else str(value)
+
+
 def print_notices(notices: Sequence[str]) -> None:
-    """What happened that the person should know, on standard error."""
+    """What happened that the user should know, on standard error."""
     for notice in notices:
         print(f"kvchat: {one_line(notice)}", file=sys.stderr)
 

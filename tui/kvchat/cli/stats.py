@@ -1,6 +1,6 @@
 """`kvchat stats`: what the cache saved over the last days, over all conversations; as text, as JSON, or as a picture.
 
-The rule: it looks into the store alone, at the figures of answers; no conversation is loaded and no server asked.
+It looks into the store alone, at the figures of answers; no conversation is loaded and no server asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kvchat trunk`: files that are prefilled once and begin many conversations; to make, list, prefill and remove.
 
-The rule: what is stopped keeps what is done, and says how to go on.
+What is stopped keeps what is done, and says how to go on.
 """
 
 from __future__ import annotations

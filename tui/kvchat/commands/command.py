@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -29,7 +30,7 @@ class SlashParser(argparse.ArgumentParser):
     """Reads what is typed behind a slash command. Raises UsageError, also where help is asked for."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}.")
+        raise UsageError(f"{self.prog}: {re.sub(r'argument [A-Z]+: invalid choice:', 'unknown here:', message)}.")
 
     def print_help(self, file: object = None) -> NoReturn:
         raise UsageError(" ".join(self.format_usage().split()))

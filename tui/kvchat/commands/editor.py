@@ -1,4 +1,4 @@
-"""Writing a text, or changing a file, in the person's own editor."""
+"""Writing a text, or changing a file, in the user's own editor."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def _ended(process: Process) -> int | None:
 
 
 async def opened(path: Path, line: int = 1, command: str = "") -> None:
-    """Let the person edit a file in `command`, else in $VISUAL, $EDITOR or vi, from `line` on where the editor can be
+    """Let the user edit a file in `command`, else in $VISUAL, $EDITOR or vi, from `line` on where the editor can be
     told. Raises EditorError."""
     command, process = await _begun(command, path, line)
     if status := await process.wait():

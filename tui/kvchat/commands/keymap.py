@@ -36,7 +36,7 @@ _TOGETHER: Mapping[str, tuple[str, ...]] = {
     "findbar": (),
     "alternatives": ("dialog",),
 }
-"""The contexts whose keys work beside those of a context, in the same place; of a dialog that is not named: those of
+"""The contexts whose keys work together with those of a context, in one place; of a dialog that is not named: those of
 every dialog with a list."""
 _TYPED = frozenset(
     {
@@ -66,7 +66,7 @@ class HelpRow(Struct, frozen=True):
     """A line of the help screen."""
 
     keys: str
-    """As a person reads them: `Ctrl+PgDn, Alt+↓, F9`; empty: none."""
+    """As a user reads them: `Ctrl+PgDn, Alt+↓, F9`; empty: none."""
     slash: str
     """`/rename TITLE`, `/new, /clear`; empty: none."""
     label: str
@@ -94,7 +94,7 @@ def keymap(
 ) -> tuple[dict[str, str], list[Problem]]:
     """The [keys] of the settings as `App.set_keymap` takes them, and what is wrong with them. An action whose keys
     are refused keeps its defaults. `file` is where they came from, for the line. `vi_keys`: with the keys of vi, where
-    the person gave the action none and the key to nothing else."""
+    the user gave the action none and the key to nothing else."""
     found: dict[str, str] = {}
     problems: list[Problem] = []
 
@@ -124,13 +124,13 @@ def keymap(
 
 def _free(action: Action, found: Mapping[str, str]) -> list[str]:
     """The vi keys of an action that mean nothing else where it works."""
-    beside = [other for other in BY_ID.values() if other.id != action.id and work_together(action, other)]
-    taken = {key for other in beside for key in found.get(other.id, other.keys).split(",")}
+    others = [other for other in BY_ID.values() if other.id != action.id and work_together(action, other)]
+    taken = {key for other in others for key in found.get(other.id, other.keys).split(",")}
     return [key for key in action.vi_keys.split(",") if key and key not in taken]
 
 
 def _kept_keys(action: Action, found: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of an action that a person gave to no other one where it works."""
+    """The keys of an action that a user gave to no other one where it works."""
     taken = {key for id, keys in found.items() if work_together(action, BY_ID[id]) for key in keys.split(",")}
     return tuple(key for key in action.key_list if key not in taken)
 

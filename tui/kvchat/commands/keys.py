@@ -1,6 +1,6 @@
-"""Names of keys: as a person writes them, as Textual knows them, as a screen shows them.
+"""Names of keys: as a user writes them, as Textual knows them, as a screen shows them.
 
-The rule: a key that a terminal cannot send is refused with the reason, never bound in silence.
+A key that a terminal cannot send is refused with the reason, never bound in silence.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def job_cells(job: Job, titles: Mapping[str, str], now: float) -> tuple[str, ...
 
 
 def topic(page: str) -> str:
-    """A page as the person names it: `projects` for `projects`, `projects.md` and `topics/projects.md`."""
+    """A page as the user names it: `projects` for `projects`, `projects.md` and `topics/projects.md`."""
     return page.strip().removesuffix(".md").removeprefix("topics/").removeprefix("skills/")
 
 
@@ -285,7 +285,7 @@ def _text(words: Sequence[str]) -> str:
 
 
 def _from_editor(text: str, command: str) -> str:
-    """`text` as the person left it in their editor. Raises MemoryTrouble."""
+    """`text` as the user left it in their editor. Raises MemoryTrouble."""
     import asyncio
 
     from kvchat.commands.editor import EditorError, OutsideText

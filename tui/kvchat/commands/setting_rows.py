@@ -1,7 +1,7 @@
 """The settings one by one, as the settings screen and `kvchat config get` and `set` have them: in words, with where
-each comes from; and a value that a person wrote, checked.
+each comes from; and a value that a user wrote, checked.
 
-The rule: the words are those of the tables of settings and actions, and whatever is wrong is one sentence.
+The words are those of the tables of settings and actions, and whatever is wrong is one sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SettingRow(Struct, frozen=True):
     about: str
     kind: Kind
     text: str
-    """Its value as a person writes it in a field; empty where it has none, or it is secret."""
+    """Its value as a user writes it in a field; empty where it has none, or it is secret."""
     shown: str
     """Its value in words."""
     default: str

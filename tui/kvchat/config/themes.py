@@ -1,6 +1,6 @@
-"""Themes from TOML files: ours, and the person's own from the folder `themes` beside the settings.
+"""Themes from TOML files: ours, and the user's own from the folder `themes` beside the settings.
 
-The rule: a theme is colours and nothing else. A file cannot bring code or style sheets, and a broken one is a problem
+A theme is colours and nothing else. A file cannot bring code or style sheets, and a broken one is a problem
 with its line while the others load.
 """
 

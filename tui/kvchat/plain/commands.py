@@ -1,6 +1,6 @@
 """The slash commands of plain mode: those of the app that make sense line by line, and two of its own.
 
-The rule: every slash command of the table of actions is carried out here, or says in a sentence why not and what does
+Every slash command of the table of actions is carried out here, or says in a sentence why not and what does
 it instead.
 """
 
@@ -645,7 +645,7 @@ class Commands:
         await self._send_written(text)
 
     async def _put_snippet(self, name: str, argument: str) -> None:
-        """What a snippet makes of the words is sent, when the person has read it."""
+        """What a snippet makes of the words is sent, when the user has read it."""
         snippet = snippets(self._paths.snippets)[0].get(name)
         if snippet is None:
             self._say(f"There is no command /{one_line(name, 40)}. /help lists them; // begins a message with a slash.")
