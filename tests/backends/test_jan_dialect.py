@@ -11,7 +11,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence
 from standins.jan import JanStandIn
-from standins.prefix import SESSION, converse
+from standins.prefix import SESSION
 
 
 async def at(server: JanStandIn, *, api_key: str | None = None) -> JanBackend:
@@ -35,14 +35,6 @@ async def test_a_version_that_does_not_list_its_disk_is_described_by_what_runs()
     async with JanStandIn() as server:
         server.get("/v1/models/available", "Not Found", 404)
         assert (await at(server)).info.models == ("toy-8b",)
-
-
-async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
-    async with JanStandIn() as server:
-        turns = await converse(await at(server), server)
-        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
-        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
-        assert [turn.reported.cached_tokens for turn in turns] == [turn.read.cached for turn in turns]
 
 
 async def test_llama_cpp_behind_it_tells_what_is_cached_before_the_first_token(heard: Heard) -> None:
@@ -118,15 +110,6 @@ async def test_a_model_run_by_another_engine_gets_no_fields_of_llama_cpp(heard: 
         assert server.chats[0].json.keys() == {"model", "stream", "stream_options", "messages"}
 
 
-@pytest.mark.parametrize("given", [None, "wrong"])
-async def test_a_missing_or_wrong_key_says_where_it_is_set(given: str | None) -> None:
-    async with JanStandIn(key="secret") as server:
-        with pytest.raises(BackendError) as caught:
-            await at(server, api_key=given)
-        assert caught.value.trouble is Trouble.UNAUTHORIZED
-        assert caught.value.sentence.endswith("Jan's key is set under Settings > Local API Server.")
-
-
 async def test_a_host_name_it_does_not_trust_is_not_told_as_a_wrong_key() -> None:
     async with JanStandIn(hosts=("localhost",)) as server:
         with pytest.raises(BackendError) as caught:
@@ -142,15 +125,3 @@ async def test_a_model_that_does_not_run_says_where_to_start_it(heard: Heard) ->
         assert "does not run this model. Start one in Jan" in note_sentence(ended.note)
         server.running.clear()
         assert "has no model running. Start one in Jan" in note_sentence((await backend.chat(a_turn(), heard)).note)
-
-
-async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Heard) -> None:
-    async with JanStandIn(context_size=64) as server:
-        ended = await (await at(server)).chat(a_turn("word " * 100), heard)
-        assert ended.error is not None
-        assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW,
-            107,
-            64,
-        )
-        assert "raise Context Size in the model's settings in Jan" in note_sentence(ended.note)

@@ -9,7 +9,6 @@ from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.http.transport import Clock
 from kvchat.backends.identify import backend_of
 from kvchat.backends.kinds import KINDS, Figures
 from kvchat.prompt.message import State
@@ -19,11 +18,8 @@ from standins.koboldcpp import KoboldCppStandIn
 from standins.prefix import converse, rendered
 
 
-async def at(server: KoboldCppStandIn, *, api_key: str | None = None) -> HttpBackend:
-    """The dialect, with a clock that only the stand-in's work moves."""
-    backend = backend_of(KINDS["koboldcpp"])(
-        endpoint_of(server, api_key=api_key), clock=Clock(now=lambda: server.seconds)
-    )
+async def at(server: KoboldCppStandIn) -> HttpBackend:
+    backend = backend_of(KINDS["koboldcpp"])(endpoint_of(server))
     await backend.identify()
     return backend
 
@@ -61,20 +57,6 @@ async def test_a_version_that_tells_less_leaves_that_unknown() -> None:
         heard = Heard()
         assert (await backend.chat(a_turn(), heard)).state is State.DONE
         assert heard.reported.cached_tokens is None
-
-
-async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
-    async with KoboldCppStandIn() as server:
-        turns = await converse(await at(server), server, words=60)
-        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
-        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
-
-
-async def test_what_came_from_the_cache_is_not_reported_and_not_guessed() -> None:
-    async with KoboldCppStandIn(ms_per_token=40) as server:
-        turns = await converse(await at(server), server, 3, words=60)
-        assert [(turn.reported.cached_tokens, turn.reported.estimated) for turn in turns] == [(None, False)] * 3
-        assert {visit.path for visit in server.visits if visit.method == "GET"}.isdisjoint({"/api/extra/perf"})
 
 
 async def test_the_field_that_changes_the_prompt_is_never_sent() -> None:
@@ -130,16 +112,6 @@ async def test_a_busy_server_says_how_to_let_it_take_more(heard: Heard) -> None:
         assert "takes one at a time" in note_sentence(ended.note)
         assert "--multiuser" in note_sentence(ended.note)
         assert server.posts == 1, "no request repeats by itself"
-
-
-async def test_a_wrong_key_names_the_option_it_was_started_with(heard: Heard) -> None:
-    async with KoboldCppStandIn(key="secret") as server:
-        backend = await at(server, api_key="wrong")
-        ended = await backend.chat(a_turn(), heard)
-        assert ended.error is not None
-        assert ended.error.trouble is Trouble.UNAUTHORIZED
-        assert note_sentence(ended.note).endswith("KoboldCpp's key is what it was started with as --password.")
-        assert (await (await at(server, api_key="secret")).chat(a_turn(), heard)).state is State.DONE
 
 
 async def test_nonsense_instead_of_models_gives_a_sentence() -> None:

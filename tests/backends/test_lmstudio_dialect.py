@@ -12,7 +12,7 @@ from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
 from standins.lmstudio import FIELDS, LMStudioStandIn
-from standins.prefix import converse, streamed
+from standins.prefix import streamed
 from toyserver import event, raw
 
 
@@ -62,15 +62,6 @@ async def test_two_loaded_instances_of_one_model_are_told_apart() -> None:
         server.get("/api/v1/models", {"models": [entry]})
         info = (await at(server)).info
         assert [(model.id, model.context_size) for model in info.listing] == [("toy-8b", 4096), ("toy-8b:2", 512)]
-
-
-async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
-    async with LMStudioStandIn() as server:
-        turns = await converse(await at(server), server)
-        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
-        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
-        assert {turn.reported.cached_tokens for turn in turns} == {None}, "it tells no cache hits"
-        assert [turn.reported.prompt_tokens for turn in turns] == [turn.read.prompt for turn in turns]
 
 
 async def test_only_documented_fields_are_sent_however_much_is_set(heard: Heard) -> None:
@@ -143,20 +134,6 @@ async def test_that_another_model_answered_is_told(heard: Heard) -> None:
         )
 
 
-async def test_a_full_window_is_told_with_its_numbers_and_what_to_change(heard: Heard) -> None:
-    async with LMStudioStandIn(context_size=64) as server:
-        ended = await (await at(server)).chat(a_turn("word " * 100), heard)
-        assert ended.state is State.ERROR
-        assert ended.error is not None
-        assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW,
-            107,
-            64,
-        )
-        assert "load the model with a larger context length in LM Studio" in note_sentence(ended.note)
-        assert "llama-server" not in note_sentence(ended.note)
-
-
 async def test_the_documented_error_in_a_stream_gives_both_numbers(
     heard: Heard,
     monkeypatch: pytest.MonkeyPatch,
@@ -189,17 +166,6 @@ async def test_a_model_that_went_away_while_idle_is_told_as_that(heard: Heard) -
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED
         assert "has no model loaded. Load one there (or: lms load)" in note_sentence(ended.note)
-
-
-@pytest.mark.parametrize("given", [None, "wrong"])
-async def test_a_missing_or_wrong_key_says_where_keys_are_made(given: str | None) -> None:
-    async with LMStudioStandIn(key="sk-lm-1") as server:
-        with pytest.raises(BackendError) as caught:
-            await at(server, api_key=given)
-        assert caught.value.trouble is Trouble.UNAUTHORIZED
-        assert "server.api_key_env" in caught.value.sentence
-        assert caught.value.sentence.endswith("Developer > Server Settings > Manage Tokens.")
-        assert (await at(server, api_key="sk-lm-1")).info.model == "toy-8b"
 
 
 async def test_a_model_it_cannot_load_says_what_to_do(heard: Heard) -> None:

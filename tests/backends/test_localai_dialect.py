@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of, hurried
 
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import Trouble
 from kvchat.backends.dialects.rare import LocalAIBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
@@ -46,14 +46,6 @@ async def test_an_older_version_that_has_only_a_list_is_described_by_that() -> N
         for path in ("/v1/models/capabilities", "/system", "/api/models/config-json/toy-8b"):
             server.get(path, {"error": {"message": "no"}}, 404)
         assert (await at(server)).info.models == ("bert-embeddings", "loose-file.gguf", "toy-8b")
-
-
-async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
-    async with LocalAIStandIn() as server:
-        server.loaded = True
-        turns = await converse(await at(server), server)
-        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
-        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
 
 
 async def test_its_times_are_told_and_no_cached_tokens_are_made_of_them() -> None:
@@ -104,15 +96,6 @@ async def test_a_model_that_is_being_loaded_is_waited_for(heard: Heard) -> None:
         assert {event.phase for event in heard.waiting} == {"loading"}
 
 
-@pytest.mark.parametrize("given", [None, "wrong"])
-async def test_a_missing_or_wrong_key_names_its_setting(given: str | None) -> None:
-    async with LocalAIStandIn(key="secret") as server:
-        with pytest.raises(BackendError) as caught:
-            await at(server, api_key=given)
-        assert caught.value.trouble is Trouble.UNAUTHORIZED
-        assert caught.value.sentence.endswith("LOCALAI_API_KEY.")
-
-
 async def test_an_unknown_and_a_disabled_model_are_told_apart(heard: Heard) -> None:
     async with LocalAIStandIn() as server:
         backend = await at(server)
@@ -125,15 +108,3 @@ async def test_an_unknown_and_a_disabled_model_are_told_apart(heard: Heard) -> N
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED, "not a matter of the key"
         assert "has the model disabled. Enable it on its System page" in note_sentence(ended.note)
-
-
-async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Heard) -> None:
-    async with LocalAIStandIn(context_size=64) as server:
-        ended = await (await at(server)).chat(a_turn("word " * 100, model="toy-8b"), heard)
-        assert ended.error is not None
-        assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW,
-            107,
-            64,
-        )
-        assert "raise context_size in the model's YAML file of LocalAI" in note_sentence(ended.note)

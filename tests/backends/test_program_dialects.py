@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 
 import pytest
-from backend_kit import a_turn, endpoint_of
+from backend_kit import Heard, a_turn, endpoint_of, hurried
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.backends.base import HttpBackend
-from kvchat.backends.dialect import ChatTurn
+from kvchat.backends.dialect import BackendError, ChatTurn, Trouble
 from kvchat.backends.dialects.program import PromptCounts
 from kvchat.backends.http.payload import Response
-from kvchat.backends.identify import connect
+from kvchat.backends.identify import backend_of, connect
 from kvchat.backends.kinds import KINDS, LLAMACPP, ServerKind
 from kvchat.backends.recognition import is_of
+from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from standins.jan import JanStandIn
 from standins.koboldcpp import KoboldCppStandIn
 from standins.lmstudio import LMStudioStandIn
 from standins.localai import LocalAIStandIn
-from standins.prefix import PrefixCache, WordServer, rendered
+from standins.prefix import PrefixCache, WordServer, converse, rendered
 from standins.tabbyapi import TabbyAPIStandIn
 from standins.textgen import TextGenStandIn
 from toyserver import ToyServer
@@ -40,6 +42,12 @@ PATHS = (
     "/version",
     "/health",
 )
+
+
+async def at(server: ToyServer, kind: ServerKind, api_key: str | None) -> HttpBackend:
+    backend = backend_of(kind)(endpoint_of(server, api_key=api_key), clock=hurried())
+    await backend.identify()
+    return backend
 
 
 async def recognised_by(server: ToyServer, **options: str) -> list[ServerKind]:
@@ -76,6 +84,75 @@ async def test_a_connection_finds_the_kind_among_all_there_are(
     async with stand_in(key="secret") as server:
         backend = await connect(server.url, api_key="secret")
         assert backend.info.kind == kind.name
+
+
+@pytest.mark.parametrize(("stand_in", "kind"), zip(STAND_INS, PROGRAMS, strict=True))
+async def test_a_conversation_that_is_only_added_to_is_never_read_twice(
+    stand_in: type[WordServer], kind: ServerKind
+) -> None:
+    async with stand_in(key="secret") as server:
+        turns = await converse(await at(server, kind, "secret"), server, words=60)
+    assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
+    assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
+    assert [turn.reported.prompt_tokens for turn in turns] == [turn.read.prompt for turn in turns]
+    told = kind.name in ("jan", "tabbyapi")
+    assert [turn.reported.cached_tokens for turn in turns] == [turn.read.cached if told else None for turn in turns]
+    assert not any(turn.reported.estimated for turn in turns), "where it tells nothing, nothing is guessed"
+
+
+KEYS = (
+    "started with as --password.",
+    "in api_tokens.yml.",
+    "LOCALAI_API_KEY.",
+    "Server Settings > Manage Tokens.",
+    "started with as --api-key.",
+    "under Settings > Local API Server.",
+)
+
+
+@pytest.mark.parametrize("given_key", [None, "wrong"])
+@pytest.mark.parametrize(("stand_in", "kind", "words"), zip(STAND_INS, PROGRAMS, KEYS, strict=True))
+async def test_a_missing_or_wrong_key_says_where_keys_are(
+    stand_in: type[WordServer], kind: ServerKind, words: str, given_key: str | None
+) -> None:
+    async with stand_in(key="secret") as server:
+        with pytest.raises(BackendError) as caught:
+            backend = await at(server, kind, given_key)
+            ended = await backend.chat(a_turn(), Heard())  # KoboldCpp tells its models without a key
+            raise ended.error or AssertionError("it was answered")
+        assert caught.value.trouble is Trouble.UNAUTHORIZED
+        assert "server.api_key_env" in caught.value.sentence
+        assert caught.value.sentence.endswith(words)
+        assert (await (await at(server, kind, "secret")).chat(a_turn(), Heard())).state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "name", "words"),
+    [
+        (TabbyAPIStandIn, "tabbyapi", "raise max_seq_len and cache_size in TabbyAPI's config.yml"),
+        (LocalAIStandIn, "localai", "raise context_size in the model's YAML file of LocalAI"),
+        (LMStudioStandIn, "lmstudio", "load the model with a larger context length in LM Studio"),
+        (JanStandIn, "jan", "raise Context Size in the model's settings in Jan"),
+    ],
+)
+async def test_a_full_window_is_told_with_its_numbers_and_its_setting(
+    stand_in: type[WordServer], name: str, words: str
+) -> None:
+    async with stand_in(context_size=64, key="secret") as server:
+        ended = await (await at(server, KINDS[name], "secret")).chat(a_turn("word " * 100, model="toy-8b"), Heard())
+    assert ended.error is not None and ended.error.trouble is Trouble.CONTEXT_OVERFLOW
+    assert (ended.error.prompt_tokens, ended.error.context_size) == (107, 64)
+    assert words in note_sentence(ended.note) and "llama-server" not in note_sentence(ended.note)
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "name"), [(TabbyAPIStandIn, "tabbyapi"), (TextGenStandIn, "text-generation-webui")]
+)
+async def test_that_another_model_answered_is_told(stand_in: type[WordServer], name: str) -> None:
+    async with stand_in(key="secret") as server:
+        ended = await (await at(server, KINDS[name], "secret")).chat(a_turn(model="other-70b"), Heard())
+    (warning,) = map(note_sentence, ended.warnings)
+    assert warning.startswith("Another model answered: toy-8b, not other-70b.")
 
 
 async def test_other_servers_are_not_taken_for_any_of_them() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kvchat.backends.answer import ChatAnswer, timings_of
 from kvchat.backends.base import HttpBackend
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import Trouble
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.identify import backend_of
 from kvchat.backends.kinds import KINDS, Figures, Timings
@@ -50,13 +50,6 @@ async def test_a_cache_smaller_than_the_model_allows_is_the_window() -> None:
     async with TabbyAPIStandIn(context_size=8192) as server:
         server.cache_size = 2048
         assert (await at(server)).info.context_size == 2048
-
-
-async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
-    async with TabbyAPIStandIn() as server:
-        turns = await converse(await at(server), server)
-        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
-        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
 
 
 async def test_the_cached_tokens_that_follow_from_speed_and_time_are_exact() -> None:
@@ -115,15 +108,6 @@ async def test_template_options_and_parameters_go_by_its_own_names(heard: Heard)
         )
 
 
-@pytest.mark.parametrize("given_key", [None, "wrong"])
-async def test_a_missing_or_wrong_key_says_where_keys_are(given_key: str | None) -> None:
-    async with TabbyAPIStandIn() as server:
-        with pytest.raises(BackendError) as caught:
-            await at(server, given_key)
-        assert caught.value.trouble is Trouble.UNAUTHORIZED
-        assert caught.value.sentence.endswith("TabbyAPI keeps its keys in api_tokens.yml.")
-
-
 async def test_a_model_for_the_admin_only_is_not_told_as_a_wrong_key(heard: Heard) -> None:
     async with TabbyAPIStandIn() as server:
         backend = await at(server)
@@ -132,13 +116,6 @@ async def test_a_model_for_the_admin_only_is_not_told_as_a_wrong_key(heard: Hear
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED
         assert "loads another model only for its admin key" in note_sentence(ended.note)
-
-
-async def test_that_another_model_answered_is_told(heard: Heard) -> None:
-    async with TabbyAPIStandIn() as server:
-        ended = await (await at(server)).chat(a_turn(model="other-70b"), heard)
-        assert len(ended.warnings) == 1
-        assert note_sentence(ended.warnings[0]).startswith("Another model answered: toy-8b, not other-70b.")
 
 
 async def test_a_path_to_the_loaded_model_is_the_same_model(heard: Heard) -> None:
@@ -153,18 +130,6 @@ async def test_without_a_loaded_model_it_is_known_and_a_question_says_what_to_se
         assert (backend.info.model, backend.info.context_size, backend.info.slots) == ("", None, None)
         ended = await backend.chat(a_turn(), heard)
         assert "has no model loaded. Name one in its config.yml" in note_sentence(ended.note)
-
-
-async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: Heard) -> None:
-    async with TabbyAPIStandIn(context_size=64) as server:
-        ended = await (await at(server)).chat(a_turn("word " * 100), heard)
-        assert ended.error is not None
-        assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
-            Trouble.CONTEXT_OVERFLOW,
-            107,
-            64,
-        )
-        assert "raise max_seq_len and cache_size in TabbyAPI's config.yml" in note_sentence(ended.note)
 
 
 @pytest.mark.parametrize(("seconds", "rate"), [(1e308, 1e308), (1e308, 2.0), (5e-324, 1e308)])

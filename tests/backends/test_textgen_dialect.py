@@ -6,7 +6,7 @@ import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.base import HttpBackend
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import BackendError
 from kvchat.backends.http.endpoint import BaseUrl
 from kvchat.backends.identify import backend_of
 from kvchat.backends.kinds import KINDS, Figures
@@ -30,14 +30,6 @@ async def test_what_it_cannot_tell_is_unknown() -> None:
         assert [(model.id, model.loaded, model.about) for model in info.listing] == [("toy-8b", True, "llama.cpp")]
         assert info.figures is Figures.NONE
         assert info.unknown == ("cached tokens", "context size", "slots", "version")
-
-
-async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
-    async with TextGenStandIn() as server:
-        turns = await converse(await at(server), server)
-        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
-        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
-        assert {turn.reported.cached_tokens for turn in turns} == {None}
 
 
 async def test_messages_that_were_left_out_are_told_with_the_numbers() -> None:
@@ -85,16 +77,6 @@ async def test_template_options_go_out_as_its_own_fields() -> None:
         )
 
 
-@pytest.mark.parametrize("given", [None, "wrong"])
-async def test_a_missing_or_wrong_key_names_the_option_it_was_started_with(given: str | None) -> None:
-    async with TextGenStandIn(key="secret") as server:
-        with pytest.raises(BackendError) as caught:
-            await at(server, api_key=given)
-        assert caught.value.trouble is Trouble.UNAUTHORIZED
-        assert caught.value.sentence.endswith("text-generation-webui's key is what it was started with as --api-key.")
-        assert (await at(server, api_key="secret")).info.model == "toy-8b"
-
-
 async def test_a_host_name_it_does_not_answer_to_says_what_to_change() -> None:
     async with TextGenStandIn() as server:
         endpoint = endpoint_of(server)
@@ -117,9 +99,3 @@ async def test_without_a_model_the_broken_stream_is_explained(heard: Heard) -> N
         )
         assert ended.error is not None
         assert ended.error.sentence == note_sentence(ended.note)
-
-
-async def test_that_another_model_answered_is_told(heard: Heard) -> None:
-    async with TextGenStandIn() as server:
-        ended = await (await at(server)).chat(a_turn(model="other"), heard)
-        assert note_sentence(ended.warnings[0]).startswith("Another model answered: toy-8b, not other.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from standins.prefix import Read, WordServer, rendered
+from standins.prefix import WordServer, rendered
 from toyserver import Answer, Visit, reply
 
 HELP = b"Error: KoboldCpp HTTP Server is running, but this endpoint does not exist."
@@ -17,15 +17,9 @@ NAMES = {
 
 
 class KoboldCppStandIn(WordServer):
-    """`ms_per_token` is its speed of reading; `seconds` the time that its requests took, for a test's clock."""
-
-    def __init__(
-        self, *, ms_per_token: float = 10.0, longest_answer: int = 100, more: tuple[str, ...] = (), **options: Any
-    ) -> None:
+    def __init__(self, *, longest_answer: int = 100, more: tuple[str, ...] = (), **options: Any) -> None:
         super().__init__(model=options.pop("model", "koboldcpp/toy-8b"), **options)
-        self.ms_per_token = ms_per_token
         self.longest_answer = longest_answer
-        self.seconds = 0.0
         self.is_busy = False
         self.holds_back = False
         self.aborted = 0
@@ -60,22 +54,6 @@ class KoboldCppStandIn(WordServer):
             },
         )
         self.get("/slots", {"error": {"code": 501, "message": "This server does not support slots endpoint."}}, 501)
-        self._tell(Read(0, 0), 0)
-
-    def _tell(self, read: Read, written: int) -> None:
-        """What `/api/extra/perf` says of the last request; the time is for the whole prompt, cached or not."""
-        per_token = self.ms_per_token if read.evaluated else 0.0
-        self.get(
-            "/api/extra/perf",
-            {
-                "last_process": per_token,
-                "last_process_time": per_token * read.prompt / 1000,
-                "last_input_count": read.prompt,
-                "last_token_count": written,
-                "queue": 0,
-                "idle": 1,
-            },
-        )
 
     def unknown(self, visit: Visit) -> Answer:
         return reply(404, HELP, content_type="text/html")
@@ -100,8 +78,6 @@ class KoboldCppStandIn(WordServer):
         words = rendered(body["messages"], unfinished="timings_per_token" in body)
         room = self.context_size - body.get("max_tokens", self.longest_answer)
         read = self.read(words[-room:])
-        self.seconds += read.evaluated * self.ms_per_token / 1000
-        self._tell(read, len(self.says.split()))
         if self.holds_back:
             return self._until_gone
         usage = self.usage(read) if body.get("stream_options", {}).get("include_usage") else None

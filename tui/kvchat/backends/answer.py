@@ -1,6 +1,6 @@
 """An OpenAI chat answer: deltas in, events out, and at the end the state it ended in.
 
-The rule: an answer is complete when a `finish_reason` came, and only then. `[DONE]`, or a clean end of HTTP,
+An answer is complete when a `finish_reason` came, and only then. `[DONE]`, or a clean end of HTTP,
 proves nothing. A figure that was not reported is None, never 0.
 """
 

@@ -1,8 +1,8 @@
 """What the dialects over HTTP share: how a chat request is sent once, watched, read and ended.
 
-The rule: nothing that generates repeats by itself, except when nothing was sent (connection refused), the server said
+Nothing that generates repeats by itself, except when nothing was sent (connection refused), the server said
 that it is still loading its model, or it refused a field by name that it can do without. Everything else ends with a
-sentence and waits for the person. What only asks is asked once more when its connection breaks.
+sentence and waits for the user. What only asks is asked once more when its connection breaks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """llama.cpp's `/completion` with a prompt of token ids: the request's fields, its answer, and the thoughts in that.
 
-The rule: the chat endpoint renders, tokenises and takes an answer apart; here kvchat does the last of these, and says
+The chat endpoint renders, tokenises and takes an answer apart; here kvchat does the last of these, and says
 nothing in a request that the chat endpoint would not have been told.
 """
 

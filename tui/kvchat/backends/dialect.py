@@ -1,6 +1,6 @@
 """The interface every dialect of a model server keeps, and the values that cross it.
 
-The rule: nothing above this package knows HTTP. A dialect turns a `ChatTurn` into one request, reports by
+Nothing above this package knows HTTP. A dialect turns a `ChatTurn` into one request, reports by
 events, and always says how it ended.
 """
 
@@ -26,7 +26,7 @@ from kvchat.prompt.thoughts import NO_TAGS, Begins, ThoughtTags
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.text.faults import Fault, Value, fault_sentence
 
-# -- what the person set for one server, beyond its address and key ---------------------------------------------------
+# -- what the user set for one server, beyond its address and key ---------------------------------------------------
 
 
 SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key", "X-LiteLLM-Session-Id", "X-Session-Affinity")
@@ -45,7 +45,7 @@ class ServerOptions(Struct, frozen=True):
     connect_seconds: float | None = None
     """How long a connection may take; None: 2 s on this machine, else 5 s."""
     locality: Locality = "auto"
-    """`local`: a server on the internet that is the person's own; `cloud`: never take it for local."""
+    """`local`: a server on the internet that is the user's own; `cloud`: never take it for local."""
     session_headers: tuple[str, ...] | None = None
     """The headers that carry the session id; None: SESSION_HEADERS, to local servers only."""
     session_fields: tuple[str, ...] | None = None
@@ -55,7 +55,7 @@ class ServerOptions(Struct, frozen=True):
     names_model: bool = False
     """Whether a model is named for it, so that it is of use without a list of models."""
     vision: Literal["auto", "yes", "no"] = "auto"
-    """Whether its models take images, where the person says so."""
+    """Whether its models take images, where the user says so."""
     keep_alive: str = ""
     """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
 
@@ -219,9 +219,9 @@ class ServerInfo(Struct, frozen=True):
     figures: Figures = Figures.AFTER
     """How it tells what came from its cache; what it does not know, it never shows as 0."""
     unloads: str = ""
-    """When it unloads an idle model, in words for the person; empty where it does not say or never does."""
+    """When it unloads an idle model, in words for the user; empty where it does not say or never does."""
     unknown: tuple[str, ...] = ()
-    """What this kind of server cannot tell, in words for the person: `slots`, `context size`."""
+    """What this kind of server cannot tell, in words for the user: `slots`, `context size`."""
     template: TemplateFacts | None = None
     sees: bool | None = None
     """Whether the model in use takes images; None where the server does not say."""
@@ -307,7 +307,7 @@ class TemplateFacts(Struct, frozen=True):
     system_role: bool | None = None
     """It has a place for a system message."""
     moves_system: bool | None = None
-    """It puts the system message in front of the last question: everything is read anew each turn."""
+    """It puts the system message in front of the last question: everything is prefilled again each turn."""
     alternates: bool | None = None
     """It demands that user and assistant take turns."""
     keeps_prefix: bool | None = None
@@ -437,7 +437,7 @@ class Ended(Struct, frozen=True):
     reported: Reported = Reported()
     """The last figures that came."""
     warnings: tuple[Statement, ...] = ()
-    """What the person should know of this answer though it is one: that the server dropped messages, loaded the
+    """What the user should know of this answer though it is one: that the server dropped messages, loaded the
     model anew, let another model answer. Each a `NoteKind`."""
 
     @property

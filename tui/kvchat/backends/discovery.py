@@ -1,6 +1,6 @@
 """Discovery: which model servers run on this machine, known by what they answer on their usual ports.
 
-The rule: only this machine is asked, by GET alone, without a key; it takes no longer than it may, whatever answers;
+Only this machine is asked, by GET alone, without a key; it takes no longer than it may, whatever answers;
 and a server is what its answers say, never what its port suggests: a port only says which questions come first.
 """
 

@@ -1,6 +1,6 @@
 """Vectors of texts from a server with /v1/embeddings.
 
-The rule: never from the server that a chat uses, where an embedding throws out what the chat has in its cache; but for
+Never from the server that a chat uses, where an embedding throws out what the chat has in its cache; but for
 the kinds that load an embedding model beside it. And a query never waits long: whoever asks goes on with words alone.
 
 The rules for keys, addresses and redirects are those of every server: see `endpoint` and `transport`.

@@ -1,6 +1,6 @@
 """Failures as values: what happened at which server, made of what it answers; `kvchat.text.faults` has the words.
 
-The rule: text from a server becomes an argument only through `quoted`, which makes it one clean, short line.
+Text from a server becomes an argument only through `quoted`, which makes it one clean, short line.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     shows_template: bool = False
     """Whether `/props` has the text of the chat template."""
     takes_any_model: bool = False
-    """Whether another model answers, without a word, where the one that is asked for is not there."""
+    """Whether another model answers, silently, where the one that is asked for is not there."""
     is_tracked: bool = False
     """Whether its cache can be followed: of the servers that are found, such a one is taken first."""
     tag: str = ""

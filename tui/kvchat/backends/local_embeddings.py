@@ -1,6 +1,6 @@
 """Vectors of texts from an embedding model on this machine, run by an engine of kvchat's own.
 
-The rule: it is a second engine, in a process of its own, so that no chat's cache is touched; it runs only while vectors
+It is a second engine, in a process of its own, so that no chat's cache is touched; it runs only while vectors
 are needed, stands back behind the one that answers, and never outlives the app.
 
 Half the processor's cores compute. More only wait for each other as soon as something else computes too: measured with

@@ -1,6 +1,6 @@
 """What a model's chat template does that costs the cache: read from its text, and seen in the prompts it makes.
 
-The rule: what was seen outweighs what was read, and what is neither seen nor read is None. Rendering a prompt costs the
+What was seen outweighs what was read, and what is neither seen nor read is None. Rendering a prompt costs the
 model no time and nothing that is cached, but it wakes a server that sleeps; only invented texts are rendered.
 """
 

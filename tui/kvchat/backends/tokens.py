@@ -1,6 +1,6 @@
 """Token ids that servers give: of growing prompts, and which texts a server would read as its special tokens.
 
-The rule: what was tokenised once is not sent again. A prompt is cut only in front of a special token, where tokenisers
+What was tokenised once is not sent again. A prompt is cut only in front of a special token, where tokenisers
 start afresh, so that the pieces' ids joined are the ids of the whole. A question waits for its special tokens only so
 long; what was learnt stays for the next one, and so does what is still to be asked.
 """

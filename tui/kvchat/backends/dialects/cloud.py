@@ -1,6 +1,6 @@
 """Services on the internet with the OpenAI chat interface: OpenAI, OpenRouter, DeepSeek and others.
 
-The rule: they get the fields of that interface and nothing else. What names the conversation goes out only where the
+They get the fields of that interface and nothing else. What names the conversation goes out only where the
 service is known to take it, and as nothing but a key to its cache; session headers only if the settings name them.
 """
 

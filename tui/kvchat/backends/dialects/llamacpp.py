@@ -1,7 +1,7 @@
 """llama.cpp's llama-server: identified by its `Server` header. It reports progress and cache figures, and lets its
 cache be followed: the prompt a template makes, its token ids, what the slots hold, reading ahead.
 
-The rule: the calls that follow the cache go beside the chat, never before it, and a server that does not know one of
+The calls that follow the cache go beside the chat, never before it, and a server that does not know one of
 them is as good as before: whoever calls is told by a BackendError.
 
 It also runs as a router: one process that loads several models and hands each request to the model it names. There,
@@ -635,7 +635,7 @@ def live_fields(turn: ChatTurn) -> dict[str, object]:
 
 
 async def look_again(backend: HttpBackend) -> None:
-    """Identify a server anew, where that is quick: an answer that has come does not wait for it."""
+    """Identify a server again, where that is quick: an answer that has come does not wait for it."""
     try:
         async with asyncio.timeout(LOOK_S):
             await backend.identify()

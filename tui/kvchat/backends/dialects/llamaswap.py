@@ -1,6 +1,6 @@
 """llama-swap: one address for many models, of which it keeps a few loaded, each by a server of its own.
 
-The rule: nothing but a chat request loads a model, because loading one unloads another. What a model's own server
+Nothing but a chat request loads a model, because loading one unloads another. What a model's own server
 says is asked only while `/running` lists the model as ready.
 """
 

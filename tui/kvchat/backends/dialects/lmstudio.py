@@ -1,6 +1,6 @@
 """LM Studio: its own listing tells what is loaded and how; it reports no cache hits.
 
-The rule: only documented fields go out. It answers unknown paths with 200, so only the shape of a listing counts.
+Only documented fields go out. It answers unknown paths with 200, so only the shape of a listing counts.
 """
 
 from __future__ import annotations

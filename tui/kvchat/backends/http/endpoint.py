@@ -1,8 +1,8 @@
 """A server's address: base URLs, the class of the host, the addresses it was resolved to, and how to get in.
 
-The rule: the class is that of the resolved address, and the connection goes to that very address. A name that
+The class is that of the resolved address, and the connection goes to that very address. A name that
 resolves into several classes counts as the most remote of them. A key is bound to one origin, appears in no
-representation, and does not cross an open network unencrypted unless the person allows it.
+representation, and does not cross an open network unencrypted unless the user allows it.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class Endpoint(Struct, frozen=True):
     is_bare: bool | None = None
     """Whether the paths of OpenAI's interface are at the base URL itself, without `/v1`; None: not known yet."""
     name: str = ""
-    """What the server is called where its address says nothing to the person; empty: by its URL."""
+    """What the server is called where its address says nothing to the user; empty: by its URL."""
 
     def __repr__(self) -> str:
         """Without the key, and the proxy, which may have one in it."""
@@ -354,7 +354,7 @@ async def open_endpoint(
 
 
 def _as_told(place: Place, locality: Locality) -> Place:
-    """The place with the person's own word on whether it is local: a public address of their own is as a machine of
+    """The place with the user's own word on whether it is local: a public address of their own is as a machine of
     their network; nothing nearer is taken for further away than it is, unless they say so."""
     if locality == "cloud":
         return replace(place, host_class=HostClass.CLOUD)

@@ -1,6 +1,6 @@
 """What servers say, read without trust: JSON, the answers to a few harmless GETs, and the list of models.
 
-The rule: whatever a server sends, reading it gives a value of the expected type or a `PayloadError`, never another
+Whatever a server sends, reading it gives a value of the expected type or a `PayloadError`, never another
 exception. Lone surrogates stay as they are: a pair may be split over two deltas, and whoever joins the deltas
 passes the whole through `kvchat.prompt.wire.whole_characters`. A path that was not asked, or not answered, is missing.
 """
@@ -245,7 +245,7 @@ class Models(Struct, frozen=True):
 
     @property
     def chosen(self) -> Model | None:
-        """The model to talk to when the person names none: one that is loaded, else the first that can chat."""
+        """The model to talk to when the user names none: one that is loaded, else the first that can chat."""
         chatty_ones = [model for model in self.all if model.chats and "embed" not in model.id.lower()]
         loaded = next((model for model in chatty_ones if model.loaded), None)
         chatty = chatty_ones[0] if chatty_ones else None

@@ -1,6 +1,6 @@
 """The body of an answer as a stream of JSON values: server-sent events (WHATWG rules), JSON lines, or one document.
 
-The rule: the first byte of a body decides, not its label alone; servers and proxies label errors wrongly. The parser
+The first byte of a body decides, not its label alone; servers and proxies label errors wrongly. The parser
 works on bytes, in whatever pieces they arrive, and only CR, LF and CRLF end a line: models write U+2028, U+0085 and the
 like into their answers, and servers send them raw.
 """

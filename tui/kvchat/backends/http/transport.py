@@ -1,6 +1,6 @@
 """The HTTP client: one request on a connection of its own, closed whatever happens. The only user of httpx.
 
-The rule: httpx runs in a task that nobody outside can cancel, so it is cancelled at most once; httpx leaves the
+httpx runs in a task that nobody outside can cancel, so it is cancelled at most once; httpx leaves the
 connection open when a task inside it is cancelled twice, and a server that sees no close goes on generating.
 Nothing is read from the environment, no redirect is followed, no compressed answer is accepted.
 """

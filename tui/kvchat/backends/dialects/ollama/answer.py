@@ -1,6 +1,6 @@
 """An answer of Ollama's `/api/chat`, and what is remembered from answer to answer to tell what went wrong.
 
-The rule: Ollama says nothing when it loads a model anew or leaves messages out; both are told from its own figures,
+Ollama says nothing when it loads a model anew or leaves messages out; both are told from its own figures,
 with the numbers. A cached count that is computed here is always marked as an estimate.
 """
 

@@ -1,7 +1,7 @@
 """Ollama by its native interface: it alone takes a window and a time to stay loaded, and reports its counts.
 
-The rule: every request to a model carries the same `num_ctx`, `truncate: false` and `shift: false`. Another window
-loads the model anew, and truncation makes the server read everything again at every turn, without a word.
+Every request to a model carries the same `num_ctx`, `truncate: false` and `shift: false`. Another window
+loads the model again, and truncation makes the server read everything again at every turn, silently.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requests in Ollama's shape: stored wires as its messages, parameters as its options.
 
-The rule: pure, and message by message, so that a prefix stays a prefix and the same bytes give the same bytes.
+Pure, and message by message, so that a prefix stays a prefix and the same bytes give the same bytes.
 """
 
 from __future__ import annotations

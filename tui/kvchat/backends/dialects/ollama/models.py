@@ -1,6 +1,6 @@
 """What Ollama says of its models: the list, what is loaded, and what one is made for.
 
-The rule: pure, and read without trust. A field that a version does not have gives None.
+Pure, and read without trust. A field that a version does not have gives None.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
 
 
 def window(loaded: int | None, usual: int | None, longest: int | None) -> int | None:
-    """The window to ask for when the person names none: what the model is loaded with, so that it is not loaded
+    """The window to ask for when the user names none: what the model is loaded with, so that it is not loaded
     again; else what its Modelfile asks for; else a usual one within its largest. None where nothing is known."""
     if loaded or usual:
         return loaded or min(usual or USUAL_CONTEXT, longest or usual or USUAL_CONTEXT)
@@ -177,5 +177,5 @@ def _name(entry: Mapping[str, object]) -> str:
 
 
 def chosen_among(entries: Sequence[Entry]) -> tuple[Model, ...]:
-    """The models one of which is talked to when the person names none: those of this machine, if it has any."""
+    """The models one of which is talked to when the user names none: those of this machine, if it has any."""
     return tuple(entry.model for entry in entries if not entry.host) or tuple(entry.model for entry in entries)
