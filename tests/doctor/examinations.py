@@ -22,7 +22,7 @@ def a_server(kind: str = "llama.cpp", **changes: Any) -> ServerInfo:
 
 def probe(
     cached: dict[Step, int | None] | None = None, speed: float = 100.0, ttft: dict[Step, float] | None = None
-) -> tuple[ProbeTurn, ...]:
+) -> list[ProbeTurn]:
     """The turns of a probe. `cached`: where it is not all that was there before; `speed`: tokens per second."""
     made = []
     for step, prompt in PROMPTS.items():
@@ -32,7 +32,7 @@ def probe(
         new = 34 if grown else prompt
         first = (ttft or {}).get(step, ms)
         made.append(ProbeTurn(step, TurnFigures(prompt, hit, 16, new, first, ms, 800.0)))
-    return tuple(made)
+    return made
 
 
 def an_examination(**changes: Any) -> Examination:

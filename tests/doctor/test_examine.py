@@ -197,7 +197,7 @@ LOADED = said(NoteKind.MODEL_LOADED, model="m")
 
 async def test_what_the_dialect_warns_of_is_kept_once() -> None:
     found = await examine(Patient(warns=LOADED))
-    assert found.warnings == (LOADED,)
+    assert found.warnings == [LOADED]
 
 
 @pytest.mark.parametrize("window", [160, 256, 512, 1000])

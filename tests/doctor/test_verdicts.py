@@ -194,11 +194,11 @@ def test_a_server_that_saves_no_slots_is_told_the_flag_with_what_a_switch_costs_
 
 def test_a_state_that_comes_back_otherwise_is_a_problem_unless_its_slot_differs_as_much() -> None:
     slot, file = Return(ReturnWay.SLOT, 256, 12.0, 0.0), Return(ReturnWay.FILE, 256, 9.0, 0.5)
-    assert about(Topic.SNAPSHOTS, returns=(slot, file)).sentence == (
+    assert about(Topic.SNAPSHOTS, returns=[slot, file]).sentence == (
         "A state that comes back from a file answers otherwise than before."
     )
     noisy = replace(slot, difference=0.3)
-    assert not [one for one in verdicts(an_examination(returns=(noisy, file))) if one.topic is Topic.SNAPSHOTS]
+    assert not [one for one in verdicts(an_examination(returns=[noisy, file])) if one.topic is Topic.SNAPSHOTS]
     told = [
         words
         for name, words in facts(
@@ -354,8 +354,8 @@ def test_an_unloading_server_is_told_with_its_setting() -> None:
 
 
 def test_what_was_not_probed_is_never_called_well() -> None:
-    busy = report(an_examination(turns=(), busy=True))
-    asked = report(an_examination(turns=(), asks=(said(Asks.ONE_SLOT, tokens=40),)))
+    busy = report(an_examination(turns=[], busy=True))
+    asked = report(an_examination(turns=[], asks=[said(Asks.ONE_SLOT, tokens=40)]))
     for made, topic in ((busy, Topic.BUSY), (asked, Topic.NOT_PROBED)):
         assert one(list(made.verdicts), topic).severity is NOTE
         assert not made.well and headline(made) == "It cannot be told whether all is well."
@@ -372,7 +372,7 @@ def test_what_is_not_reported_is_not_called_well() -> None:
 def test_an_estimate_tells_only_what_it_surely_shows() -> None:
     def estimated(cached: dict[Step, int | None]) -> Examination:
         return an_examination(
-            turns=tuple(replace(turn, estimated=True) for turn in probe(cached)),
+            turns=[replace(turn, estimated=True) for turn in probe(cached)],
             server=a_server("ollama", slots=None, figures=Figures.ESTIMATED),
             held=None,
         )
@@ -383,7 +383,7 @@ def test_an_estimate_tells_only_what_it_surely_shows() -> None:
 
 
 def test_a_warning_of_the_dialect_is_passed_on() -> None:
-    found = about(Topic.ANSWERS, warnings=(said(NoteKind.MODEL_LOADED, model="m"),))
+    found = about(Topic.ANSWERS, warnings=[said(NoteKind.MODEL_LOADED, model="m")])
     assert found.sentence == 'llama-swap loaded "m" for this answer: its cache was empty.'
 
 
@@ -440,6 +440,6 @@ def test_the_facts_tell_what_is_known_and_leave_out_the_rest() -> None:
     assert told["window"] == "16,384 tokens (the model was trained for 32,768)"
     assert told["slots"] == "4, one KV cache for all" and told["speed"] == "prefill 100 tok/s · decode 20.0 tok/s"
     assert told["turn 3"] == "440 tokens: 405 cached, 35 prefilled in 0.35 s, 1 of them again"
-    unknown = dict(facts(an_examination(template=None, turns=(), server=a_server(slots=None, context_size=None))))
+    unknown = dict(facts(an_examination(template=None, turns=[], server=a_server(slots=None, context_size=None))))
     assert unknown["slots"] == unknown["window"] == "not told" and unknown["template"] == "not known"
     assert "speed" not in unknown and "spent" not in unknown

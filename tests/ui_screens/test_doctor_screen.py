@@ -20,10 +20,10 @@ from kvchat.text.doctor import Advice, Asks, Seen
 from kvchat.ui.screens.doctor import DoctorScreen
 
 SERVER = ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, model="m", context_size=8192, slots=1)
-TURNS = (
+TURNS = [
     ProbeTurn(Step.ONE, TurnFigures(340, 0, 16, 340, 900.0, 900.0, 300.0)),
     ProbeTurn(Step.TWO, TurnFigures(390, 355, 16, 34, 90.0, 90.0, 300.0)),
-)
+]
 EXAMINED = Examination(SERVER.base_url, SERVER, turns=TURNS, spent_tokens=356, seconds=1.2)
 LOSS = Verdict(
     Topic.SIDE_REQUEST,
@@ -95,7 +95,7 @@ async def test_the_question_is_answered_by_a_key_and_the_probe_goes_on(key: str)
         (said(Advice.AGREE),),
     )
     doctor = Doctor(
-        Report(replace(EXAMINED, turns=(), asks=(said(Asks.ONE_SLOT, tokens=4321),)), (asked,)),
+        Report(replace(EXAMINED, turns=[], asks=[said(Asks.ONE_SLOT, tokens=4321)]), (asked,)),
         Report(EXAMINED, (KEPT,)),
     )
     async with showing(DoctorScreen(doctor), (100, 30)) as shown:
@@ -156,7 +156,7 @@ async def test_a_model_is_told_by_its_files_name_and_where_it_answers_from() -> 
 @pytest.mark.slow
 async def test_hostile_names_are_shown_as_text() -> None:
     texts = [*HOSTILE, MARKUP]
-    hostile = replace(EXAMINED, server=replace(SERVER, model=MARKUP, build=texts[0]), skipped=tuple(texts))
+    hostile = replace(EXAMINED, server=replace(SERVER, model=MARKUP, build=texts[0]), skipped=texts)
     verdicts = tuple(
         replace(LOSS, seen=said(Seen.NEEDS_WORD, question=text), remedies=(said(Advice.WORDS, words=text),))
         for text in texts

@@ -1,7 +1,7 @@
-"""What to change, with the exact flag or setting of the server in use; `kvchat.text.doctor` has the words.
+"""What to change, with the exact flag or setting of the server in use.
 
-The rule: no flag of another server; where nothing is known to help, no advice. What a kind of server can be told
-stands in its module (`backends/dialects`), as values.
+No flag of another server; where nothing is known to help, no advice. What a kind of server can be told stands in its
+row (`kvchat.backends.kinds`), as values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kvchat.backends.dialect import PRESERVED, ServerInfo
 from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.cause import Statement, said
-from kvchat.cache.causes.remedies import ENGINE_FLAGS, Change, Flags, Way
+from kvchat.cache.causes.remedies import ENGINE_FLAGS, Change, Way
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.text.doctor import Advice
 
@@ -21,116 +21,92 @@ ROOMY = 16384
 SESSION_HEADER = "X-Session-ID"
 
 
-def flags_of(info: ServerInfo) -> Flags:
-    return ENGINE_FLAGS if info.embedded else kind_of(info.kind).flags
+class Advisor:
+    """What helps on one server; each method gives the statements of one advice, none where nothing helps."""
 
+    def __init__(self, info: ServerInfo) -> None:
+        self._info = info
+        self.flags = ENGINE_FLAGS if info.embedded else kind_of(info.kind).flags
+        self.title = title_of(info.kind)
+        self._program = self.flags.program or self.title
 
-def _program(info: ServerInfo) -> str:
-    return flags_of(info).program or title_of(info.kind)
+    def _change(self, change: Change, size: int = 0, slots: int | None = None) -> Statement:
+        """`slots`: for how many the flag counts, where it is more than one."""
+        flag = change.flag.format(size=size, whole=size * (self._info.slots or 1))
+        return said(_CHANGES[change.way], flag=flag, where=change.where or self._program, slots=slots)
 
+    def start(self, advice: Advice, flag: str, **more: str) -> Advised:
+        """To start the program with a flag; nothing where the kind has none."""
+        return (said(advice, program=self._program, flag=flag, **more),) if flag else ()
 
-def _change(info: ServerInfo, change: Change, size: int = 0, slots: int | None = None) -> Statement:
-    """`slots`: for how many the flag counts, where it is more than one."""
-    flag, where = change.flag.format(size=size, whole=size * (info.slots or 1)), change.where or _program(info)
-    return said(_CHANGES[change.way], flag=flag, where=where, slots=slots)
+    def keep_beside(self) -> Advised:
+        """So that a conversation outlives a request of another kind."""
+        flags = self.flags
+        if self._info.embedded:
+            return (said(Advice.SET, flag="engine.slots to 2"),)
+        if flags.host_cache:
+            more = said(Advice.SLOT_MORE, flag=flags.slots.format(slots=(self._info.slots or 1) + 1))
+            return *_known(remedies.more_slots(flags, Shape(ram_bytes=0))), more
+        if flags.beside is not None:
+            return (self._change(flags.beside),)
+        if flags.cache_room:
+            return (said(Advice.CACHE_ROOM, title=self.title, flag=flags.cache_room),)
+        return (said(Advice.BEHIND, title=self.title) if flags.is_proxy else said(Advice.MORE_ROOM),)
 
-
-def keep_beside(info: ServerInfo) -> Advised:
-    """So that a conversation outlives a request of another kind."""
-    flags = flags_of(info)
-    if info.embedded:
-        return (said(Advice.SET, flag="engine.slots to 2"),)
-    if flags.host_cache:
-        more = said(Advice.SLOT_MORE, flag=flags.slots.format(slots=(info.slots or 1) + 1))
-        return *_known(remedies.more_slots(flags, Shape(ram_bytes=0))), more
-    if flags.beside is not None:
-        return (_change(info, flags.beside),)
-    if flags.cache_room:
-        return (said(Advice.CACHE_ROOM, title=title_of(info.kind), flag=flags.cache_room),)
-    if flags.is_proxy:
-        return (said(Advice.BEHIND, title=title_of(info.kind)),)
-    return (said(Advice.MORE_ROOM),)
-
-
-def larger_window(info: ServerInfo, trained: int | None) -> Advised:
-    """A window that long conversations fit in, as large as the model was trained for."""
-    size, flags = min(trained or ROOMY, ROOMY), flags_of(info)
-    if info.embedded:
-        return (said(Advice.SET, flag=f"engine.context_size to {size}"),)
-    if flags.window is None:
-        return (said(Advice.WINDOW, size=size),)
-    shared = info.slots if "{whole}" in flags.window.flag and (info.slots or 1) > 1 else None
-    change = _change(info, flags.window, size, shared)
-    if flags.asked_window:
-        return said(Advice.ASKED_WINDOW, size=size, title=title_of(info.kind), flag=flags.asked_window), change
-    return (change,)
-
-
-def caching_on(info: ServerInfo) -> Advised:
-    """How to switch the prompt cache on, as the kind's flags have it; where it has none, what `remedies` knows."""
-    flags = flags_of(info)
-    return (_change(info, flags.caching) if flags.caching is not None else remedies.caching_off(flags),)
-
-
-def not_reported(info: ServerInfo) -> Advised:
-    """How to have cached tokens reported; empty where the kind cannot."""
-    return _known(remedies.not_reported(flags_of(info)))
-
-
-def affinity(info: ServerInfo) -> Advised:
-    """So that a conversation stays on the server that holds it."""
-    flags = flags_of(info)
-    if flags.affinity:
-        return (said(Advice.AFFINITY, title=title_of(info.kind), flag=flags.affinity, header=flags.affinity_header),)
-    return (said(Advice.AFFINITY, header=SESSION_HEADER),)
-
-
-def _template(info: ServerInfo, which: str, more: str = "") -> Advised:
-    """That another template can be given; nothing where it cannot."""
-    flag = flags_of(info).template
-    return (said(Advice.OTHER_TEMPLATE, program=_program(info), flag=flag, which=which, more=more),) if flag else ()
-
-
-def without_date(info: ServerInfo, date_option: bool | None) -> Advised:
-    flags = flags_of(info)
-    if date_option:
-        return (said(Advice.DATE_OPTION, program=_program(info), flag=flags.fix_date),)
-    words = (said(Advice.WORDS, words=flags.without_date),) if flags.without_date else ()
-    return _template(info, "date", flags.without_date) or words
-
-
-def keep_reasoning(info: ServerInfo, when_asked: bool) -> Advised:
-    if when_asked:
-        return (
-            said(
-                Advice.PRESERVED,
-                option=(info.reasoning_option or PRESERVED)[0],
-                program=_program(info),
-                flag=flags_of(info).keep_reasoning,
-            ),
+    def larger_window(self, trained: int | None) -> Advised:
+        """A window that long conversations fit in, as large as the model was trained for."""
+        size, flags, slots = min(trained or ROOMY, ROOMY), self.flags, self._info.slots
+        if self._info.embedded:
+            return (said(Advice.SET, flag=f"engine.context_size to {size}"),)
+        if flags.window is None:
+            return (said(Advice.WINDOW, size=size),)
+        change = self._change(
+            flags.window, size, slots if "{whole}" in flags.window.flag and (slots or 1) > 1 else None
         )
-    return *_template(info, "reasoning"), remedies.keep_reasoning(False)
+        if flags.asked_window:
+            return said(Advice.ASKED_WINDOW, size=size, title=self.title, flag=flags.asked_window), change
+        return (change,)
 
+    def caching_on(self) -> Advised:
+        """How to switch the prompt cache on, as the kind's flags have it; where it has none, what `remedies` knows."""
+        caching = self.flags.caching
+        return (remedies.caching_off(self.flags) if caching is None else self._change(caching),)
 
-def system_in_place(info: ServerInfo) -> Advised:
-    template = _template(info, "system")
-    return said(Advice.FIRST_QUESTION), *((said(Advice.OR), *template) if template else ())
+    def not_reported(self) -> Advised:
+        """How to have cached tokens reported."""
+        return _known(remedies.not_reported(self.flags))
 
+    def affinity(self) -> Advised:
+        """So that a conversation stays on the server that holds it."""
+        flags = self.flags
+        if flags.affinity:
+            return (said(Advice.AFFINITY, title=self.title, flag=flags.affinity, header=flags.affinity_header),)
+        return (said(Advice.AFFINITY, header=SESSION_HEADER),)
 
-def pinning(info: ServerInfo) -> Advised:
-    flag = flags_of(info).pinning
-    return (said(Advice.UNPINNED, program=_program(info), flag=flag),) if flag else ()
+    def _template(self, which: str, more: str = "") -> Advised:
+        return self.start(Advice.OTHER_TEMPLATE, self.flags.template, which=which, more=more)
 
+    def without_date(self, date_option: bool | None) -> Advised:
+        flags = self.flags
+        if date_option:
+            return (said(Advice.DATE_OPTION, program=self._program, flag=flags.fix_date),)
+        words = (said(Advice.WORDS, words=flags.without_date),) if flags.without_date else ()
+        return self._template("date", flags.without_date) or words
 
-def slot_folder(info: ServerInfo) -> Advised:
-    flag = flags_of(info).slot_folder
-    return (said(Advice.SLOT_FOLDER, program=_program(info), flag=flag),) if flag else ()
+    def keep_reasoning(self, when_asked: bool) -> Advised:
+        if not when_asked:
+            return *self._template("reasoning"), remedies.keep_reasoning(False)
+        option, _ = self._info.reasoning_option or PRESERVED
+        return (said(Advice.PRESERVED, option=option, program=self._program, flag=self.flags.keep_reasoning),)
 
+    def system_in_place(self) -> Advised:
+        template = self._template("system")
+        return said(Advice.FIRST_QUESTION), *((said(Advice.OR), *template) if template else ())
 
-def stays_loaded(info: ServerInfo) -> Advised:
-    flags = flags_of(info)
-    own = (said(Advice.KEEP_ALIVE, value=flags.keep_alive),) if flags.keep_alive else ()
-    return remedies.unloaded(flags), *own
+    def stays_loaded(self) -> Advised:
+        value = self.flags.keep_alive
+        own = (said(Advice.KEEP_ALIVE, value=value),) if value else ()
+        return remedies.unloaded(self.flags), *own
 
 
 def _known(remedy: Statement | None) -> Advised:

@@ -1,7 +1,7 @@
 """The conversation of the probe: invented texts, sent as kvchat sends a conversation, and what each turn cost.
 
-The rule: each conversation begins with a random tag, so that it shares nothing with what the server holds; and no
-request is sent that could take more tokens than are left.
+Each conversation begins with a random tag, so that it shares nothing with what the server holds; and no request is sent
+that could take more tokens than are left.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from kvchat.backends.dialect import (
     failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
-from kvchat.cache.causes.cause import Statement
-from kvchat.doctor.report import ProbeTurn, Step
+from kvchat.doctor.report import Examination, ProbeTurn, Step
 from kvchat.prompt.message import Message, Role, State, new_id
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault
@@ -48,20 +47,6 @@ TEMPLATE_TOKENS = 64
 """What most templates add to a first prompt at most, and several times what they add to a later one."""
 
 
-class Meter:
-    """Counts the tokens that the server evaluated and predicted for the probe."""
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self.spent = 0
-
-    def fits(self, tokens: int) -> bool:
-        return self.spent + tokens <= self._budget
-
-    def add(self, tokens: int) -> None:
-        self.spent += max(0, tokens)
-
-
 class Size(Struct, frozen=True):
     """How large the probe is."""
 
@@ -74,7 +59,7 @@ class Size(Struct, frozen=True):
 
 
 SMALL = Size(60, 10, 4)
-"""For a server that reads slowly or has a small window."""
+"""For a server that prefills slowly or has a small window."""
 
 
 BLIND = Size(100, 16, 8)
@@ -148,87 +133,76 @@ class Heard(Struct):
 
 
 class Talk:
-    """A conversation with a server, turn by turn; it only grows at its end."""
+    """A conversation with a server, turn by turn; it only grows at its end. Its turns, what they cost and what was
+    warned of go into the examination."""
 
-    def __init__(
-        self, backend: Backend, meter: Meter, size: Size, *, model: str = "", system_in_user: bool = False
-    ) -> None:
+    def __init__(self, backend: Backend, found: Examination, model: str) -> None:
         self._backend = backend
+        self._found = found
         self._model = model
-        self._meter = meter
-        self._size = size
-        self._session = new_id()
         self.slot: int | None = None
         """The slot that requests name; None: the server chooses."""
-        self.template = TEMPLATE_TOKENS
+        self._template = TEMPLATE_TOKENS
         """What the template adds to a first prompt at most."""
-        self._system_in_user = system_in_user
-        self.warnings: list[Statement] = []
+        self._system_in_user = found.template is not None and found.template.system_role is False
         self._wires: tuple[bytes, ...] = ()
-        self._before: TurnFigures | None = None
+        self._before = TurnFigures(prompt_tokens=0)
         self._characters = 0
         """Of what was sent and answered so far."""
-        tag = new_id()[:8]
-        self._seed = tag
-        self._system = f"[{tag}] {prose(size.first // 3, tag + 's')} You answer in a few words."
+        self.begin(size_for(found.window))
 
-    def alike(self, size: Size, *, system_in_user: bool) -> Talk:
-        """A new conversation on the same budget."""
-        new = Talk(self._backend, self._meter, size, model=self._model, system_in_user=system_in_user)
-        new.template, new.slot = self.template, self.slot
-        return new
+    def begin(self, size: Size) -> None:
+        """Begin another conversation, of this size, before the first turn."""
+        self._size = size
+        self._session = new_id()
+        self._tag = new_id()[:8]
+        self._system = f"[{self._tag}] {prose(size.first // 3, self._tag + 's')} You answer in a few words."
 
     @property
     def _longest(self) -> int:
         """Pieces of an answer at which it is ended from here."""
         return self._size.answer * OVERRUN
 
-    async def turn(self, step: Step) -> ProbeTurn | None:
-        """Ask the next question; None where it could take more than is left. Raises BackendError."""
+    async def turn(self, step: Step) -> bool:
+        """Ask the next question; False where it could take more than is left. Raises BackendError."""
         words = self._size.next if self._wires else self._size.first - self._size.first // 3
-        text = prose(words, f"{self._seed}{step}") + " What comes to mind?"
-        wires = (*self._begun(), Message(Role.USER, text).wire())
+        text = prose(words, f"{self._tag}{step}") + " What comes to mind?"
+        begun = self._wires or (Message(Role.SYSTEM, self._system).wire(),)
+        wires = (*begun, Message(Role.USER, text).wire())
         most = self._most(len(text) + (0 if self._wires else len(self._system)))
-        if not self._meter.fits(most):
-            return None
+        if not self._found.fits(most):
+            return False
         heard, ended = await self._sent(wires)
-        if self._refused_system(ended):
+        refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
+        if refused and not self._wires and not self._system_in_user:
             self._system_in_user = True
             heard, ended = await self._sent(wires)
-        done = self._counted(step, heard, ended, most)
-        self._wires = (
-            *wires,
-            Message(
-                Role.ASSISTANT, heard.text, reasoning=heard.reasoning, reasoning_field=heard.reasoning_field
-            ).wire(),
-        )
+        self._before = self._counted(step, heard, ended, most, self._before.context_used)
+        answer = Message(Role.ASSISTANT, heard.text, reasoning=heard.reasoning, reasoning_field=heard.reasoning_field)
+        self._wires = (*wires, answer.wire())
         self._characters += len(text) + len(heard.text) + len(heard.reasoning)
-        self._before = done.figures
-        return done
+        return True
 
-    async def aside(self, step: Step) -> ProbeTurn | None:
-        """A small prompt of its own in the same session, as a client's request for a title is. Raises BackendError."""
+    async def aside(self, step: Step) -> bool:
+        """Send a small prompt of its own in the same session, as a client's request for a title is; False where it
+        could take more than is left. Raises BackendError."""
         text = f"[{new_id()[:8]}] {prose(24, new_id())} Give these words a title of three words."
-        most = int(len(text) * MOST_PER_CHARACTER) + self.template + self._longest
-        if not self._meter.fits(most):
-            return None
+        most = int(len(text) * MOST_PER_CHARACTER) + self._template + self._longest
+        if not self._found.fits(most):
+            return False
         heard, ended = await self._sent((Message(Role.USER, text).wire(),))
-        done = self._counted(step, heard, ended, most, alone=True)
-        if done.figures.prompt_tokens is not None:
-            added = done.figures.prompt_tokens - int(len(text) * LEAST_PER_CHARACTER)
-            self.template = max(TEMPLATE_TOKENS // 4, added)
-        return done
-
-    def _begun(self) -> tuple[bytes, ...]:
-        return self._wires or (Message(Role.SYSTEM, self._system).wire(),)
+        figures = self._counted(step, heard, ended, most)
+        if figures.prompt_tokens is not None:
+            added = figures.prompt_tokens - int(len(text) * LEAST_PER_CHARACTER)
+            self._template = max(TEMPLATE_TOKENS // 4, added)
+        return True
 
     def _most(self, characters: int) -> int:
         """The most tokens that the next request can take, if nothing of it is reused."""
-        before = self._before
-        known = (before.prompt_tokens or 0) + (before.predicted_tokens or 0) if before else 0
+        known = (self._before.prompt_tokens or 0) + (self._before.predicted_tokens or 0)
         if not known:
             characters += self._characters
-        template = TEMPLATE_TOKENS // 4 if known else self.template
+        template = TEMPLATE_TOKENS // 4 if known else self._template
         return known + int(characters * MOST_PER_CHARACTER) + template + self._longest
 
     async def _sent(self, wires: Sequence[bytes]) -> tuple[Heard, Ended]:
@@ -259,25 +233,18 @@ class Talk:
                 raise
         return heard, Ended(State.ERROR, error=failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url))
 
-    def _refused_system(self, ended: Ended) -> bool:
-        return (
-            ended.error is not None
-            and ended.error.trouble is Trouble.SYSTEM_ROLE
-            and not self._wires
-            and not self._system_in_user
-        )
-
-    def _counted(self, step: Step, heard: Heard, ended: Ended, most: int, alone: bool = False) -> ProbeTurn:
-        """The turn with its figures, paid from the budget. Raises BackendError when it failed."""
+    def _counted(self, step: Step, heard: Heard, ended: Ended, most: int, before: int | None = 0) -> TurnFigures:
+        """The figures of a turn, which is paid for and written down. `before`: tokens that it goes on from. Raises
+        BackendError when it failed."""
+        found = self._found
         if ended.error is not None:
-            self._meter.add(most + max(0, heard.tokens - self._longest) if heard.tokens else 0)
+            found.spend(most + max(0, heard.tokens - self._longest) if heard.tokens else 0)
             raise ended.error
-        self.warnings.extend(ended.warnings)
-        figures, before = heard.figures(self._backend.info.context_size), self._before
-        figures = replace(
-            figures, new_tokens=new_tokens(figures.prompt_tokens, 0 if alone or before is None else before.context_used)
-        )
-        read = figures.evaluated_tokens if figures.evaluated_tokens is not None else figures.prompt_tokens
-        predicted = figures.predicted_tokens if figures.predicted_tokens is not None else self._size.answer
-        self._meter.add(most if read is None else read + predicted)
-        return ProbeTurn(step, figures, heard.reported.estimated)
+        figures = heard.figures(self._backend.info.context_size)
+        figures = replace(figures, new_tokens=new_tokens(figures.prompt_tokens, before))
+        read = figures.prompt_tokens if figures.evaluated_tokens is None else figures.evaluated_tokens
+        predicted = self._size.answer if figures.predicted_tokens is None else figures.predicted_tokens
+        found.spend(most if read is None else read + predicted)
+        found.warnings.extend(ended.warnings)
+        found.turns.append(ProbeTurn(step, figures, heard.reported.estimated))
+        return figures

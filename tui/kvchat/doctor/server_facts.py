@@ -1,12 +1,12 @@
 """What can be found out without any of the model's time: its state, its slots, its template, its training.
 
-The rule: nothing that was cached is touched, a sleeping server is not woken and another machine is not asked
-unless the person agreed.
+Nothing that was cached is touched, a sleeping server is not woken and another machine is not asked unless the user
+agreed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -38,23 +38,19 @@ async def looked_at(backend: Backend, agreed: bool, model: str = "") -> Examinat
     if not agreed and (info.host_class is not HostClass.LOOPBACK or info.remote_of(info.model)):
         return found
     if isinstance(backend, CacheAccess):
-        asleep, replicas = await _processes(backend)
-        found = replace(found, asleep=asleep, replicas=replicas)
-        if asleep and not agreed:
+        found.asleep, found.replicas = await _processes(backend)
+        if found.asleep and not agreed:
             return found
         counts = await slots_of(backend)
         if isinstance(backend, SlotFiles):
-            found = replace(found, saves_slots=await backend.saves_slots())
+            found.saves_slots = await backend.saves_slots()
         if counts is not None:
-            found = replace(found, held=tuple(slot.tokens for slot in counts), busy=any(slot.busy for slot in counts))
+            found.held, found.busy = tuple(slot.tokens for slot in counts), any(slot.busy for slot in counts)
     template = await rendering(backend)
-    return replace(
-        found,
-        template=template.facts,
-        keeps_reasoning_when_asked=template.keeps_when_asked,
-        date_option=template.date_option,
-        trained_context=await _trained(backend),
-    )
+    found.template = template.facts
+    found.keeps_reasoning_when_asked, found.date_option = template.keeps_when_asked, template.date_option
+    found.trained_context = await _trained(backend)
+    return found
 
 
 async def slots_of(backend: Backend) -> Sequence[SlotCount] | None:
@@ -90,24 +86,19 @@ async def _trained(backend: Backend) -> int | None:
         return None
 
 
-def to_agree(found: Examination, budget: int) -> tuple[Statement, ...]:
-    """What the person has to know before the probe; empty when it needs no word."""
-    info = found.server
-    if info is None:
-        return ()
-    asks = []
+def to_agree(found: Examination, info: ServerInfo) -> Iterable[Statement]:
+    """What the user has to know before the probe; empty when it needs no word."""
     if info.host_class is not HostClass.LOOPBACK:
-        asks.append(said(Asks.ELSEWHERE, url=info.base_url, tokens=budget))
+        yield said(Asks.ELSEWHERE, url=info.base_url, tokens=found.budget)
     if found.asleep:
-        asks.append(said(Asks.ASLEEP))
+        yield said(Asks.ASLEEP)
     chosen = info.known(info.model)
     if remote := info.remote_of(info.model):
-        asks.append(said(Asks.PASSED_ON, title=title_of(info.kind), model=info.model, remote=remote, tokens=budget))
+        yield said(Asks.PASSED_ON, title=title_of(info.kind), model=info.model, remote=remote, tokens=found.budget)
     elif chosen is not None and chosen.loaded is False:
-        asks.append(said(Asks.NOT_LOADED, model=info.model))
-    elif occupied := _occupied(info, found.held, info.replicas or (found.replicas or 1) > 1):
-        asks.append(occupied)
-    return tuple(asks)
+        yield said(Asks.NOT_LOADED, model=info.model)
+    elif not info.embedded:  # the built-in engine parks in memory what the probe pushes out
+        yield from _occupied(found, info)
 
 
 def empty_slots(held: Sequence[int]) -> list[int]:
@@ -115,23 +106,19 @@ def empty_slots(held: Sequence[int]) -> list[int]:
     return [slot for slot, tokens in enumerate(held) if not tokens]
 
 
-def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) -> Statement | None:
-    """What the probe pushes out of its place; None when there is room. The embedded engine parks it in memory."""
-    if info.embedded:
-        return None
-    if held is not None and replicas:
-        return said(Asks.SEVERAL_SERVERS)
-    if held is not None:
-        free = len(empty_slots(held))
-        if free == len(held) or free >= SLOTS_USED:
-            return None
-        if len(held) == 1:
-            return said(Asks.ONE_SLOT, tokens=held[0])
-        return (
-            said(Asks.FEW_SLOTS, free=free, slots=len(held), used=SLOTS_USED)
-            if free
-            else said(Asks.FULL_SLOTS, slots=len(held))
-        )
-    if info.slots is None and not kind_of(info.kind).keeps_many:
-        return said(Asks.ONE_CONVERSATION, title=title_of(info.kind))
-    return None
+def _occupied(found: Examination, info: ServerInfo) -> Iterable[Statement]:
+    """What the probe pushes out of its place; nothing when there is room."""
+    if found.held is None:
+        if info.slots is None and not kind_of(info.kind).keeps_many:
+            yield said(Asks.ONE_CONVERSATION, title=title_of(info.kind))
+        return
+    slots, free = len(found.held), len(empty_slots(found.held))
+    if info.replicas or found.servers:
+        yield said(Asks.SEVERAL_SERVERS)
+    elif free < min(slots, SLOTS_USED):
+        if slots == 1:
+            yield said(Asks.ONE_SLOT, tokens=found.held[0])
+        elif free:
+            yield said(Asks.FEW_SLOTS, free=free, slots=slots, used=SLOTS_USED)
+        else:
+            yield said(Asks.FULL_SLOTS, slots=slots)

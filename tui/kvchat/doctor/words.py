@@ -1,6 +1,6 @@
 """The facts of a report by name, and the report as JSON, the same on the screen and on the command line.
 
-The rule: what is not known is left out or said to be unknown. Names from a server are raw here: who shows them makes
+What is not known is left out or said to be unknown. Names from a server are raw here: who shows them makes
 them fit to show.
 """
 
@@ -13,8 +13,7 @@ from msgspec.structs import asdict
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.kinds import title_of
 from kvchat.cache.causes.cause import as_fields
-from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step
-from kvchat.doctor.reuse import BEFORE, Kept, fate, reuse_seen
+from kvchat.doctor.report import BEFORE, HELD, Examination, ProbeTurn, Report, Severity, Step
 from kvchat.text import doctor as words
 from kvchat.text.format import count, counted, duration, size, speed
 from kvchat.text.notes import note_sentence
@@ -32,19 +31,16 @@ PLACES: dict[HostClass, str] = {
 def headline(report: Report) -> str:
     """The whole report in one sentence."""
     return words.headline(
-        len(report.of(Severity.PROBLEM)), len(report.of(Severity.NOTE)), report.well, reuse_seen(report.examination)
+        len(report.of(Severity.PROBLEM)), len(report.of(Severity.NOTE)), report.well, report.examination.reuse_seen
     )
 
 
-def facts(found: Examination) -> list[tuple[str, str]]:
+def facts(found: Examination) -> Iterable[tuple[str, str]]:
     """What was found out, as names and words."""
-    return [(name, value) for name, value in _facts(found) if value]
-
-
-def _facts(found: Examination) -> Iterable[tuple[str, str]]:
     info = found.server
     if info is None:
-        yield "server", found.url
+        if found.url:
+            yield "server", found.url
         return
     build = f" {info.build}" if info.build else ""
     place = "the built-in engine" if info.embedded else f"{info.base_url}, {PLACES[info.host_class]}"
@@ -53,55 +49,32 @@ def _facts(found: Examination) -> Iterable[tuple[str, str]]:
     yield "model", f"{model_name(info.model) or 'not named'}{f', answered by {elsewhere}' if elsewhere else ''}"
     trained = f" (the model was trained for {count(found.trained_context)})" if found.trained_context else ""
     yield "window", f"{counted(info.context_size, 'token')}{trained}" if info.context_size else "not told"
-    yield "slots", _slots(found)
+    shared = {True: ", one KV cache for all", False: ", each with its own KV cache", None: ""}[found.unified]
+    yield "slots", "not told" if info.slots is None else f"{info.slots}{shared}"
     yield CACHED_TOKENS, f"{info.figures}" if info.figures != "not reported" else "not reported by this server"
-    yield "speed", _speeds(found)
+    prefill, decode = found.prefill_speed, found.decode_speed
+    if prefill is not None or decode is not None:
+        yield "speed", f"prefill {speed(prefill)} · decode {speed(decode)}"
     yield "template", words.template_words(None if found.template is None else asdict(found.template))
     for turn in found.turns:
         yield str(turn.step), words.turn_words(turn.figures, turn.estimated, turn.step in BEFORE)
     if found.pinned is not None:
         yield "pinned slots", words.pinned_words(found.pinned.cached, found.pinned.tokens)
     if found.snapshot is not None:
-        yield (
-            "snapshot",
-            (
-                f"{counted(found.snapshot.tokens, 'token')}, {size(found.snapshot.size)}: saved in "
-                f"{duration(found.snapshot.save_seconds)}, restored in "
-                f"{duration(found.snapshot.restore_seconds)}"
-            ),
-        )
+        saved, restored = duration(found.snapshot.save_seconds), duration(found.snapshot.restore_seconds)
+        whole = f"{counted(found.snapshot.tokens, 'token')}, {size(found.snapshot.size)}"
+        yield "snapshot", f"{whole}: saved in {saved}, restored in {restored}"
     for back in found.returns:
         yield "comes back", words.return_words(back.way, back.tokens, back.ms, back.difference)
     if found.turns:
         most = "at most " if any(turn.figures.evaluated_tokens is None for turn in found.turns) else ""
         yield "spent", f"{most}{counted(found.spent_tokens, 'token')} of the server's time, {duration(found.seconds)}"
-    if pushed := _pushed_out(found):
-        yield "pushed out", pushed
+    match found.held:
+        case (tokens,) if tokens and found.turns:  # of the conversation in the one slot that the probe took
+            parked = found.fate(Step.AFTER_SIDE) in HELD
+            yield "pushed out", words.pushed_out_words(tokens, found.seconds_for(tokens), parked)
     for skipped in found.skipped:
         yield "left out", skipped
-
-
-def _slots(found: Examination) -> str:
-    info = found.server
-    if info is None or info.slots is None:
-        return "not told"
-    shared = {True: ", one KV cache for all", False: ", each with its own KV cache"}
-    return f"{info.slots}{shared[found.unified] if found.unified is not None else ''}"
-
-
-def _pushed_out(found: Examination) -> str:
-    """What became of the conversation in the one slot that the probe took; empty where it took none."""
-    if not found.turns or found.held is None or len(found.held) != 1 or not found.held[0]:
-        return ""
-    parked = fate(found, Step.AFTER_SIDE) in (Kept.ALL, Kept.BUT_ANSWER)
-    return words.pushed_out_words(found.held[0], found.seconds_for(found.held[0]), parked)
-
-
-def _speeds(found: Examination) -> str:
-    prefill, decode = found.prefill_speed, found.decode_speed
-    if prefill is None and decode is None:
-        return ""
-    return f"prefill {speed(prefill)} · decode {speed(decode)}"
 
 
 def as_json(report: Report) -> dict[str, object]:
