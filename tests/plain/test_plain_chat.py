@@ -253,6 +253,9 @@ async def test_names_tags_trash_export_memory(tmp_path: Path) -> None:
         run.service.saver.why_not = lambda id: None
         assert await run.type("/keep") == "Kept, saved while the server is idle.\n"
         assert "favourite, kept, open now" in await run.type("/list")
+        await run.type("/archive")
+        assert await run.type("/list") == "All conversations are archived. /search finds them.\n"
+        await run.type("/archive")
         assert await run.type("/keep") == await run.type("/keep off") == "No longer kept.\n"
         target = tmp_path / "lamps.md"
         assert await run.type(f"/export {target}") == f"Exported to {target}\n"

@@ -286,7 +286,10 @@ class Commands:
         self._places = [Place(record.id) for record in shown]
         self._say(*(f"{number}. {self._row(record)}" for number, record in enumerate(shown, 1)))
         if not shown:
-            self._say("There are no conversations yet.")
+            archived = any(record.turns for record in self._chat.service.conversations.all())
+            self._say(
+                "All conversations are archived. /search finds them." if archived else "There are no conversations yet."
+            )
         elif len(shown) < len(known):
             self._say(f"{len(known) - len(shown):,} more: /list all. /open NUMBER opens one.")
         else:
