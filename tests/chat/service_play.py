@@ -175,9 +175,7 @@ async def playing(
     if files is not None:
         settings = changed(settings, "server.snapshot_folder", str(files))
     kept = folder if files is not None else None
-    service = ChatService(
-        Store.open(folder), settings, snapshots=kept and kept / "snapshots", trunks=kept and kept / "trunks"
-    )
+    service = ChatService(Store.open(folder), settings, snapshots=kept and kept / "snapshots")
     if shape is not None:
         service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
     service.warm_up.enabled = ahead

@@ -213,7 +213,7 @@ async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(wor
 async def test_a_kind_of_job_is_built_when_there_is_one(tmp_path, monkeypatch, kind):
     built, register = [], Jobs.register
     monkeypatch.setattr(Jobs, "register", lambda self, handler: (built.append(handler.kind), register(self, handler)))
-    service = ChatService(Store.open(tmp_path), Settings(), trunks=tmp_path / "trunks")
+    service = ChatService(Store.open(tmp_path), Settings())
     assert kind not in built
     await service.jobs.retry(kind, "")
     assert kind in built

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,6 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
@@ -305,19 +303,3 @@ def test_listeners_hear_in_their_order_until_they_leave() -> None:
     leave()
     bus.tell(JobsChanged())
     assert heard == ["first", "second", "second"]
-
-
-async def test_what_stays_is_told_on_the_loop_without_a_look_at_the_disk(ground: Ground) -> None:
-    asked: list[int] = []
-
-    def trunks() -> dict[str, tuple[str, str]]:
-        asked.append(threading.get_ident())
-        return {"t1": ("book", "aa")}
-
-    claims = KeptClaims(ground, trunks)
-    assert not claims.stays("t1") and not asked
-    await claims.ready()
-    await claims.ready()
-    assert claims.stays("t1") and claims.title("t1") == "book" and len(asked) == 1
-    assert await asyncio.to_thread(claims.paths) == {"t1": ("aa",)}
-    assert len(asked) == 2 and threading.get_ident() not in asked

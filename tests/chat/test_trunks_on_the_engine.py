@@ -57,9 +57,7 @@ async def running(tmp_path: Path, model: Path, **options: object) -> AsyncIterat
     }.items():
         settings = changed(settings, name, value)
     data = tmp_path / "data"
-    service = ChatService(
-        Store.open(data), settings, snapshots=data / "snapshots", lanes=data / "lanes", trunks=data / "trunks"
-    )
+    service = ChatService(Store.open(data), settings, snapshots=data / "snapshots", lanes=data / "lanes")
     try:
         assert service.trunks is not None
         yield service, service.trunks
@@ -126,11 +124,11 @@ async def test_what_changed_is_told_and_the_old_conversations_keep_theirs(
         small.write_text("Something else.")
         assert (await found.begin("book"))[1] == ["chapter0.md"]
         newer, _ = await found.add("book", [str(small)])
-        assert newer.message != trunk.message and conversation.path()[0] == root
+        assert newer.root != trunk.root and conversation.path()[0] == root
         assert (await found.begin("book"))[0].id != conversation.id
         assert not service.servers.links.snapshots.known(trunk.id), "the state of the old one is gone"
         await found.remove("book")
-        assert found.folder.names() == [] and service.claims.paths() == {}
+        assert found.names() == [] and service.claims.paths() == {}
 
 
 async def test_more_than_the_window_holds_is_refused(tmp_path: Path, tiny: Path, book: Path) -> None:
@@ -139,4 +137,4 @@ async def test_more_than_the_window_holds_is_refused(tmp_path: Path, tiny: Path,
     async with running(tmp_path, tiny, **{"engine.context_size": 4096}) as (_, found):
         with pytest.raises(ChatError, match=r"These files have 2\d,\d{3} tokens, the server's window holds 4,096"):
             await found.add("book", [str(book)])
-        assert found.folder.names() == []
+        assert found.names() == []

@@ -8,9 +8,10 @@ import pytest
 
 from kvchat.documents.collection import Options
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.trunks import TrunkFolder, gathered, made
+from kvchat.documents.trunks import gathered, made
 from kvchat.prompt.citations import sources
 from kvchat.prompt.message import Role, instructions_of, node
+from kvchat.store import Store
 from kvchat.text.options import changed_words
 
 
@@ -33,10 +34,10 @@ def test_a_folder_becomes_a_numbered_beginning_that_is_the_same_bytes_each_time(
     trunk = made("book", found.files, 1.0)
     assert [block.source for block in trunk.files] == ["[1] book/one.md", "[2] book/parts/two.txt"]
     assert [one.path for one in found.skipped] == ["book/empty.txt"]
-    message = trunk.message
+    message = trunk.root.message
     assert message.role is Role.SYSTEM and "book/draft.md" not in message.wire().decode()
     again = made("book", gathered([str(book)], Options()).files, 2.0)
-    assert again.message.wire() == message.wire() and again.id != trunk.id
+    assert again.root.wire == message.wire() and again.id != trunk.id
     body = message.wire().decode()
     assert body.count("</context>") == 2 and "<|im_end|>" not in body, "a source closes neither its fence nor the turn"
     assert body.index("The lamp") < body.index("The fog") < body.index("Answer from the numbered texts")
@@ -44,17 +45,21 @@ def test_a_folder_becomes_a_numbered_beginning_that_is_the_same_bytes_each_time(
     assert sources([node(None, message, 1.0)])[2].source == "[2] book/parts/two.txt", "an answer can cite it"
 
 
-def test_it_is_kept_in_a_private_file_and_read_as_it_was(book: Path, tmp_path: Path) -> None:
-    folder = TrunkFolder(tmp_path / "trunks")
-    assert folder.names() == []
+def test_it_is_kept_and_read_as_it_was_until_it_is_removed(book: Path) -> None:
+    store = Store.open(None)
     trunk = made("book", gathered([str(book / "one.md"), str(book)], Options()).files, 1.0)
     assert len(trunk.files) == 2, "a file that is named twice stands there once"
-    folder.save(trunk)
-    assert (tmp_path / "trunks/book.json").stat().st_mode & 0o777 == 0o600
-    assert folder.find("book") == trunk and folder.names() == ["book"]
-    folder.remove("book")
-    with pytest.raises(DocumentError, match=r"There is no trunk book\. To make one"):
-        folder.find("book")
+    store.kept.put_trunk("book", trunk.id, trunk.root)
+    (row,) = store.kept.all()
+    assert (row.name, store.kept.paths()) == ("book", {trunk.id: (trunk.root.digest.hex(),)})
+    root = store.kept.root(row)
+    assert root is not None and root.message == trunk.root.message and root.wire == trunk.root.wire
+    newer = made("book", gathered([str(book / "parts")], Options()).files, 2.0)
+    store.kept.put_trunk("book", newer.id, newer.root)
+    assert [one.id for one in store.kept.all()] == [newer.id]
+    store.kept.remove(newer.id)
+    assert store.kept.all() == [] and store.kept.root(row) is None, "nothing of it is left"
+    store.close()
 
 
 def test_files_that_changed_or_are_gone_are_named(book: Path) -> None:
@@ -91,12 +96,3 @@ def test_what_cannot_become_one_is_told(
 def test_a_name_that_is_no_file_name_is_refused(name: str, book: Path) -> None:
     with pytest.raises(DocumentError, match="cannot be the name of a trunk"):
         made(name, gathered([str(book)], Options()).files, 1.0)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"id": "a", "created": 1, "sources": [{"kind": 1}]}', "[" * 99_999]
-)
-def test_a_damaged_one_is_told_with_what_to_do(tmp_path: Path, content: str) -> None:
-    (tmp_path / "book.json").write_text(content)
-    with pytest.raises(DocumentError, match=r"cannot be read from .*: it is damaged\. Make it again"):
-        TrunkFolder(tmp_path).find("book")

@@ -80,7 +80,6 @@ async def plain(
         store,
         wanted,
         memories=lambda: open_memories(paths, wanted, store, service.memory.session) if folder else None,
-        trunks=folder / "trunks" if folder else None,
     )
     mode = PlainMode(service, Speaker(Printer(out), ask), paths, lambda: layered(paths.config), state_seconds)
     try:

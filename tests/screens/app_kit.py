@@ -306,7 +306,6 @@ async def driving(
         incognito=data is None,
         memories=memories,
         library=library,
-        trunks=data and data / "trunks",
     )
     service.jobs.enabled = background
     service.servers.connects_ahead = service.servers.waits = ahead

@@ -43,6 +43,6 @@ def test_it_outlives_the_trash_and_goes_when_that_is_emptied(store, talk) -> Non
     store.kept.put(Kept(talk.id, "", 1.0))
     store.change(store.conversation(talk.id), lambda row: replace(row, trashed=5.0))
     store.purge_trash(5.0)
-    assert [kept.conversation for kept in store.kept.all()] == [talk.id]
+    assert [kept.id for kept in store.kept.all()] == [talk.id]
     store.purge_trash(6.0)
     assert store.kept.all() == []

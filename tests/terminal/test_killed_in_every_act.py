@@ -316,12 +316,12 @@ def files_of(world: World) -> Path:
 async def documents(world: World) -> None:
     folder = files_of(world)
     await world.app.shows(f"{folder.name}: 20 files", f"/documents add {folder}", "\r")
-    world.know("indexed", lambda seen: folder.name in collections(seen.folder))
+    world.know("indexed", lambda seen: folder.name in names(seen.folder, "collection"))
 
 
-def collections(folder: Path) -> list[str]:
+def names(folder: Path, table: str) -> list[str]:
     with closing(sqlite3.connect(f"{(folder / 'kvchat.db').as_uri()}?mode=ro", uri=True)) as db:
-        return [name for (name,) in db.execute("SELECT name FROM collection")]
+        return [name for (name,) in db.execute(f"SELECT name FROM {table}")]
 
 
 async def queue(world: World) -> None:
@@ -406,13 +406,13 @@ async def remember_command(world: World) -> None:
 async def documents_command(world: World) -> None:
     folder = files_of(world)
     if await world.command("documents", "add", folder):
-        world.know("indexed", lambda seen: folder.name in collections(seen.folder))
+        world.know("indexed", lambda seen: folder.name in names(seen.folder, "collection"))
 
 
 async def trunk(world: World) -> None:
     name = f"trunk{world.number}"
     if await world.command("trunk", "add", name, files_of(world) / "1.md"):
-        world.know("a trunk", lambda seen: name in str([*files(seen.folder / "trunks")]))
+        world.know("a trunk", lambda seen: name in names(seen.folder, "kept"))
 
 
 async def plain(world: World) -> None:

@@ -6,10 +6,12 @@ from msgspec import Struct
 
 
 class Kept(Struct, frozen=True):
-    """That the state of a conversation stays."""
+    """That the state of a conversation, or a trunk, stays."""
 
-    conversation: str
+    id: str
     node: str = ""
     """The message up to which it stays; empty: the last one, whichever that is."""
     since: float = 0.0
     """Seconds since the epoch."""
+    name: str = ""
+    """Of a trunk; empty: it is a conversation."""

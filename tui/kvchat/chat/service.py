@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from kvchat.chat.background.jobs import Jobs
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.cache.routes import Routes
-from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
@@ -84,14 +83,13 @@ class ChatService:
         clock: Clock = system_clock,
         snapshots: Path | None = None,
         lanes: Path | None = None,
-        trunks: Path | None = None,
         one_server: bool = False,
         model: str = "",
         memories: Callable[[], Memories | None] | None = None,
         memory_is_untouched: Callable[[], bool] = lambda: False,
         library: Callable[[], Library | None] | None = None,
     ) -> None:
-        """`snapshots`, `lanes`, `trunks`: the folders of saved states, of the locks between kvchats and of trunks.
+        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats.
         `one_server`: every conversation goes to the server of the settings, whatever it was begun on; `model`: and asks
         for this one. `memories`,
         `library` are opened when they are first needed; None, and in an incognito run: there are none.
@@ -112,9 +110,9 @@ class ChatService:
         self.conversations, self.servers, self.tracker = core.conversations, core.servers, core.tracker
         self.drafts = Drafts(core)
         self.new_conversations = NewConversations(core)
-        self.claims = claims = KeptClaims(core, self._trunk_states)
-        self.saver = StateSaver(core, claims)
-        self.routes = Routes(core, self.saver, claims)
+        self.saver = StateSaver(core)
+        self.claims = self.saver.claims
+        self.routes = Routes(core, self.saver)
         self.options = Options(core)
         self.sizes = PromptSizes(core)
 
@@ -136,7 +134,6 @@ class ChatService:
         sources = AttachmentSource(), PassageSource(), MemorySource(self.memory)
         self._special_tokens = SpecialTokens(core.servers)
         self.questions = QuestionBuilder(core, self.retrieval, sources, self._special_tokens)
-        self._trunk_folder = trunks
 
         self.warm_up = WarmUp(core, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(core)
@@ -166,7 +163,7 @@ class ChatService:
     def _build_wanted(self) -> None:
         """What hears of every conversation or answer where the settings, or what is kept, want it, and is not built
         where they do not."""
-        if self.claims.all():
+        if self.claims.conversations():
             _ = self.kept
         if self.settings.titles.by_model:
             _ = self.titles
@@ -205,7 +202,7 @@ class ChatService:
     def kept(self) -> KeptStates:
         from kvchat.chat.cache.states.kept_states import KeptStates
 
-        kept = KeptStates(self.core, self.claims, self.saver, self.warm_up)
+        kept = KeptStates(self.core, self.saver, self.warm_up)
         self.turns.observers.append(kept)
         return kept
 
@@ -327,27 +324,17 @@ class ChatService:
         """None in a run that keeps nothing."""
         from kvchat.chat.trunks import Trunks
 
-        return (
-            Trunks(
-                self._trunk_folder,
-                self.core,
-                self.saver,
-                self.routes,
-                self.warm_up,
-                self.new_conversations,
-                self._special_tokens,
-                self.jobs,
-            )
-            if self._trunk_folder
-            else None
+        if self.incognito:
+            return None
+        return Trunks(
+            self.core,
+            self.saver,
+            self.routes,
+            self.warm_up,
+            self.new_conversations,
+            self._special_tokens,
+            self.jobs,
         )
-
-    def _trunk_states(self) -> Mapping[str, tuple[str, str]]:
-        if self._trunk_folder is None or not self._trunk_folder.is_dir():
-            return {}
-        from kvchat.documents.trunks import TrunkFolder
-
-        return TrunkFolder(self._trunk_folder).states()
 
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)

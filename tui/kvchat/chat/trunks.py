@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
+from kvchat.cache.kept import Kept
 from kvchat.cache.token_estimate import TokenEstimate
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
@@ -25,13 +26,16 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.conversations.new_conversations import NewConversations
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ConversationsChanged
 from kvchat.chat.question.builder import SpecialTokens
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.documents.collection import Options
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.trunks import Gathered, Trunk, TrunkFolder, gathered, made
-from kvchat.prompt.message import Node, node
+from kvchat.documents.trunks import Gathered, Trunk, gathered, made
+from kvchat.prompt.message import Node
+from kvchat.sanitize import one_line
+from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason
 from kvchat.text.problems import ChatProblem
 
@@ -62,7 +66,6 @@ class Trunks:
 
     def __init__(
         self,
-        folder: Path,
         core: Core,
         saver: StateSaver,
         routes: Routes,
@@ -71,7 +74,6 @@ class Trunks:
         special_tokens: SpecialTokens,
         jobs: Jobs,
     ) -> None:
-        self.folder = TrunkFolder(folder)
         self._core = core
         self._saver = saver
         self._routes = routes
@@ -95,33 +97,59 @@ class Trunks:
         blocks = await self._special_tokens.plain_at(link, "", found.files)
         trunk = await _read(lambda: made(name, blocks, self._core.timestamp()))
         await self._must_fit(link, trunk)
-        if name in self.folder.names():
-            await self._forget(name)
-        await _read(lambda: self.folder.save(trunk))
+        if (known := self._row(name)) is not None:
+            await self._forget(known)
+        await self._stored(lambda: self._core.store.kept.put_trunk(name, trunk.id, trunk.root))
         return trunk, found
 
-    async def find(self, name: str) -> Trunk:
+    def names(self) -> list[str]:
+        """The names of all, in their order. Raises ChatError."""
+        return sorted(self._rows(), key=str.casefold)
+
+    def find(self, name: str) -> Trunk:
         """Raises ChatError."""
-        return await _read(lambda: self.folder.find(name))
+        row = self._row(name)
+        root = self._core.store.kept.root(row) if row is not None else None
+        if row is None or root is None:
+            names = self.names()
+            problem = ChatProblem.NO_SUCH_TRUNK if names else ChatProblem.NO_TRUNK_YET
+            raise ChatError(problem, name=one_line(name, 80), names=", ".join(names))
+        return Trunk(name, row.id, replace(root, created=row.since))
 
     async def begin(self, name: str) -> tuple[OpenConversation, list[str]]:
         """A new conversation that begins with a trunk, and the names of the files that have changed since it was made.
         Raises ChatError."""
-        trunk = await self.find(name)
+        trunk = self.find(name)
         changed = await asyncio.to_thread(trunk.changed)
-        return await self._new_conversations.create(trunk=trunk.message), changed
+        return await self._new_conversations.create(trunk=trunk.root.message), changed
 
     async def remove(self, name: str) -> None:
         """Conversations that began with it stay as they are. Raises ChatError."""
-        await self._forget(name)
-        await _read(lambda: self.folder.remove(name))
+        trunk = self.find(name)
+        await self._forget(Kept(trunk.id, name=name))
+        await self._stored(lambda: self._core.store.kept.remove(trunk.id))
 
-    async def _forget(self, name: str) -> None:
-        await self._jobs.drop(self.kind, name)
+    async def _forget(self, row: Kept) -> None:
+        await self._jobs.drop(self.kind, row.name)
+        await self._core.servers.links.forget([row.id])
+
+    def _rows(self) -> dict[str, Kept]:
+        """What is stored of each, by name. Raises ChatError."""
         try:
-            await self._core.servers.links.forget([self.folder.find(name).id])
-        except DocumentError:  # a damaged one is of no conversation that could be named
-            pass
+            return {row.name: row for row in self._core.store.kept.all() if row.name}
+        except StoreError as error:
+            raise ChatError.of(error) from None
+
+    def _row(self, name: str) -> Kept | None:
+        return self._rows().get(name)
+
+    async def _stored(self, write: Callable[[], None]) -> None:
+        """Raises ChatError."""
+        try:
+            await self._core.writer.call(write)
+        except StoreError as error:
+            raise ChatError.of(error) from None
+        self._core.events.tell(ConversationsChanged())
 
     # -- prefilling
 
@@ -140,7 +168,7 @@ class Trunks:
         try:
             backend = await link.connector.ready()
             cache = await self._core.tracker.cache_of(backend)
-            path = [node(None, trunk.message, trunk.created)]
+            path = [trunk.root]
             if cache is None:
                 return await self._untracked(link, backend, trunk)
             turn = self._turn(backend.info, trunk)
@@ -195,7 +223,7 @@ class Trunks:
         """The request that a conversation would begin with, as far as the prompt depends on it."""
         options = dict([info.reasoning_option] if info.reasoning_option else ())
         model = self._link.connector.server.model or info.model
-        return ChatTurn((trunk.message.wire(),), trunk.id, model, template_options=options)
+        return ChatTurn((trunk.root.wire,), trunk.id, model, template_options=options)
 
     async def _must_fit(self, link: Link, trunk: Trunk) -> None:
         """Raises ChatError where a trunk leaves no room for a question."""
@@ -219,7 +247,7 @@ class Trunks:
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:
-            trunk = await self.find(job.subject)
+            trunk = self.find(job.subject)
         except ChatError:
             return Outcome(How.DONE)  # it was removed
         if self._link.lane is not lane or not lane.is_free:

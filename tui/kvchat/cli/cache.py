@@ -143,5 +143,5 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     if report.kept.states:
         yield "kept", room_words(report.kept)
     for kept in report.kept.states:
-        yield f"  {kept.kept.conversation[:8]}", f"{one_line(kept.title, 40)} {kept_words(kept)}"
+        yield f"  {kept.kept.id[:8]}", f"{one_line(kept.title, 40)} {kept_words(kept)}"
     yield "rules", report.rules or "unknown for this server"

@@ -38,7 +38,7 @@ def run(session: Session) -> int:
         elif id:
             await service.kept.keep(id)
         room = await service.kept.room()
-        found = [state for state in room.states if args.list or id in ("", state.kept.conversation)]
+        found = [state for state in room.states if args.list or id in ("", state.kept.id)]
         return session.give(CommandResult(_plain(room), _words(room, found, bool(id) and not args.list)))
 
     return session.with_service(keep)
@@ -50,7 +50,7 @@ def _plain(room: KeptRoom) -> dict[str, object]:
         "most_bytes": room.most,
         "kept": [
             {
-                "id": state.kept.conversation,
+                "id": state.kept.id,
                 "title": state.title,
                 "node": state.kept.node or None,
                 "since": state.kept.since,
@@ -71,7 +71,7 @@ def _words(room: KeptRoom, found: list[KeptState], one: bool) -> Iterator[str | 
         yield "No longer kept." if one else "Nothing is kept. kvchat keep ID keeps a conversation's state."
         return
     yield TextTable(
-        [(state.kept.conversation[:8], day_time(state.kept.since), kept_words(state), _title(state)) for state in found]
+        [(state.kept.id[:8], day_time(state.kept.since), kept_words(state), _title(state)) for state in found]
     )
     if one and found[0].tokens is None:
         yield "It is saved when the app has it open and its server is idle."

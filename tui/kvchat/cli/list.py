@@ -33,7 +33,7 @@ def run(session: Session) -> int:
     found, kept, turns = session.look(
         lambda store: (
             [c for c in store.conversations(trashed=trash) if c.turns],
-            {kept.conversation for kept in store.kept.all()},
+            {kept.id for kept in store.kept.all()},
             store.fewer_turns(),
         )
     )

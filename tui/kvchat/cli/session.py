@@ -98,11 +98,7 @@ class Session(Struct, frozen=True):
         from kvchat.chat.service import ChatService
 
         places, settings, incognito = self.places, self.settings, self.args.incognito
-        snapshots, lanes, trunks = (
-            (None, None, None)
-            if incognito
-            else (places.data / "snapshots", places.data / "lanes", places.data / "trunks")
-        )
+        snapshots, lanes = (None, None) if incognito else (places.data / "snapshots", places.data / "lanes")
 
         def memories() -> Memories | None:
             from kvchat.memory.memories import open_memories
@@ -126,7 +122,6 @@ class Session(Struct, frozen=True):
             strict=strict,
             snapshots=snapshots,
             lanes=lanes,
-            trunks=trunks,
             memories=memories,
             memory_is_untouched=is_untouched,
             library=library,

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kvchat.documents import kept_out
 from kvchat.documents.attachments import attached, has_changed
@@ -20,12 +18,10 @@ from kvchat.documents.collection import Options, Skipped
 from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
 from kvchat.documents.loading import loaded
 from kvchat.documents.scanning import Found, scan
-from kvchat.paths import PathError, reason, write_private
 from kvchat.prompt.citations import name_of, numbered
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Message, new_id, node, system_message
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, new_id, node, system_message
 from kvchat.sanitize import one_line
-from kvchat.values import decode, encode
 
 MOST_BYTES = 16 << 20
 """Of all its texts: more than any window holds."""
@@ -40,20 +36,14 @@ class Trunk(Struct, frozen=True):
     name: str
     id: str
     """32 hexadecimal digits: what its saved states are of."""
-    created: float
-    """Seconds since the epoch."""
-    sources: tuple[ContextBlock, ...]
-    """Its files, numbered as passages are, behind the note that says so."""
-
-    @property
-    def message(self) -> Message:
-        """The system message of all conversations that begin with it: always the same bytes."""
-        return system_message(INSTRUCTIONS, blocks=self.sources)
+    root: Node
+    """The system message of all conversations that begin with it. Its blocks are the files, numbered as passages are,
+    behind the note that says so."""
 
     @property
     def files(self) -> list[ContextBlock]:
         """The blocks that are files."""
-        return [block for block in self.sources if block.ref]
+        return [block for block in self.root.message.blocks if block.ref]
 
     def changed(self) -> list[str]:
         """The names of its files that say something else now, or are gone."""
@@ -117,61 +107,4 @@ def made(name: str, files: Sequence[ContextBlock], created: float) -> Trunk:
     """A new trunk of these files. Raises DocumentError where this cannot be its name."""
     if not _NAME.fullmatch(name):
         raise DocumentError(f"{one_line(name, 80)} cannot be the name of a trunk: use letters, digits, - and _.")
-    return Trunk(name, new_id(), created, tuple(numbered(files, ())))
-
-
-class TrunkFolder(Struct, frozen=True):
-    """The trunks of a store: a file each. Read whenever they are asked for; another kvchat may have changed them."""
-
-    folder: Path
-
-    def names(self) -> list[str]:
-        return sorted((file.stem for file in self.folder.glob("*.json")), key=str.casefold)
-
-    def states(self) -> dict[str, tuple[str, str]]:
-        """By the ids of trunks: the name, and the digest of the message that is all of it, in hex. A damaged one is
-        left out."""
-        found: dict[str, tuple[str, str]] = {}
-        for name in self.names():
-            file = self.folder / f"{name}.json"
-            try:
-                id, digest = _state(self, name, file.stat().st_mtime_ns)
-            except (OSError, DocumentError):
-                continue
-            found[id] = name, digest
-        return found
-
-    def find(self, name: str) -> Trunk:
-        """The trunk of this name. Raises DocumentError."""
-        if not _NAME.fullmatch(name) or not (file := self.folder / f"{name}.json").is_file():
-            known = self.names()
-            there = f"There are: {', '.join(known)}." if known else "To make one: kvchat trunk add NAME PATH."
-            raise DocumentError(f"There is no trunk {one_line(name, 80)}. {there}")
-        try:
-            return replace(decode(file.read_bytes(), Trunk), name=name)
-        except (OSError, ValueError, RecursionError) as error:
-            why = reason(error) if isinstance(error, OSError) else "it is damaged"
-            raise DocumentError(
-                f"The trunk {name} cannot be read from {file}: {why}. Make it again with kvchat trunk add."
-            ) from None
-
-    def save(self, trunk: Trunk) -> None:
-        """Take the place of the trunk of this name. Raises DocumentError."""
-        try:
-            write_private(self.folder / f"{trunk.name}.json", encode(trunk).encode())
-        except PathError as error:
-            raise DocumentError(str(error)) from None
-
-    def remove(self, name: str) -> None:
-        """Raises DocumentError."""
-        try:
-            (self.folder / f"{name}.json").unlink(missing_ok=True)
-        except OSError as error:
-            raise DocumentError(f"The trunk {name} cannot be removed: {reason(error)}.") from None
-
-
-@lru_cache(maxsize=64)
-def _state(folder: TrunkFolder, name: str, mtime_ns: int) -> tuple[str, str]:
-    """Id and digest of a trunk as its file was at that time. Raises DocumentError."""
-    trunk = folder.find(name)
-    return trunk.id, node(None, trunk.message, trunk.created).digest.hex()
+    return Trunk(name, new_id(), node(None, system_message(INSTRUCTIONS, blocks=tuple(numbered(files, ()))), created))

@@ -264,7 +264,7 @@ class Commands:
         if name:
             await self._chat.begin_with_trunk(name)
             return
-        names = trunks.folder.names() if trunks else []
+        names = trunks.names() if trunks else []
         self._say(*names)
         self._say(
             "/trunk NAME begins a conversation with one."
@@ -298,7 +298,7 @@ class Commands:
     def _row(self, record: Conversation) -> str:
         words = [self._chat.title(record.title), self._chat.facts(record.id)]
         words += ["favourite"] if FAVOURITE in record.tags else []
-        words += ["kept"] if record.id in self._chat.service.claims.all() else []
+        words += ["kept"] if record.id in self._chat.service.claims.conversations() else []
         words += ["open now"] if record.id == self._chat.id else []
         words += ["new answer"] if record.unread else []
         words += [f"tagged {' '.join(own(record.tags))}"] if own(record.tags) else []
@@ -341,7 +341,7 @@ class Commands:
     async def _keep(self, argument: str) -> None:
         states, id = self._chat.service.kept, self._chat.id
         await (states.release(id) if argument.strip() == "off" else states.switch(id))
-        self._say(f"{KEPT if id in self._chat.service.claims.all() else RELEASED}.")
+        self._say(f"{KEPT if id in self._chat.service.claims.conversations() else RELEASED}.")
 
     async def _toggle(self, tag: str, on: str, off: str) -> None:
         there = tag in self._chat.conversation.record.tags

@@ -215,6 +215,11 @@ class Conversations:
         connection.execute(_ADD_NODE, (*row_of(system), None, None))
         return system
 
+    def shared_node(self, id: str) -> Node | None:
+        """The stored message with this id."""
+        row = self._db.row(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?", (id,))
+        return node_of(row) if row else None
+
     def like(self, system: Node) -> Node | None:
         """The stored system message with the bytes of `system`."""
         row = self._db.row(
@@ -307,8 +312,8 @@ class Conversations:
 
         with self._db.write(durable=True) as connection:
             images = held(connection)
-            for table in ("draft", "queued"):
-                connection.execute(f"DELETE FROM {table} WHERE conversation IN ({gone})", (older_than,))
+            for table, column in (("draft", "conversation"), ("queued", "conversation"), ("kept", "id")):
+                connection.execute(f"DELETE FROM {table} WHERE {column} IN ({gone})", (older_than,))
             for key in (_BEGUN, PROMPT_IDS, tips.KEY, TITLE_ASKED, SYSTEM_TYPED, SKILLS_TO):
                 connection.execute(
                     f"DELETE FROM setting WHERE key IN (SELECT ? || id FROM ({gone}))", (key, older_than)
@@ -347,6 +352,7 @@ def collect(connection: sqlite3.Connection, fts: bool) -> None:
     for (id,) in connection.execute(
         """SELECT id FROM node WHERE conversation IS NULL AND (
                EXISTS (SELECT 1 FROM conversation WHERE head = node.id)
+               OR EXISTS (SELECT 1 FROM kept WHERE kept.node = node.id AND kept.name != '')
                OR EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id AND child.conversation NOT NULL))"""
     ):
         step: str | None = id

@@ -1,47 +1,62 @@
-"""The conversations whose state the person keeps. What is saved of them is not here but beside the database."""
+"""The table of claims: conversations whose state the user keeps, and trunks. The states lie beside the database."""
 
 from __future__ import annotations
 
 from kvchat.cache.kept import Kept
+from kvchat.prompt.message import Node
+from kvchat.store.conversations import Conversations, collect
 from kvchat.store.file.database import Database
 
 _PATHS = """
-    WITH RECURSIVE up(conversation, parent, digest, depth) AS (
-        SELECT kept.conversation, node.parent, node.digest, 0 FROM kept
-            JOIN conversation ON conversation.id = kept.conversation
+    WITH RECURSIVE up(id, parent, digest, depth) AS (
+        SELECT kept.id, node.parent, node.digest, 0 FROM kept LEFT JOIN conversation ON conversation.id = kept.id
             JOIN node ON node.id = CASE kept.node WHEN '' THEN conversation.head ELSE kept.node END
-        UNION ALL SELECT up.conversation, node.parent, node.digest, up.depth + 1
-            FROM up JOIN node ON node.id = up.parent)
-    SELECT conversation, digest FROM up ORDER BY conversation, depth DESC"""
+        UNION ALL SELECT up.id, node.parent, node.digest, up.depth + 1 FROM up JOIN node ON node.id = up.parent)
+    SELECT id, digest FROM up ORDER BY id, depth DESC"""
+_PUT = (
+    "INSERT INTO kept(id, node, name, created) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT(id) DO UPDATE SET node = excluded.node, created = excluded.created"
+)
 
 
 class KeptRows:
-    """One row for each conversation, at most."""
+    """One row for each conversation, and for the name of each trunk, at most."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, conversations: Conversations) -> None:
         self._db = db
+        self._conversations = conversations
 
     def all(self) -> list[Kept]:
         """All of them, the trash included, the oldest first."""
-        rows = self._db.rows("SELECT conversation, node, created FROM kept ORDER BY created, seq")
-        return [Kept(str(conversation), str(node), float(created)) for conversation, node, created in rows]
+        rows = self._db.rows("SELECT id, node, created, name FROM kept ORDER BY created, seq")
+        return [Kept(str(id), str(node), float(created), str(name)) for id, node, created, name in rows]
 
     def put(self, kept: Kept) -> None:
-        """Keep it; what was kept of the same conversation no longer is. Nothing happens where that is gone for good."""
+        """Keep a conversation; what was kept of it no longer is. Nothing happens where it is gone for good."""
         with self._db.write() as connection:
-            connection.execute(
-                "INSERT INTO kept(conversation, node, created) SELECT id, ?, ? FROM conversation WHERE id = ?"
-                " ON CONFLICT(conversation) DO UPDATE SET node = excluded.node, created = excluded.created",
-                (kept.node, kept.since, kept.conversation),
-            )
+            if connection.execute("SELECT 1 FROM conversation WHERE id = ?", (kept.id,)).fetchone():
+                connection.execute(_PUT, (kept.id, kept.node, "", kept.since))
 
-    def remove(self, conversation: str) -> None:
+    def put_trunk(self, name: str, id: str, root: Node) -> None:
+        """Have a trunk of this name, with this one message; one that had the name is removed."""
+        with self._db.write(durable=True) as connection:
+            connection.execute("DELETE FROM kept WHERE name = ?", (name,))
+            stored = self._conversations.shared_root(connection, root)
+            connection.execute(_PUT, (id, stored.id, name, root.created))
+
+    def root(self, trunk: Kept) -> Node | None:
+        """The message of a trunk."""
+        return self._conversations.shared_node(trunk.node)
+
+    def remove(self, id: str) -> None:
         with self._db.write() as connection:
-            connection.execute("DELETE FROM kept WHERE conversation = ?", (conversation,))
+            if connection.execute("DELETE FROM kept WHERE id = ? AND name != ''", (id,)).rowcount:
+                collect(connection, self._db.fts)
+            connection.execute("DELETE FROM kept WHERE id = ?", (id,))
 
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """By conversation: the digests, in hex, of the messages whose state is kept, root first."""
+        """By the id of each: the digests, in hex, of the messages whose state is kept, root first."""
         found: dict[str, list[str]] = {}
-        for conversation, digest in self._db.rows(_PATHS):
-            found.setdefault(str(conversation), []).append(bytes(digest).hex())
-        return {conversation: tuple(path) for conversation, path in found.items()}
+        for id, digest in self._db.rows(_PATHS):
+            found.setdefault(str(id), []).append(bytes(digest).hex())
+        return {id: tuple(path) for id, path in found.items()}

@@ -52,7 +52,7 @@ class Store:
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
         self._jobs = Jobs(db, clock)
-        self._kept = KeptRows(db)
+        self._kept = KeptRows(db, self._conversations)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:

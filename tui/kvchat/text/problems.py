@@ -242,6 +242,8 @@ class ChatProblem(StrEnum):
     KEEP_NO_ROOM_BUT = "No room: kept states may take {room}. Release “{title}” ({frees}) or raise cache.kept_gb."
     # trunks
     NO_TRUNKS = "An incognito run has no trunks."
+    NO_TRUNK_YET = "There is no trunk {name}. To make one: kvchat trunk add NAME PATH."
+    NO_SUCH_TRUNK = "There is no trunk {name}. There are: {names}."
     TRUNK_SYNTAX = "To make a trunk: /trunk add NAME PATH"
     TRUNK_TOO_LONG = (
         "These files have {tokens:,} tokens, the server's window holds {window:,}. Name fewer files, or "

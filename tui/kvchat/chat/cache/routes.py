@@ -16,7 +16,6 @@ from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way,
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
 from kvchat.chat.core import Core
@@ -32,10 +31,9 @@ a question is asked again."""
 class Routes:
     """Chooses the way of every request, and carries out what comes before it."""
 
-    def __init__(self, core: Core, saver: StateSaver, claims: KeptClaims) -> None:
+    def __init__(self, core: Core, saver: StateSaver) -> None:
         self._core = core
         self._saver = saver
-        self._claims = claims
 
     # -- the way --------------------------------------------------------------------------------------------------
 
@@ -118,8 +116,9 @@ class Routes:
         snapshots, found = self._saver.snapshots(cache), self._snapshot(cache, path)
         if snapshots is None or found is None or found.shared(digests(path)) < len(found.path):
             return None
-        # What the person keeps comes back wherever it holds more: a restore takes a moment whatever its size.
-        cost = 0 if self._claims.stays(found.conversation) else self._saver.as_tokens(cache, snapshots.seconds(found))
+        # What the user keeps comes back wherever it holds more: a restore takes a moment whatever its size.
+        is_kept = found.conversation in self._saver.claims.all()
+        cost = 0 if is_kept else self._saver.as_tokens(cache, snapshots.seconds(found))
         return Restorable(found.tokens, cost)
 
     def _secured(self, cache: ServerCache) -> dict[int, int]:

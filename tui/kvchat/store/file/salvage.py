@@ -203,8 +203,9 @@ def _mend(connection: sqlite3.Connection) -> None:
         connection.execute(f"DELETE FROM {table} WHERE node NOT IN (SELECT id FROM node)")
     _mend_tree(connection)
     _restore_conversations(connection)
-    for table in ("tag", "kept"):
-        connection.execute(f"DELETE FROM {table} WHERE conversation NOT IN (SELECT id FROM conversation)")
+    connection.execute("DELETE FROM tag WHERE conversation NOT IN (SELECT id FROM conversation)")
+    connection.execute("DELETE FROM kept WHERE name = '' AND id NOT IN (SELECT id FROM conversation)")
+    connection.execute("DELETE FROM kept WHERE name != '' AND node NOT IN (SELECT id FROM node)")
 
 
 def _mend_tree(connection: sqlite3.Connection) -> None:

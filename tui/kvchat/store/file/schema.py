@@ -12,7 +12,7 @@ MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins."""
 APPLICATION_ID = 0x6B766368
 """`kvch`: marks a SQLite file as kvchat's."""
-FIRST = 100
+FIRST = 101
 """The version of the shape below. Databases from before 0.2 have a smaller one; nothing reads them."""
 
 _SHAPE = """
@@ -124,11 +124,13 @@ CREATE TABLE image(
     height INTEGER NOT NULL,
     kept REAL NOT NULL);
 
--- The conversations whose state the user keeps, and up to which message; empty: the last.
+-- Whose state the user keeps, and up to which message; empty: the last. With a name it is a trunk, whose message is the
+-- node; without one it is the conversation of this id.
 CREATE TABLE kept(
     seq INTEGER PRIMARY KEY,
-    conversation TEXT NOT NULL UNIQUE REFERENCES conversation(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    id TEXT NOT NULL UNIQUE,
     node TEXT NOT NULL,
+    name TEXT NOT NULL,
     created REAL NOT NULL);
 
 -- Documents: the folders that are indexed.

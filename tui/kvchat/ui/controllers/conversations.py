@@ -128,7 +128,7 @@ class ConversationController:
         from kvchat.ui.screens.beginnings import trunk_screen
 
         with self.workspace.app.key_queue.coming() as dialog:
-            found = [await trunks.find(name) for name in trunks.folder.names()]
+            found = [trunks.find(name) for name in trunks.names()]
         if dialog.is_given_up:
             return None
         return await self.workspace.ask(trunk_screen(found))
@@ -173,7 +173,7 @@ class ConversationController:
                 states = (await self._service.kept.room()).states
             if dialog.is_given_up:
                 return None
-            kept = {state.kept.conversation: kept_short(state) for state in states}
+            kept = {state.kept.id: kept_short(state) for state in states}
             picker = ConversationPicker(
                 self._conversations.all(),
                 current=self.workspace.open_id,
@@ -235,7 +235,7 @@ class ConversationController:
         node = "" if id else self._transcript.selected or ""
         id, states = id or self.workspace.conversation.id, self._service.kept
         if await self.workspace.attempt(states.release(id) if argument == "off" else states.switch(id, node)):
-            now = self._service.claims.all().get(id)
+            now = self._service.claims.conversations().get(id)
             self.workspace.say(RELEASED if now is None else KEPT_HERE if now.node else KEPT)
 
     async def archive(self, id: str = "") -> None:
@@ -414,7 +414,7 @@ class ConversationController:
             ("o", "Open", "open"),
             ("r", "Rename", "rename"),
             ("f", "No longer a favourite" if favourite else "Favourite", "favourite"),
-            ("k", "No longer kept" if id in self._service.claims.all() else "Keep", "keep"),
+            ("k", "No longer kept" if id in self._service.claims.conversations() else "Keep", "keep"),
             ("a", "Back into the list" if archived else "Archive", "archive"),
             ("t", "Tags", "tags"),
             ("e", "Export", "export"),

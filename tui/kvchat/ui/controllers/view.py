@@ -103,7 +103,10 @@ class ConversationView:
     def show_list(self) -> None:
         self._sidebar.set_rows(
             rows_of(
-                self._conversations.shown(), self._conversations.streaming(), self.held(), self._service.claims.all()
+                self._conversations.shown(),
+                self._conversations.streaming(),
+                self.held(),
+                self._service.claims.conversations(),
             )
         )
         if self.workspace.current is not None:

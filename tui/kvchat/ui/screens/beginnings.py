@@ -125,7 +125,7 @@ def _trunk(one: Trunk) -> Beginning:
     files = ", ".join(one_line(block.source, 200) for block in one.files)
     return Beginning(
         one.name,
-        f"{counted(len(one.files), 'file')}, {day_time(one.created)}",
+        f"{counted(len(one.files), 'file')}, {day_time(one.root.created)}",
         content((shown(files, 400), MUTED)),
         f"{one.name} {files}",
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError
 from kvchat.cache.kept import Kept
-from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
@@ -41,13 +40,12 @@ class KeptStates(ConversationObserver):
     def __init__(
         self,
         core: Core,
-        claims: KeptClaims,
         saver: StateSaver,
         warm_up: WarmUp,
     ) -> None:
         self._core = core
         self._store = core.store
-        self._claims = claims
+        self._claims = saver.claims
         self._saver = saver
         self._warm_up = warm_up
         self._links = core.servers.links
@@ -63,7 +61,8 @@ class KeptStates(ConversationObserver):
         from kvchat.cache.report import KeptRoom, KeptState
 
         self._claims.look_again()  # the trash may have been emptied
-        rows, paths, found = self._claims.all(), await asyncio.to_thread(self._claims.paths), list[KeptState]()
+        rows, found = self._claims.conversations(), list[KeptState]()
+        paths = await asyncio.to_thread(self._claims.paths)
         saved = await self._links.kept(paths)
         for id, kept in rows.items():
             snapshots = self._snapshots(id)
@@ -105,7 +104,7 @@ class KeptStates(ConversationObserver):
 
     async def switch(self, id: str, node: str = "") -> None:
         """Keep it, or no longer where just that is kept. Raises ChatError."""
-        now = self._claims.all().get(id)
+        now = self._claims.conversations().get(id)
         if now is not None and (not node or _end_of_turn(self._core.conversations.load(id), node) == now.node):
             await self.release(id)
         else:
@@ -132,7 +131,7 @@ class KeptStates(ConversationObserver):
         each = max((snapshot.size / snapshot.tokens for snapshot in known if snapshot.tokens), default=0.0)
         own = max((snapshot.size for snapshot in known if snapshot.conversation == id), default=0)
         needed = max(own, int(each * (conversation.record.context_used or 0)), 1)
-        others = [state for state in room.states if state.kept.conversation != id]
+        others = [state for state in room.states if state.kept.id != id]
         if sum(state.size or 0 for state in others) + needed > room.most:
             largest = max(others, key=lambda state: state.size or 0, default=None)
             if largest is None:
@@ -166,7 +165,7 @@ class KeptStates(ConversationObserver):
             self._follow(looked_at, looked_at=True)
 
     def _follow(self, id: str, *, looked_at: bool = False) -> None:
-        if id not in self._saving and (kept := self._claims.all().get(id)) is not None:
+        if id not in self._saving and (kept := self._claims.conversations().get(id)) is not None:
             self._save_soon(id, prefills=looked_at and bool(kept.node), rests=looked_at)
 
     def _save_soon(self, id: str, *, prefills: bool, rests: bool = False) -> None:
@@ -209,7 +208,7 @@ class KeptStates(ConversationObserver):
         """Try once; whether there is nothing to do any more."""
         link = self._core.servers.link(id)
         await link.lane.freed()
-        kept, connector = self._claims.all().get(id), link.connector
+        kept, connector = self._claims.conversations().get(id), link.connector
         if kept is None or connector.connection.phase != "ready":
             return True
         conversation = self._core.conversations.load(id)

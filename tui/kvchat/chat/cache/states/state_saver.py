@@ -1,32 +1,35 @@
-"""Saving what the slots of servers hold of our conversations.
+"""Saving what the slots of servers hold of our conversations, and what stays of that: the kept ones and the trunks.
 
-The rule: saving happens while nobody waits, or where a request that is waited for would cost another conversation much
-more: what it overwrites is saved first, if the person keeps it or to prefill it once more took longer.
+Saving happens while nobody waits, or where a request that is waited for would cost another conversation much more: what
+it overwrites is saved first, if the user keeps it or to prefill it once more took longer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from kvchat.backends.dialect import Backend
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Statement, said
+from kvchat.cache.kept import Kept
 from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import WORTH, Option
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.states.kept_claims import KeptClaims
 from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, Snapshots, Touch
 from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.core import Core
-from kvchat.chat.events import Noticed
+from kvchat.chat.events import ConversationsChanged, Noticed, ServiceEvent
+from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.prompt.message import Node
+from kvchat.store import StoreError
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
+GB = 1_000_000_000
 IDLE_S = 60.0
 """How long nothing is asked before the conversation used last is saved."""
 FAST = SpeedFit(1 / 4000)
@@ -46,18 +49,72 @@ Settle = Callable[[Backend, ServerCache, str, Sequence[Node], Tokens], Awaitable
 """Has a slot hold just a branch of a conversation (`chat.cache.warm_up.WarmUp.prefill_now`)."""
 
 
+class KeptClaims:
+    """What is kept, and the claims on the shelf of snapshots (`backends.engine.snapshots.Claims`), which asks in its
+    thread."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._store = ground.store
+        self._known: Mapping[str, Kept] | None = None
+        """By id. None: it is to be read."""
+        self._paths: Mapping[str, Sequence[str]] = {}
+        ground.events.subscribe(self._heard)
+
+    def all(self) -> Mapping[str, Kept]:
+        """What is kept, by the ids of conversations and trunks, the oldest first."""
+        if self._known is None:
+            try:
+                self._known = {kept.id: kept for kept in self._store.kept.all()}
+            except StoreError:
+                return {}
+        return self._known
+
+    def conversations(self) -> Mapping[str, Kept]:
+        """The conversations that are kept."""
+        return {id: kept for id, kept in self.all().items() if not kept.name}
+
+    def look_again(self) -> None:
+        """Something else is kept, or the trash was emptied."""
+        self._known = None
+
+    def _heard(self, event: ServiceEvent) -> None:
+        if isinstance(event, ConversationsChanged):
+            self.look_again()
+
+    def paths(self) -> Mapping[str, Sequence[str]]:
+        """By id: the digests of the messages whose state stays, root first; the last known ones where the store cannot
+        be read."""
+        try:
+            self._paths = self._store.kept.paths()
+        except StoreError:
+            pass
+        return self._paths
+
+    def most_bytes(self) -> int:
+        return GB * self._ground.settings.cache.kept_gb
+
+    def title(self, id: str) -> str:
+        try:
+            record = self._store.known(id)
+        except StoreError:
+            record = None
+        kept = self.all().get(id)
+        return record.title if record is not None else kept.name if kept is not None else ""
+
+
 class StateSaver(ConversationObserver):
     """Saves the states of conversations, and removes them with these."""
 
-    def __init__(self, core: Core, claims: KeptClaims) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._links = core.servers.links
-        self._claims = claims
+        self.claims = KeptClaims(core)
         self._settle: Settle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[str, int] = {}
         """Tokens in the last snapshot of a conversation."""
-        self._links.snapshots.claim(claims)
+        self._links.snapshots.claim(self.claims)
         self._links.snapshots.held = self._at_quit
         self._links.snapshots.notice = self._notice
         core.conversations.observers.append(self)
@@ -75,8 +132,7 @@ class StateSaver(ConversationObserver):
         link = self._links.of(backend)
         snapshots = await link.connector.with_snapshots(backend, known_only=known_only)
         snapshots.notice, snapshots.touched = self._notice, partial(self._touched, link)
-        snapshots.claim(self._claims)
-        await self._claims.ready()
+        snapshots.claim(self.claims)
 
     def snapshots(self, cache: ServerCache) -> Snapshots | None:
         """The snapshots of the server that has this cache; None where none can be used now: while it works for somebody
@@ -97,7 +153,7 @@ class StateSaver(ConversationObserver):
 
     async def deleting(self, id: str) -> None:
         """The snapshots of a conversation go with it; those of one that is kept when it is gone for good."""
-        if not self._claims.stays(id):
+        if id not in self.claims.all():
             await self._links.forget([id])
 
     def _touched(self, link: Link, slot: int, what: Touch) -> None:
@@ -166,7 +222,7 @@ class StateSaver(ConversationObserver):
         if link is None or self.snapshots(cache) is None:
             return
         others = [held for held in self.contents(cache) if held.conversation != id]
-        kept = self._claims.all() if others else {}
+        kept = self.claims.all() if others else {}
         for held in others:
             goes_on = held.conversation in kept and not kept[held.conversation].node
             if goes_on and not link.connector.snapshots.saved(held):
