@@ -59,6 +59,11 @@ SERVERS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
+def test_every_kind_has_its_place_in_recognition_and_a_server_here() -> None:
+    served = {facts.get("kind", name) for name, (_, facts) in SERVERS.items()}
+    assert served | {kinds.CLOUD} == set(kinds.RECOGNITION) == set(kinds.KINDS)
+
+
 @pytest.mark.parametrize("name", SERVERS)
 async def test_a_server_of_each_kind_is_known_by_its_answers_without_a_post(name: str) -> None:
     make, facts = SERVERS[name]
