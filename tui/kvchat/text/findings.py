@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement
-from kvchat.text.format import counted
+from kvchat.text.format import counted, filled
 
 _TITLE, _QUOTED, _MODEL = 30, 24, 28
 
@@ -249,74 +249,45 @@ def dropped_text_notice(evidence: Statement) -> str:
 
 def remedy_sentence(remedy: Statement | None) -> str:
     """What helps, as one sentence; empty for None, and for a kind of a later version."""
-    if remedy is None or isinstance(remedy, str):
-        return remedy or ""
-    words = _REMEDIES.get(remedy.kind)
-    return words(remedy) if words is not None else ""
+    if remedy is None or (form := _REMEDIES.get(remedy.kind)) is None:
+        return ""
+    words = {"flag": "", **dict(remedy.arguments)}
+    return filled(form, {**words, "is_whole": " " in str(words["flag"])})
 
 
-def _caching_on(s: Statement) -> str:
-    if s["flag"]:
-        return f"Start {s['program']} with {s['flag']}."
-    return str(s["words"] or "Look for the server's setting for prompt or prefix caching.")
-
-
-def _larger_window(s: Statement) -> str:
-    flag = f": {s['flag']}" if s["flag"] else ""
-    return f"Compact the conversation, or give the server a larger window{flag}."
-
-
-def _more_cache(s: Statement) -> str:
-    flag = str(s["flag"] or "")
-    larger = "" if " " in flag else "a larger "
-    return f"Give the server more cache memory{f': {larger}{flag}' if flag else ''}."
-
-
-_REMEDIES: dict[str, Callable[[Statement], str]] = {
-    Remedy.KEEP_SNAPSHOTS: lambda s: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
-    Remedy.SAVE_SLOTS: lambda s: f"Start the server with {s['flag']}: what kvchat saves there outlives a restart.",
-    Remedy.STAYS_LOADED: lambda s: "Keep the setting engine.snapshots on: what was read is then restored from disk.",
-    Remedy.GO_BACK: lambda s: (
-        "Each model has a cache of its own: going back finds the other one's if it stayed loaded."
-        if s["model"]
-        else "Going back to the first server finds what it still holds."
-    ),
-    Remedy.SLEEP_LATER: lambda s: str(s["words"] or "Raise the server's time to keep an idle model loaded."),
-    Remedy.REPORT: lambda s: str(s["words"] or "Look for the server's setting for cached tokens in the usage."),
-    Remedy.SWITCH_CACHING_ON: _caching_on,
-    Remedy.LOOK_FOR_PROXY: lambda s: (
-        "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false."
-    ),
-    Remedy.SEND_CACHE_PROMPT: lambda s: "Remove cache_prompt = false from the parameters.",
-    Remedy.KEEP_ADAPTERS: lambda s: "Keep the same adapters within a conversation.",
-    Remedy.REPORT_TO_US: lambda s: (
-        "kvchat never rewrites what it sent before: if nothing else changed the conversation, please report this."
-    ),
-    Remedy.LARGER_WINDOW: _larger_window,
-    Remedy.NO_SHIFT: lambda s: f"Compact the conversation, and start the server with {s['flag']}.",
-    Remedy.KEEP_REASONING: lambda s: (
-        f"Turn {'off' if s['on'] is False else 'on'} {s['option'] or 'preserve_reasoning'} in the template options"
-        f"{' of the conversation' if s['known'] else ', where the template knows it'}."
-    ),
-    Remedy.WARM_UP_REASONING: lambda s: (
-        "This template has no switch for it. The setting cache.token_ids keeps it in llama.cpp's prompt all the same; "
-        "cache.warm_up reads the answer again ahead of time."
-    ),
-    Remedy.THINKING_ON: lambda s: (
-        "Turn thinking on in this conversation, or set cache.token_ids, which keeps it in llama.cpp's prompt; "
-        "cache.warm_up reads the answer again ahead of time."
-    ),
-    Remedy.FIX_DATE: lambda s: "Fix the date in the template options, where the template knows it: date_string.",
-    Remedy.NO_SYSTEM_PROMPT: lambda s: "Put the instructions into the first message instead of the system prompt.",
-    Remedy.KEEP_APART: lambda s: "Keep cache.warm_up on: a conversation is warmed up when you open it.",
-    Remedy.OTHER_SYSTEM_PROMPT: lambda s: (
-        "Give that program another system prompt: the server takes the slot that begins alike."
-    ),
-    Remedy.HOST_CACHE: lambda s: f"Let the server park idle conversations: start it with {s['flag']}.",
-    Remedy.MORE_SLOTS: lambda s: f"Set {s['flag']}." if s["embedded"] else f"Start the server with {s['flag']}.",
-    Remedy.MORE_CACHE: _more_cache,
-    Remedy.DETOUR: lambda s: "Keep cache.detour on: it makes the server look.",
-    Remedy.NO_PIN: lambda s: "Remove id_slot from the parameters.",
-    Remedy.WHOLE_WINDOW: lambda s: f"Start the server with {s['flag']}: the whole window stays, for more memory.",
-    Remedy.MORE_CHECKPOINTS: lambda s: f"Start the server with more checkpoints: {s['flag']}.",
+_REMEDIES: dict[str, str] = {
+    Remedy.KEEP_SNAPSHOTS: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
+    Remedy.SAVE_SLOTS: "Start the server with {flag}: what kvchat saves there outlives a restart.",
+    Remedy.STAYS_LOADED: "Keep the setting engine.snapshots on: what was read is then restored from disk.",
+    Remedy.GO_BACK: "<model:Each model has a cache of its own: going back finds the other one's if it stayed loaded.|"
+    "Going back to the first server finds what it still holds.>",
+    Remedy.SLEEP_LATER: "<words:{words}|Raise the server's time to keep an idle model loaded.>",
+    Remedy.REPORT: "<words:{words}|Look for the server's setting for cached tokens in the usage.>",
+    Remedy.SWITCH_CACHING_ON: "<program:Start {program} with {flag}.|<words:{words}|Look for the server's setting for "
+    "prompt or prefix caching.>>",
+    Remedy.LOOK_FOR_PROXY: "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to "
+    "false.",
+    Remedy.SEND_CACHE_PROMPT: "Remove cache_prompt = false from the parameters.",
+    Remedy.KEEP_ADAPTERS: "Keep the same adapters within a conversation.",
+    Remedy.REPORT_TO_US: "kvchat never rewrites what it sent before: if nothing else changed the conversation, please "
+    "report this.",
+    Remedy.LARGER_WINDOW: "Compact the conversation, or give the server a larger window<flag:: {flag}>.",
+    Remedy.NO_SHIFT: "Compact the conversation, and start the server with {flag}.",
+    Remedy.KEEP_REASONING: "Turn <on=False:off|on> <option:{option}|preserve_reasoning> in the template options<known: "
+    "of the conversation|, where the template knows it>.",
+    Remedy.WARM_UP_REASONING: "This template has no switch for it. The setting cache.token_ids keeps it in llama.cpp's "
+    "prompt all the same; cache.warm_up reads the answer again ahead of time.",
+    Remedy.THINKING_ON: "Turn thinking on in this conversation, or set cache.token_ids, which keeps it in llama.cpp's "
+    "prompt; cache.warm_up reads the answer again ahead of time.",
+    Remedy.FIX_DATE: "Fix the date in the template options, where the template knows it: date_string.",
+    Remedy.NO_SYSTEM_PROMPT: "Put the instructions into the first message instead of the system prompt.",
+    Remedy.KEEP_APART: "Keep cache.warm_up on: a conversation is warmed up when you open it.",
+    Remedy.OTHER_SYSTEM_PROMPT: "Give that program another system prompt: the server takes the slot that begins alike.",
+    Remedy.HOST_CACHE: "Let the server park idle conversations: start it with {flag}.",
+    Remedy.MORE_SLOTS: "<embedded:Set|Start the server with> {flag}.",
+    Remedy.MORE_CACHE: "Give the server more cache memory<flag:: <is_whole:|a larger >{flag}>.",
+    Remedy.DETOUR: "Keep cache.detour on: it makes the server look.",
+    Remedy.NO_PIN: "Remove id_slot from the parameters.",
+    Remedy.WHOLE_WINDOW: "Start the server with {flag}: the whole window stays, for more memory.",
+    Remedy.MORE_CHECKPOINTS: "Start the server with more checkpoints: {flag}.",
 }
