@@ -8,6 +8,7 @@ from kvchat.cache.causes.cause import said
 from kvchat.cli import main
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault, fault_sentence
+from kvchat.text.format import filled
 from kvchat.text.notes import note_sentence
 from kvchat.text.place import on_command_line
 
@@ -65,3 +66,14 @@ def test_wrong_usage_is_told_in_two_lines(
     assert ended.value.code == 2
     assert said.startswith(what)
     assert where.startswith("Try: kvchat") and where.endswith(" --help")
+
+
+def test_a_form_takes_its_parts_by_what_is_given_and_reads_no_argument_again() -> None:
+    form = "{n:tokens}<took: in {took:took}|<free=1: is| are> free>. <cli:Type {what}|Press {what}>"
+    assert filled(form, {"n": 1, "free": 1, "what": "x"}) == "1 token is free. Press x"
+    assert filled(form, {"n": 2000, "took": 1.5, "what": "{n}<n:y>"}) == "2,000 tokens in 1.5 s. Press {n}<n:y>"
+    place = on_command_line.set(True)
+    try:
+        assert filled(form, {"n": 2, "free": 2, "what": "x"}) == "2 tokens are free. Type x"
+    finally:
+        on_command_line.reset(place)

@@ -1,7 +1,7 @@
 """`kvchat doctor [URL]`: what a server is, what its cache does with a conversation, and what to change.
 
-The rule: a server that cannot be reached or refuses the key is a verdict too. Exit status: 0 all is well, 1 a problem,
-or it could not be told; nothing is tried out without the person's word where that could cost them something.
+A server that cannot be reached or refuses the key is a verdict too. Exit status: 0 all is well, 1 a problem,
+or it could not be told; nothing is tried out without the user's word where that could cost them something.
 """
 
 from __future__ import annotations
@@ -136,13 +136,13 @@ async def _examined(service: ChatService, backend: Backend, model: str, yes: boo
 
 
 def _told(words: str) -> None:
-    """Progress, for somebody who watches."""
+    """Progress, on a terminal."""
     if _can_overwrite():
         print(f"\r\x1b[K{one_line(words, 76)}", end="", file=sys.stderr, flush=True)
 
 
 async def _agreed(question: str) -> bool:
-    """Whether the person, if there is one, agrees."""
+    """Whether the user agrees; without a terminal they do not."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     _clear()

@@ -1,7 +1,7 @@
 """The examination: what the server says of itself, and a short probe of what its cache does with a conversation.
 
 It takes no more of the server's time than the budget, sends nothing to another machine and pushes nothing out of its
-place unless the user agreed, and stops where somebody else is being answered.
+place unless the user agreed, and stops where another client is being answered.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Probe:
         return {at: slot for at, slot in enumerate(counts) if slot.task is not None and slot.task > self._tasks_before}
 
     def _own_used(self, counts: Sequence[SlotCount]) -> dict[int, SlotCount]:
-        """Of these, where the probe is kept to a slot, only its own: somebody else may have used another one."""
+        """Of these, where the probe is kept to a slot, only its own: another client may have used another one."""
         used = self._used(counts)
         return {at: used[at] for at in used if self._own is None or at in (self._own, self._other)}
 

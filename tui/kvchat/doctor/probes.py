@@ -67,7 +67,7 @@ BLIND = Size(100, 16, 8)
 
 
 def size_for(window: int | None, *, slow: bool = False, counts: bool = True) -> Size:
-    """The probe for a window of so many tokens (None: not known); `counts`: whether the server counts tokens."""
+    """The probe for a window of `window` tokens (None: not known); `counts`: whether the server counts tokens."""
     if slow or (window is not None and window < 1024):
         return replace(SMALL, first=min(SMALL.first, max(8, (window or 1024) // 8)))
     return Size() if counts else BLIND

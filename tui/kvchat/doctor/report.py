@@ -202,7 +202,7 @@ class Examination(Struct):
     """Tokens of the server's time that the probe may take."""
 
     def fits(self, tokens: int) -> bool:
-        """Whether a request that takes so many at most may be sent."""
+        """Whether a request that takes up to `tokens` may be sent."""
         return self.spent_tokens + tokens <= self.budget
 
     def spend(self, tokens: int) -> None:
@@ -244,7 +244,7 @@ class Examination(Struct):
         return tokens / ms * 1000 if ms else None
 
     def seconds_for(self, tokens: int | None) -> float | None:
-        """What prefilling so many tokens takes here."""
+        """What prefilling `tokens` takes here."""
         speed = self.prefill_speed
         return tokens / speed if tokens and speed else None
 

@@ -1,6 +1,6 @@
 """Why tokens were wasted, and what helps, in words.
 
-The rule: a kind and its arguments become one sentence here and nowhere else.
+A kind and its arguments become one sentence here and nowhere else.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ SYSTEM_STAYS = (
 
 
 def dropped_text_notice(evidence: Statement) -> str:
-    """That the server dropped old text without a word, and what helps."""
+    """That the server dropped old text unasked, and what helps."""
     return f"{evidence_sentence(evidence, 0)} Compact it (/compact) or give the server a larger window."
 
 

@@ -1,7 +1,7 @@
 """Numbers, sizes, times and days as people read them, the same on every screen and in every export; sentences from
 their forms.
 
-The rule: a value is rounded for reading and never invented. What is not known is `UNKNOWN`, not 0.
+A value is rounded for reading and never invented. What is not known is `UNKNOWN`, not 0.
 """
 
 from __future__ import annotations

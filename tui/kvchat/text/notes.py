@@ -1,6 +1,6 @@
 """How an answer ended and what to know of it, in words.
 
-The rule: a kind and its arguments become one sentence here, a fault in `kvchat.text.faults`.
+A kind and its arguments become one sentence here, a fault in `kvchat.text.faults`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def note_sentence(note: Statement | None) -> str:
         for name, made in _MADE.get(note.kind, {}).items():
             words[name] = made(words)
         return filled(known, words)
-    except (KeyError, TypeError, ValueError):  # it may be of a file that somebody changed
+    except (KeyError, TypeError, ValueError):  # it may come from a file that was changed
         return ""
 
 

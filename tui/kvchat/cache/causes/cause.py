@@ -26,7 +26,7 @@ class Cause(StrEnum):
     OUR_BYTES = auto()
     """What was sent before changed."""
     CUT = auto()
-    """The server dropped old text without a word."""
+    """The server dropped old text unasked."""
     SHIFTED = auto()
     """The context was."""
     REASONING = auto()
@@ -49,7 +49,7 @@ class Cause(StrEnum):
     """The model cannot rewind to where the prompts part."""
     BLOCKS = auto()
     OTHER_ANSWER = auto()
-    """Of several to one request the person chose one whose state the server does not keep."""
+    """Of several to one request the user chose one whose state the server does not keep."""
     UNKNOWN = auto()
 
 

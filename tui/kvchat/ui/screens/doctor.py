@@ -1,6 +1,6 @@
 """The doctor's screen: what is being tried, then what was found and what to change.
 
-The rule: it only shows. Who examines is given; closing the screen ends the examination.
+It only shows. What examines is given; closing the screen ends the examination.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kvchat.ui.screens.modal import Hint, Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 
 Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
-"""Examines the server in use: it is given what to tell progress to, and whether the person agreed to what costs
+"""Examines the server in use: it is given what to tell progress to, and whether the user agreed to what costs
 something. Raises ChatError."""
 
 TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: WASTED, Severity.FINE: CACHED}
@@ -61,7 +61,7 @@ class DoctorScreen(Modal[None]):
 
     @property
     def _asks(self) -> bool:
-        """Whether the report waits for the person's word."""
+        """Whether the report waits for the user's word."""
         return not self._is_examining and self._report is not None and bool(self._report.examination.question)
 
     @work(exclusive=True, group="examination")
