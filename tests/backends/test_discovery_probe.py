@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.backends import discovery
-from kvchat.backends.discovery import BODY_LIMIT, HEAD_LIMIT, Found, Heard, NotHttpError
+from kvchat.backends.discovery import BODY_LIMIT, HEAD_LIMIT, Found, HeardResponse, NotHttpError
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
 
 
-async def read(data: bytes, cuts: list[int] | None = None) -> Heard | str:
+async def read(data: bytes, cuts: list[int] | None = None) -> HeardResponse | str:
     """What is made of the bytes of one answer, arriving in pieces; the name of the exception where it is none."""
     stream = asyncio.StreamReader(limit=HEAD_LIMIT)
     feeding = asyncio.create_task(fed(stream, data, cuts or []))
@@ -49,7 +49,7 @@ SHAPES = [path.read_bytes() for path in sorted(WIRE.glob("llamacpp_[24]*.http"))
 async def test_an_answer_is_read_the_same_however_it_is_cut(data: bytes, draw: st.DataObject) -> None:
     cuts = sorted(draw.draw(st.sets(st.integers(1, max(1, len(data) - 1)), max_size=12)))
     whole = await read(data)
-    assert isinstance(whole, Heard)
+    assert isinstance(whole, HeardResponse)
     assert await read(data, cuts) == whole
 
 
@@ -74,7 +74,7 @@ async def test_json_is_read_once_whether_it_is_short_or_long(count: int) -> None
     value = {"data": ["x"] * (count // 8)}
     body = json.dumps(value).encode()
     found = await read(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    assert isinstance(found, Heard)
+    assert isinstance(found, HeardResponse)
     assert found.value == found.json == value and found.fields == value
 
 

@@ -14,7 +14,7 @@ from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.embeddings import REST_S
 from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.process import Endpoint, EngineExit
+from kvchat.backends.engine.process import EngineAddress, EngineExit
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.local_embeddings import BATCH, LocalEmbeddings
 from kvchat.config.settings import EmbeddingSettings
@@ -28,7 +28,7 @@ class ToyEngine:
 
     def __init__(self, server: EmbeddingsStandIn) -> None:
         self.server = server
-        self.endpoint: Endpoint | None = None
+        self.endpoint: EngineAddress | None = None
         self.started: list[EngineOptions] = []
         self.stops = 0
         self.gone = asyncio.Event()
@@ -38,14 +38,14 @@ class ToyEngine:
         self.error: EngineError | None = None
         self.on_exit: Callable[[EngineExit], None] = lambda _: None
 
-    async def start(self, options: EngineOptions) -> Endpoint:
+    async def start(self, options: EngineOptions) -> EngineAddress:
         self.started.append(options)
         self.begun.set()
         await self.loaded.wait()
         if self.error:
             raise self.error
         self.gone.clear()
-        self.endpoint = Endpoint(self.server.url, self.server.key)
+        self.endpoint = EngineAddress(self.server.url, self.server.key)
         return self.endpoint
 
     async def stop(self) -> None:

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from corpus import corpus
 from kvchat.backends.http.stream import (
-    Comment,
     Decoder,
     Event,
     Payload,
     Piece,
     SseParser,
     Stray,
+    StreamComment,
     StreamDone,
-    TooLargeError,
+    StreamTooLargeError,
 )
 
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -135,7 +135,12 @@ def test_random_streams_in_random_splits_mean_what_the_standard_says() -> None:
 def test_comments_and_bare_json_are_reported_in_order() -> None:
     data = b': keepalive 5/10\n\n:\n\ndata: x\n\n{"error":"m"}\nfoo: bar\n\n'
     for cuts in splits(data):
-        assert pieces(data, cuts) == [Comment("keepalive 5/10"), Comment(""), Event("x"), Stray('{"error":"m"}')]
+        assert pieces(data, cuts) == [
+            StreamComment("keepalive 5/10"),
+            StreamComment(""),
+            Event("x"),
+            Stray('{"error":"m"}'),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +156,7 @@ def test_what_is_too_large_stops_after_what_was_good(limits: dict[str, int], dat
     for size in (1, 7, len(data)):
         parser, found = SseParser(**limits), list[Piece]()
         found += parser.feed(b"data: a\n\n")
-        with pytest.raises(TooLargeError):
+        with pytest.raises(StreamTooLargeError):
             for start in range(0, len(data), size):
                 found.extend(parser.feed(data[start : start + size]))
         assert found[0] == Event("a")

@@ -460,14 +460,14 @@ class FakeEngine:
     def __init__(self, on_exit: object = None) -> None:
         self.toy: ToyServer | None = None
 
-    async def start(self, options: Any) -> process.Endpoint:
+    async def start(self, options: Any) -> process.EngineAddress:
         await self.stop()
         await asyncio.sleep(self.start_s)
         self.toy = ToyServer(model=options.model.stem)
         await self.toy.start()
         FakeEngine.alive.append(self)
         FakeEngine.most = max(FakeEngine.most, len(FakeEngine.alive))
-        return process.Endpoint(self.toy.url, "")
+        return process.EngineAddress(self.toy.url, "")
 
     async def stop(self) -> None:
         if self.toy is not None:

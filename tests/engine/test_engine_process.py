@@ -19,7 +19,7 @@ from engine_fixture import small_model
 from kvchat.backends.engine import process
 from kvchat.backends.engine.log import EngineError
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.process import Endpoint, Engine, EngineExit, EngineState
+from kvchat.backends.engine.process import Engine, EngineAddress, EngineExit, EngineState
 from kvchat.backends.identify import connect
 from kvchat.chat.cache.states.snapshots import Snapshots
 
@@ -43,7 +43,7 @@ def options(**more: object) -> EngineOptions:
     return EngineOptions(**given)  # type: ignore[arg-type]
 
 
-def healthy(endpoint: Endpoint) -> bool:
+def healthy(endpoint: EngineAddress) -> bool:
     with urllib.request.urlopen(endpoint.base_url + "/health", timeout=120) as answer:
         return bool(answer.status == 200)
 

@@ -60,7 +60,7 @@ class NotHttpError(Exception):
     """What came is not HTTP/1.x, or more of it than any model server says."""
 
 
-class Heard(Response, frozen=True):
+class HeardResponse(Response, frozen=True):
     """An answer whose JSON was read once: every kind's signs are looked for in it."""
 
     json: object = None
@@ -70,7 +70,7 @@ class Heard(Response, frozen=True):
         return self.json
 
 
-class Line:
+class ServerLine:
     """A connection to one server, made when it is needed and kept while the server keeps it."""
 
     def __init__(self, address: str, port: int, authority: str) -> None:
@@ -84,7 +84,7 @@ class Line:
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._address, self._port, limit=HEAD_LIMIT)
 
-    async def get(self, path: str) -> Heard:
+    async def get(self, path: str) -> HeardResponse:
         """The answer to a GET of `path`. Raises OSError, EOFError (closed without an answer), NotHttpError."""
         kept = self._streams is not None
         try:
@@ -104,7 +104,7 @@ class Line:
             self._streams[1].transport.abort()
             self._streams = None
 
-    async def _asked(self, path: str) -> Heard:
+    async def _asked(self, path: str) -> HeardResponse:
         await self.open()
         assert self._streams is not None
         reader, writer = self._streams
@@ -123,12 +123,12 @@ class Line:
         return await _heard(status, headers, body)
 
 
-async def _heard(status: int, headers: Mapping[str, str], body: bytes) -> Heard:
+async def _heard(status: int, headers: Mapping[str, str], body: bytes) -> HeardResponse:
     response = Response(status, headers, body)
     if status != 200 or body[:64].lstrip()[:1] not in (b"{", b"["):
-        return Heard(status, headers, body)
+        return HeardResponse(status, headers, body)
     value = await asyncio.to_thread(_value, response) if len(body) > LARGE else response.value
-    return Heard(status, headers, body, value)
+    return HeardResponse(status, headers, body, value)
 
 
 def _value(response: Response) -> object:
@@ -219,7 +219,7 @@ TELLING_S = 0.02
 
 log = logging.getLogger(__name__)
 Phase = Literal["ready", "loading", "needs a key", "answers"]
-UNASKED = Heard(0, {}, b"")
+UNASKED = HeardResponse(0, {}, b"")
 """Stands for a path that gave no answer of its own."""
 
 
@@ -268,7 +268,7 @@ async def _open_after(seconds: float, tasks: set[asyncio.Task[None]]) -> set[asy
     return tasks
 
 
-class Visit:
+class ServerVisit:
     """One server: what it was asked, and what it said."""
 
     def __init__(self, url: BaseUrl, addresses: tuple[str, ...], within: float) -> None:
@@ -276,8 +276,8 @@ class Visit:
         self._addresses = addresses
         self._within = within
         self._paths = deque(questions(url.port))
-        self._answers: dict[str, Heard] = {}
-        self._lines: set[Line] = set()
+        self._answers: dict[str, HeardResponse] = {}
+        self._lines: set[ServerLine] = set()
         self._speaks_http = self._is_slow = False
         self._closed = False
         self._info: ServerInfo | None = None
@@ -304,7 +304,7 @@ class Visit:
                 worker.cancel()
         await self._describe()
 
-    async def _reached(self) -> Line | None:
+    async def _reached(self) -> ServerLine | None:
         """A connection to the first address where something listens; None where nothing does."""
         for address in self._addresses:
             self._address = address
@@ -320,12 +320,12 @@ class Visit:
             return line
         return None
 
-    def _line(self) -> Line:
-        line = Line(self._address, self._url.port, self._url.authority)
+    def _line(self) -> ServerLine:
+        line = ServerLine(self._address, self._url.port, self._url.authority)
         self._lines.add(line)
         return line
 
-    async def _work(self, line: Line) -> None:
+    async def _work(self, line: ServerLine) -> None:
         """Ask what is left to ask. A second one does the same where that takes long, because a path may never be
         answered; then no connection is kept, because a server may see to one connection after the other."""
         try:
@@ -346,7 +346,7 @@ class Visit:
         before = takewhile(lambda earlier: earlier is not kind, recognition.ORDER)
         return all(path in self._answers for path in chain.from_iterable(earlier.probes for earlier in before))
 
-    async def _ask(self, path: str, line: Line) -> None:
+    async def _ask(self, path: str, line: ServerLine) -> None:
         answer = UNASKED
         try:
             answer = await line.get(self._url.path + path)
@@ -357,7 +357,7 @@ class Visit:
         # A redirect is followed nowhere, so it says nothing.
         self._answers[path] = UNASKED if 300 <= answer.status < 400 else answer
 
-    async def answer(self, path: str) -> Heard:
+    async def answer(self, path: str) -> HeardResponse:
         """What the server says at `path`; `UNASKED` where it does not, or there is no time left to ask."""
         if path not in self._answers and not self._closed:
             line = self._line()
@@ -444,7 +444,7 @@ def _wants_key(answer: Response) -> bool:
 class _Told(HttpBackend):
     """What goes in front of a kind's class so that it asks by way of a visit: nothing twice, by GET alone, in time."""
 
-    visit: Visit
+    visit: ServerVisit
 
     async def get(self, path: str) -> tuple[Head, bytes]:
         answer = await self.visit.answer(path)
@@ -477,7 +477,7 @@ async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = 
     this machine in so many words (another address, another name, https) are not asked.
     """
     asked = kinds.ports() if ports is None else ports
-    visits = [Visit(url, addresses, within) for url, addresses in _places(asked, also)]
+    visits = [ServerVisit(url, addresses, within) for url, addresses in _places(asked, also)]
     looks = [asyncio.create_task(visit.look()) for visit in visits]
     try:
         await _open_after(within * ASKING, set(looks))

@@ -84,7 +84,7 @@ class At(Struct, frozen=True):
     """One inside the other."""
 
 
-class Remedy(Struct, frozen=True):
+class KnownFailure(Struct, frozen=True):
     """What to say when a program says something known."""
 
     words: str
@@ -185,7 +185,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     """How its window is made larger, behind "Start a new conversation, delete a turn, or"."""
     keys: str = ""
     """Where its API keys are: a sentence."""
-    remedies: tuple[Remedy, ...] = ()
+    remedies: tuple[KnownFailure, ...] = ()
     unloaded: str = ""
     """Told where an answer ends before it began and no model is loaded, behind "<program> at <address>"."""
 
@@ -345,17 +345,17 @@ _ROWS = (
         room="load the model with a larger context length in LM Studio",
         keys="LM Studio makes API tokens under Developer > Server Settings > Manage Tokens.",
         remedies=(
-            Remedy(
+            KnownFailure(
                 "no models loaded",
                 "has no model loaded. Load one there (or: lms load), or turn on just-in-time "
                 "loading under Developer > Server Settings.",
             ),
-            Remedy(
+            KnownFailure(
                 "failed to load model",
                 "could not load the model. Look at its developer log; a smaller context length, "
                 "or another model, may fit into memory.",
             ),
-            Remedy(
+            KnownFailure(
                 "unloaded",
                 "unloaded the model. Try again: it is loaded again then, and everything is read anew.",
                 "server_error",
@@ -472,18 +472,18 @@ _ROWS = (
         room="start KoboldCpp with a larger --contextsize",
         keys="KoboldCpp's key is what it was started with as --password.",
         remedies=(
-            Remedy(
+            KnownFailure(
                 "server is busy",
                 "is busy with another request and takes one at a time. Try again when that is done, "
                 "or start it with --multiuser.",
                 "rate_limited",
             ),
-            Remedy(
+            KnownFailure(
                 "requests too quickly",
                 "takes no more requests now. Try again later, or start it without --ratelimit.",
                 "rate_limited",
             ),
-            Remedy(
+            KnownFailure(
                 "payload is too big",
                 "finds the request too large. Start a new conversation, or start it with a larger --maxrequestsize.",
             ),
@@ -515,17 +515,17 @@ _ROWS = (
         room="raise max_seq_len and cache_size in TabbyAPI's config.yml",
         keys="TabbyAPI keeps its keys in api_tokens.yml.",
         remedies=(
-            Remedy(
+            KnownFailure(
                 "an admin key isn't provided",
                 "loads another model only for its admin key. Choose the loaded model, or "
                 "give the admin key (in api_tokens.yml).",
             ),
-            Remedy(
+            KnownFailure(
                 "no models are currently loaded",
                 "has no model loaded. Name one in its config.yml (model.model_name), or load it there.",
                 "server_error",
             ),
-            Remedy(
+            KnownFailure(
                 "prompt template is not set",
                 "has no chat template for this model. Set model.prompt_template in its config.yml.",
             ),
@@ -558,7 +558,7 @@ _ROWS = (
         room="load the model with a larger ctx-size in text-generation-webui",
         keys="text-generation-webui's key is what it was started with as --api-key.",
         remedies=(
-            Remedy(
+            KnownFailure(
                 "invalid host header",
                 "answers only to localhost and 127.0.0.1. Use one of these, or start it with --listen.",
             ),
@@ -588,7 +588,7 @@ _ROWS = (
         room="raise context_size in the model's YAML file of LocalAI",
         keys="LocalAI's keys are what it was started with as LOCALAI_API_KEY.",
         remedies=(
-            Remedy(
+            KnownFailure(
                 "is disabled and cannot be loaded",
                 "has the model disabled. Enable it on its System page, or choose another.",
             ),
@@ -607,15 +607,15 @@ _ROWS = (
         room="raise Context Size in the model's settings in Jan",
         keys="Jan's key is set under Settings > Local API Server.",
         remedies=(
-            Remedy(
+            KnownFailure(
                 "invalid host header",
                 "does not answer to this host name. Add it under Settings > Local API Server > "
                 "Trusted Hosts, or use the address that is shown there.",
             ),
-            Remedy("no models are available", f"has no model running. {_START}", "server_error"),
-            Remedy("no running session found", f"does not run this model. {_START}"),
-            Remedy("must contain a 'model' field", f"has no model running. {_START}"),
-            Remedy(
+            KnownFailure("no models are available", f"has no model running. {_START}", "server_error"),
+            KnownFailure("no running session found", f"does not run this model. {_START}"),
+            KnownFailure("must contain a 'model' field", f"has no model running. {_START}"),
+            KnownFailure(
                 "proxy request to model failed",
                 "gets no answer from its engine. Stop the model there and start it again.",
                 "server_error",

@@ -92,7 +92,7 @@ async def template_text(backend: Backend) -> str:
     try:
         if isinstance(backend, TemplateText):
             return await backend.template_text()
-        if kind_of(backend.info.kind).shows_template and isinstance(backend, _Asked):
+        if kind_of(backend.info.kind).shows_template and isinstance(backend, _TemplateSource):
             _, found = await backend.get_json("/props")
             return text_at(as_object(found, "properties"), "chat_template") or ""
     except (BackendError, PayloadError):
@@ -101,7 +101,7 @@ async def template_text(backend: Backend) -> str:
 
 
 @runtime_checkable
-class _Asked(Protocol):
+class _TemplateSource(Protocol):
     async def get_json(self, path: str) -> tuple[object, object]: ...
 
 

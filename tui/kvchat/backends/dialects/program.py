@@ -96,7 +96,7 @@ class PromptCounts:
 ANSWERED = (State.DONE, State.LENGTH, State.CONTEXT_FULL)
 
 
-class Seen:
+class ReplyWatch:
     """Passes events on, and remembers what they told."""
 
     def __init__(self, emit: Emit) -> None:
@@ -154,7 +154,7 @@ class ProgramBackend(HttpBackend):
         return super().body(replace(turn, parameters=given))
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
-        seen = Seen(emit)
+        seen = ReplyWatch(emit)
         ended = self._explained_end(await super().chat(turn, seen))
         if ended.state is State.CONTEXT_FULL:
             ended = replace(ended, remark=said(NoteKind.FILLS_WINDOW, size=self.window_of(turn), room=self.kind.room))
@@ -178,7 +178,7 @@ class ProgramBackend(HttpBackend):
             )
         ]
 
-    def _left_out(self, turn: ChatTurn, seen: Seen, reported: Reported) -> list[Statement]:
+    def _left_out(self, turn: ChatTurn, seen: ReplyWatch, reported: Reported) -> list[Statement]:
         """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
         tokens, expected = reported.prompt_tokens, self._counts.expected(turn)
         if not tokens:

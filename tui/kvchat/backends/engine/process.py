@@ -41,7 +41,7 @@ class EngineState(StrEnum):
     """It ended by itself after it was ready."""
 
 
-class Endpoint(Struct, frozen=True):
+class EngineAddress(Struct, frozen=True):
     """Where a running engine listens."""
 
     base_url: str
@@ -128,17 +128,17 @@ class Engine:
         """`on_exit` is called in the event loop when the engine ends after it was ready and nobody stopped it."""
         self._on_exit = on_exit
         self._child: _Child | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: EngineAddress | None = None
         self._attempt = object()  # the start in progress; replaced by every later start and stop
         self.state = EngineState.STOPPED
         self.options: EngineOptions | None = None
 
     @property
-    def endpoint(self) -> Endpoint | None:
+    def endpoint(self) -> EngineAddress | None:
         """Where it listens, while it is ready."""
         return self._endpoint if self.state is EngineState.READY else None
 
-    async def start(self, options: EngineOptions) -> Endpoint:
+    async def start(self, options: EngineOptions) -> EngineAddress:
         """Start the engine and return once it answers; one that runs is stopped first.
 
         There is no time limit: a large model on a slow disk takes minutes. Cancel the call, or call `stop`, to
@@ -154,7 +154,7 @@ class Engine:
                 self.state = EngineState.FAILED
             raise
 
-    async def _start(self, options: EngineOptions, attempt: object) -> Endpoint:
+    async def _start(self, options: EngineOptions, attempt: object) -> EngineAddress:
         began = asyncio.get_running_loop().time()
         if importlib.util.find_spec("xllamacpp") is None:
             raise EngineError(EngineProblem.NOT_INSTALLED)
@@ -183,7 +183,7 @@ class Engine:
         if not isinstance(port, int):
             raise await self._failure(child, options.model, answer)
         self.state = EngineState.READY
-        self._endpoint = Endpoint(
+        self._endpoint = EngineAddress(
             f"http://{LOOPBACK}:{port}",
             api_key,
             child.process.pid,

@@ -26,7 +26,7 @@ ANSWER_LIMIT = 64 * MIB
 _BOM = b"\xef\xbb\xbf"
 
 
-class TooLargeError(PayloadError):
+class StreamTooLargeError(PayloadError):
     """A line, an event or the whole answer is larger than kvchat reads. What was parsed before it is good."""
 
     def __init__(self, what: str, limit: int) -> None:
@@ -40,7 +40,7 @@ class Event(Struct, frozen=True):
     type: str = "message"
 
 
-class Comment(Struct, frozen=True):
+class StreamComment(Struct, frozen=True):
     """A comment line: a server's sign of life."""
 
     text: str
@@ -52,7 +52,7 @@ class Stray(Struct, frozen=True):
     text: str
 
 
-Piece = Event | Comment | Stray
+Piece = Event | StreamComment | Stray
 
 
 class SseParser:
@@ -78,7 +78,7 @@ class SseParser:
         """The pieces that `chunk` completes. Raises TooLargeError after the pieces before the excess."""
         self._total += len(chunk)
         if self._total > self._answer_limit:
-            raise TooLargeError("the answer", self._answer_limit)
+            raise StreamTooLargeError("the answer", self._answer_limit)
         chunk = self._normalised(self._without_bom(chunk))
         head, newline, rest = chunk.partition(b"\n")
         self._pending += head
@@ -90,7 +90,7 @@ class SseParser:
             for line in lines:
                 yield from self._line(line)
         if len(self._pending) > self._line_limit:
-            raise TooLargeError("a line", self._line_limit)
+            raise StreamTooLargeError("a line", self._line_limit)
 
     def _without_bom(self, chunk: bytes) -> bytes:
         if self._start is None:
@@ -121,19 +121,19 @@ class SseParser:
             self._data, self._size, self._type = [], 0, b""
             return
         if len(line) > self._line_limit:
-            raise TooLargeError("a line", self._line_limit)
+            raise StreamTooLargeError("a line", self._line_limit)
         name, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
         if name == b"data":
             self._size += len(value) + 1
             if self._size > self._event_limit:
-                raise TooLargeError("an event", self._event_limit)
+                raise StreamTooLargeError("an event", self._event_limit)
             self._data.append(value)
         elif name == b"event":
             self._type = value
         elif not name:
-            yield Comment(_text(value))
+            yield StreamComment(_text(value))
         elif name.startswith(b"{"):
             yield Stray(_text(line))
 
@@ -218,7 +218,7 @@ class _Events:
                 yield from _of_event(piece)
             elif isinstance(piece, Stray):
                 yield from _of_stray(piece)
-            elif isinstance(piece, Comment):
+            elif isinstance(piece, StreamComment):
                 self._comment(piece.text)
 
     def end(self) -> Iterator[Decoded]:
@@ -274,7 +274,7 @@ class _Json:
     def feed(self, chunk: bytes) -> Iterator[Decoded]:
         self._total += len(chunk)
         if self._total > ANSWER_LIMIT:
-            raise TooLargeError("the answer", ANSWER_LIMIT)
+            raise StreamTooLargeError("the answer", ANSWER_LIMIT)
         if self._is_document:
             self._pending += chunk
             return
@@ -288,7 +288,7 @@ class _Json:
             head, newline, rest = rest.partition(b"\n")
             self._pending = bytearray(head)
         if self._lines and len(self._pending) > LINE_LIMIT:
-            raise TooLargeError("a line", LINE_LIMIT)
+            raise StreamTooLargeError("a line", LINE_LIMIT)
 
     def _line(self, line: bytes) -> Iterator[Decoded]:
         text = _decoded(line)

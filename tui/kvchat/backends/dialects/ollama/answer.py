@@ -44,7 +44,7 @@ _MOST_SESSIONS = 256
 WIDEN = "give it a larger window (server.context_size, sent as num_ctx)"
 
 
-class Use(Struct):
+class ModelUse(Struct):
     """How a model was last used from here."""
 
     is_loaded: bool = False
@@ -67,22 +67,22 @@ class Read(Struct, frozen=True):
     text_bytes: int
     tokens: int
 
-    def is_beginning_of(self, asked: Asked) -> bool:
+    def is_beginning_of(self, asked: OllamaRequest) -> bool:
         return self.model == asked.model and self.digest == _digest(asked.wires[: self.messages])
 
 
-class Memory(Struct):
+class OllamaMemory(Struct):
     """What one server's answers have told so far."""
 
-    models: dict[str, Use] = field(default_factory=dict)
+    models: dict[str, ModelUse] = field(default_factory=dict)
     sessions: OrderedDict[str, Read] = field(default_factory=OrderedDict)
     counts_whole_prompt: bool = True
     """Whether `prompt_eval_count` counts cached tokens too."""
     reports_cached: bool = False
     """Whether an answer has told how many tokens came from the cache."""
 
-    def use_of(self, model: str) -> Use:
-        return self.models.setdefault(full_name(model), Use())
+    def use_of(self, model: str) -> ModelUse:
+        return self.models.setdefault(full_name(model), ModelUse())
 
     def remember(self, session: str, read: Read) -> None:
         self.sessions[session] = read
@@ -91,7 +91,7 @@ class Memory(Struct):
             self.sessions.popitem(last=False)
 
 
-class Asked(Struct, frozen=True):
+class OllamaRequest(Struct, frozen=True):
     """The request that is answered."""
 
     model: str
@@ -114,7 +114,7 @@ class Asked(Struct, frozen=True):
 class OllamaAnswer(ChatAnswer):
     """Collects one answer; the states are those of any chat answer."""
 
-    def __init__(self, url: str, emit: Emit, asked: Asked, memory: Memory) -> None:
+    def __init__(self, url: str, emit: Emit, asked: OllamaRequest, memory: OllamaMemory) -> None:
         super().__init__(url, emit, asked.context_size)
         self._asked = asked
         self._memory = memory
@@ -236,7 +236,7 @@ def _ms(part: Mapping[str, object], key: str) -> float | None:
     return None if nanoseconds is None else nanoseconds / NS_PER_MS
 
 
-def _reloaded(asked: Asked, before: Use, sent: float, took_ms: float) -> Statement:
+def _reloaded(asked: OllamaRequest, before: ModelUse, sent: float, took_ms: float) -> Statement:
     """That the model was loaded again, and why as far as it can be told."""
     seconds = took_ms / 1000
     if before.runner is None:

@@ -26,7 +26,7 @@ from kvchat.backends.dialect import (
     Trouble,
     failure,
 )
-from kvchat.backends.dialects.ollama.answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
+from kvchat.backends.dialects.ollama.answer import OllamaAnswer, OllamaMemory, OllamaRequest, roomier, unwrapped
 from kvchat.backends.dialects.ollama.messages import (
     fields_in,
     keep_alive_of,
@@ -38,8 +38,8 @@ from kvchat.backends.dialects.ollama.messages import (
 from kvchat.backends.dialects.ollama.models import (
     NO_FACTS,
     USUAL_CONTEXT,
-    Entry,
     Facts,
+    OllamaModel,
     chosen_among,
     entries_in,
     facts_in,
@@ -85,8 +85,8 @@ class OllamaBackend(HttpBackend):
         images: Images = no_images,
     ) -> None:
         super().__init__(endpoint, embedded=embedded, clock=clock, options=options, images=images)
-        self._memory = Memory()
-        self._entries: dict[str, Entry] = {}
+        self._memory = OllamaMemory()
+        self._entries: dict[str, OllamaModel] = {}
         self._running: Mapping[str, int | None] | None = None
         self._facts: dict[str, Facts] = {}
         self._windows: dict[str, int] = {}
@@ -200,7 +200,7 @@ class OllamaBackend(HttpBackend):
         return chat_body(head, self.wires(turn), {"options": options, **fields})
 
     def answer(self, turn: ChatTurn, emit: Emit) -> OllamaAnswer:
-        asked = Asked(
+        asked = OllamaRequest(
             self.model_of(turn),
             turn.session_id,
             turn.wires,

@@ -43,7 +43,7 @@ _ANY_ROLE = re.compile(r"\{\{-?\s*(?:\$?\w*)\.Role\s*-?\}\}")
 _DATE = re.compile(r"\bcurrentDate\b|\byesterdayDate\b|strftime_now|\bnow\s*\(")
 
 
-class Entry(Struct, frozen=True):
+class OllamaModel(Struct, frozen=True):
     """A model of the list."""
 
     model: Model
@@ -84,13 +84,13 @@ def running_in(listing: object) -> dict[str, int | None]:
     }
 
 
-def entries_in(listing: object, running: Mapping[str, int | None] | None) -> tuple[Entry, ...]:
+def entries_in(listing: object, running: Mapping[str, int | None] | None) -> tuple[OllamaModel, ...]:
     """The models of `/api/tags`; `running`: None where it is not known what is loaded. Raises PayloadError."""
     found = list_at(as_object(listing, "a list of models"), "models")
     return tuple(_entry(entry, running) for entry in found if is_object(entry) and _name(entry))
 
 
-def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None) -> Entry:
+def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None) -> OllamaModel:
     name = _name(entry)
     details = figures_at(entry, "details")
     abilities = entry.get("capabilities")
@@ -115,7 +115,7 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
         sees=sees_in(entry),
     )
     thinks = THINKING in abilities if isinstance(abilities, list) and abilities else None
-    return Entry(model, host, thinks, longest)
+    return OllamaModel(model, host, thinks, longest)
 
 
 def window(loaded: int | None, usual: int | None, longest: int | None) -> int | None:
@@ -176,6 +176,6 @@ def _name(entry: Mapping[str, object]) -> str:
     return whole_characters(text_at(entry, "name") or text_at(entry, "model") or "")
 
 
-def chosen_among(entries: Sequence[Entry]) -> tuple[Model, ...]:
+def chosen_among(entries: Sequence[OllamaModel]) -> tuple[Model, ...]:
     """The models one of which is talked to when the user names none: those of this machine, if it has any."""
     return tuple(entry.model for entry in entries if not entry.host) or tuple(entry.model for entry in entries)
