@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
     from kvchat.config.problem import Problem
+    from kvchat.prompt.conversation import Conversation
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.controllers.alternatives import AlternativesController
     from kvchat.ui.controllers.empty import EmptyConversation
@@ -74,6 +75,8 @@ class ChatScreen(Screen[None]):
         self._wide = False
         self.empty: EmptyConversation | None = None
         """What stands in an empty conversation; None until the controllers are there."""
+        self._first_list: tuple[list[Conversation], int] | None = None
+        """As `Conversations.take_list`: what the list shows until they are."""
         self.header = Header()
         self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=self._warmth)
         self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
@@ -128,7 +131,10 @@ class ChatScreen(Screen[None]):
 
     def list_conversations(self) -> None:
         """After the first paint: the list, for which the store is opened. Raises ChatError."""
-        self.sidebar.set_rows(rows_of(listed(self.service.store.conversations()), frozenset()))
+        store = self.service.store
+        version, rows = store.data_version(), store.conversations()
+        self._first_list = rows, version
+        self.sidebar.set_rows(rows_of(listed(rows), frozenset()))
 
     def begin(self) -> None:
         """After that: the controllers, on the service, which is opened by this. Raises ChatError."""
@@ -150,6 +156,8 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.workspace import Workspace
 
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
+        if self._first_list is not None:
+            service.conversations.take_list(*self._first_list)
         personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
         self.costs = costs = CostQuestions(workspace)

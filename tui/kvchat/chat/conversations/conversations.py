@@ -113,6 +113,11 @@ class Conversations:
             self._by_id = {record.id: record for record in self._list}
         return self._list
 
+    def take_list(self, rows: list[Conversation], version: int) -> None:
+        """Have these as the list, which were read at this version of the store (`Store.data_version`)."""
+        if version == self._seen_version:
+            self._list, self._by_id = rows, {record.id: record for record in rows}
+
     def _unstored(self) -> list[Conversation]:
         """Conversations that were begun while the disk refuses."""
         if not self._ground.writer.unsaved:
