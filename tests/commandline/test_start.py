@@ -46,7 +46,7 @@ sys.addaudithook(heard)
 
 
 @pytest.mark.parametrize(
-    "module", ["kvchat.cli", "argparse", "kvchat.cli.answer_shape", "kvchat.store", "kvchat.chat.service"]
+    "module", ["kvchat.cli", "argparse", "kvchat.chat.question", "kvchat.store", "kvchat.chat.service"]
 )
 async def test_ctrl_c_while_it_starts_says_nothing(environment: dict[str, str], tmp_path: Path, module: str) -> None:
     python_path = startup(tmp_path / "site", INTERRUPTS.format(module=module))
