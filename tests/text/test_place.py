@@ -8,9 +8,8 @@ from kvchat.cache.causes.cause import said
 from kvchat.cli import main
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault, fault_sentence
-from kvchat.text.format import filled
+from kvchat.text.format import filled, on_command_line
 from kvchat.text.notes import note_sentence
-from kvchat.text.place import on_command_line
 
 URL = "http://127.0.0.1:8080"
 FAULTS = {

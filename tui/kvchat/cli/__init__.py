@@ -285,7 +285,7 @@ def _missing(error: ImportError) -> str:
 
 def _carried_out(args: argparse.Namespace) -> int:
     from kvchat.cli.session import CommandError, begun
-    from kvchat.text.place import on_command_line
+    from kvchat.text.format import on_command_line
 
     place = on_command_line.set(args.command is not None)
     try:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import UNIQUE, StrEnum, verify
 
-from kvchat.text.format import duration, filled, stopped
-from kvchat.text.place import on_command_line
+from kvchat.text.format import duration, filled, on_command_line, stopped
 
 Value = str | int | float | bool | None
 _STATUS = " ({status}){said}"

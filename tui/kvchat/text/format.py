@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from datetime import date, datetime
 from string import Formatter
 from typing import Any
-
-from kvchat.text.place import on_command_line
 
 UNKNOWN = "–"
 FAVOURITE_MARK, KEPT_MARK = "★", "◆"
@@ -198,6 +197,10 @@ def span(seconds: float) -> str:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
 
+
+on_command_line: ContextVar[bool] = ContextVar("on_command_line", default=False)
+"""Whether sentences are read on the command line, which has other ways to do what they advise, and not in the app. Set
+once, by a command."""
 
 _PART = re.compile(r"<(\w+)(?:=([^:]+))?:([^<>|]*)(?:\|([^<>]*))?>")
 _AS: dict[str, Callable[[Any], str]] = {

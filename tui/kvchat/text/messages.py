@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.prompt.queued import HoldKind
 from kvchat.sanitize import one_line
-from kvchat.text.format import count, duration
-from kvchat.text.place import here
+from kvchat.text.format import count, duration, filled
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import PromptProgress
@@ -52,10 +51,12 @@ def no_images(model: str, sees: bool | None, *, earlier: bool) -> str:
             f"Nothing was sent: the server does not say whether {name} can see images. If it can, set vision to "
             '"yes" in the server\'s settings.'
         )
-    choose = here("Choose a model that can (/model)", "Name a model that can (-m)")
-    what = "this conversation has an image, and " if earlier else ""
-    end = "start a new conversation" if earlier else here("remove the image", "leave the image out")
-    return f"Nothing was sent: {what}{name} cannot see images. {choose}, or {end}."
+    return filled(
+        "Nothing was sent: <earlier:this conversation has an image, and >{name} cannot see images. <cli:Name a model "
+        "that can (-m)|Choose a model that can (/model)>, or <earlier:start a new conversation|<cli:leave the image out|"
+        "remove the image>>.",
+        {"name": name, "earlier": earlier},
+    )
 
 
 WAITING = {
