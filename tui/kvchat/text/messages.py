@@ -53,8 +53,8 @@ def no_images(model: str, sees: bool | None, *, earlier: bool) -> str:
         )
     return filled(
         "Nothing was sent: <earlier:this conversation has an image, and >{name} cannot see images. <cli:Name a model "
-        "that can (-m)|Choose a model that can (/model)>, or <earlier:start a new conversation|<cli:leave the image out|"
-        "remove the image>>.",
+        "that can (-m)|Choose a model that can (/model)>, or <earlier:start a new conversation|<cli:leave the image "
+        "out|remove the image>>.",
         {"name": name, "earlier": earlier},
     )
 
