@@ -159,7 +159,7 @@ def written_by_kvchat(folder: Path) -> None:
     system = node(None, system_message("Be brief."), 1.0)
     question = node(system, Message(Role.USER, "What is the keeper called?"), 2.0)
     answer = node(question, Message(Role.ASSISTANT, "I guess Zanzibar."), 3.0)
-    source = Source(Conversation("ab" * 16, answer.id, 1.0, 3.0, "StoreWriter"), Tree([system, question, answer]))
+    source = Source(Conversation("ab" * 16, answer.id, 1.0, 3.0, "Keeper"), Tree([system, question, answer]))
     MirrorFolder(folder, "chats").put(source)
     for form in ("md", "html", "json", "jsonl"):
         (folder / f"one.{form}").write_text(render(form, [source]))

@@ -128,7 +128,7 @@ class Studio:
                 await service.turns.send(made.id, Question(question))
                 await service.conversations.wait(made.id)
                 cached, prompt = prompt + 4, prompt + 96 + 31 * number
-        await service.options.save_prompt(SavedPrompt("StoreWriter", KEEPER))
+        await service.options.save_prompt(SavedPrompt("Keeper", KEEPER))
         await service.options.save_prompt(SavedPrompt("Translator", "Translate what I write into English."))
         await service.aclose()
 

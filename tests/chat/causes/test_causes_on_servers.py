@@ -174,7 +174,7 @@ async def test_a_state_that_was_pushed_out_of_the_server_memory(
         if known:
             shape = Shape(ram_bytes=1 << 20, token_bytes=268.0)
             chat.service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
-        ids = [await chat.begin(f"StoreWriter {name} wrote this. {WORDS * 60}") for name in "ABCDEF"]
+        ids = [await chat.begin(f"Keeper {name} wrote this. {WORDS * 60}") for name in "ABCDEF"]
         for id in ids[:2]:
             await chat.turns(id, 1)
         await chat.turns(ids[0], 1)  # it was parked, and came back

@@ -175,7 +175,7 @@ async def host_cache_full(scene: Scene) -> TurnFigures:
     scene.serve("dense", cache_ram_mib=1)
     chat, long = scene.kvchat(), scene.chance.randint(50, 70)
     ids = [
-        await chat.begin(f"StoreWriter {name} wrote this. {WORDS * long}")
+        await chat.begin(f"Keeper {name} wrote this. {WORDS * long}")
         for name in "ABCDEFGH"[: scene.chance.randint(6, 8)]
     ]
     for id in (*ids[:2], *ids):  # the first was parked, and came back
