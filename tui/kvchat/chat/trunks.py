@@ -97,19 +97,20 @@ class Trunks:
         blocks = await self._special_tokens.plain_at(link, "", found.files)
         trunk = await _read(lambda: made(name, blocks, self._core.timestamp()))
         await self._must_fit(link, trunk)
-        if (known := self._row(name)) is not None:
+        if (known := self._rows().get(name)) is not None:
             await self._forget(known)
         await self._stored(lambda: self._core.store.kept.put_trunk(name, trunk.id, trunk.root))
+        self._core.events.tell(ConversationsChanged())
         return trunk, found
 
     def names(self) -> list[str]:
         """The names of all, in their order. Raises ChatError."""
         return sorted(self._rows(), key=str.casefold)
 
-    def find(self, name: str) -> Trunk:
+    async def find(self, name: str) -> Trunk:
         """Raises ChatError."""
-        row = self._row(name)
-        root = self._core.store.kept.root(row) if row is not None else None
+        row = self._rows().get(name)
+        root = await self._stored(lambda: self._core.store.kept.root(row)) if row is not None else None
         if row is None or root is None:
             names = self.names()
             problem = ChatProblem.NO_SUCH_TRUNK if names else ChatProblem.NO_TRUNK_YET
@@ -119,15 +120,16 @@ class Trunks:
     async def begin(self, name: str) -> tuple[OpenConversation, list[str]]:
         """A new conversation that begins with a trunk, and the names of the files that have changed since it was made.
         Raises ChatError."""
-        trunk = self.find(name)
+        trunk = await self.find(name)
         changed = await asyncio.to_thread(trunk.changed)
         return await self._new_conversations.create(trunk=trunk.root.message), changed
 
     async def remove(self, name: str) -> None:
         """Conversations that began with it stay as they are. Raises ChatError."""
-        trunk = self.find(name)
+        trunk = await self.find(name)
         await self._forget(Kept(trunk.id, name=name))
         await self._stored(lambda: self._core.store.kept.remove(trunk.id))
+        self._core.events.tell(ConversationsChanged())
 
     async def _forget(self, row: Kept) -> None:
         await self._jobs.drop(self.kind, row.name)
@@ -140,16 +142,12 @@ class Trunks:
         except StoreError as error:
             raise ChatError.of(error) from None
 
-    def _row(self, name: str) -> Kept | None:
-        return self._rows().get(name)
-
-    async def _stored(self, write: Callable[[], None]) -> None:
-        """Raises ChatError."""
+    async def _stored(self, work: Callable[[], T]) -> T:
+        """Work on the store, on its thread. Raises ChatError."""
         try:
-            await self._core.writer.call(write)
+            return await self._core.writer.call(work)
         except StoreError as error:
             raise ChatError.of(error) from None
-        self._core.events.tell(ConversationsChanged())
 
     # -- prefilling
 
@@ -247,7 +245,7 @@ class Trunks:
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:
-            trunk = self.find(job.subject)
+            trunk = await self.find(job.subject)
         except ChatError:
             return Outcome(How.DONE)  # it was removed
         if self._link.lane is not lane or not lane.is_free:

@@ -486,7 +486,7 @@ async def _from_trunk(service: ChatService, name: str) -> OpenConversation:
     """A new conversation that begins with a trunk, its server reached. Raises ChatError, CommandError."""
     if service.trunks is None:
         raise CommandError("An incognito run has no trunks; leave out --incognito.")
-    service.trunks.find(name)
+    await service.trunks.find(name)
     await service.servers.reach()
     conversation, changed = await service.trunks.begin(name)
     if changed:

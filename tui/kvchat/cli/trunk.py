@@ -61,11 +61,11 @@ def run(session: Session) -> int:
         if args.what == "list":
             return await _list(session, trunks)
         if args.what == "remove":
-            trunks.find(args.name)
+            await trunks.find(args.name)
             await trunks.remove(args.name)
             return 0
         if args.what == "warm":
-            return await _prefill(service, trunks, trunks.find(args.name))
+            return await _prefill(service, trunks, await trunks.find(args.name))
         return await _add(service, trunks, args.name, [whole_characters(path) for path in args.paths])
 
     return session.with_service(work)
@@ -121,7 +121,7 @@ def _words(trunk: Trunk, found: Prefilled, seconds: float) -> str:
 
 
 async def _list(session: Session, trunks: Trunks) -> int:
-    found = [trunks.find(name) for name in trunks.names()]
+    found = [await trunks.find(name) for name in trunks.names()]
     changed = {trunk.name: await asyncio.to_thread(trunk.changed) for trunk in found}
 
     table = TextTable(

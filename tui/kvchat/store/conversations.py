@@ -215,11 +215,6 @@ class Conversations:
         connection.execute(_ADD_NODE, (*row_of(system), None, None))
         return system
 
-    def shared_node(self, id: str) -> Node | None:
-        """The stored message with this id."""
-        row = self._db.row(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?", (id,))
-        return node_of(row) if row else None
-
     def like(self, system: Node) -> Node | None:
         """The stored system message with the bytes of `system`."""
         row = self._db.row(

@@ -6,6 +6,7 @@ from kvchat.cache.kept import Kept
 from kvchat.prompt.message import Node
 from kvchat.store.conversations import Conversations, collect
 from kvchat.store.file.database import Database
+from kvchat.store.rows import NODE_FIELDS, columns, node_of
 
 _PATHS = """
     WITH RECURSIVE up(id, parent, digest, depth) AS (
@@ -46,7 +47,8 @@ class KeptRows:
 
     def root(self, trunk: Kept) -> Node | None:
         """The message of a trunk."""
-        return self._conversations.shared_node(trunk.node)
+        row = self._db.row(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?", (trunk.node,))
+        return node_of(row) if row else None
 
     def remove(self, id: str) -> None:
         with self._db.write() as connection:

@@ -76,16 +76,9 @@ class Consolidation:
             self._jobs.changed()
 
     async def place_of(self, job: Job) -> Place | None:
-        link = (
-            self._extraction.workplace(self._core.conversations.looked_at)
-            if self._core.conversations.looked_at
-            else None
-        )
-        if (
-            link is None
-            or self._core.conversations.streaming()
-            or not self._memory.is_on(self._core.conversations.looked_at)
-        ):
+        id = self._core.conversations.looked_at
+        link = self._extraction.workplace(id) if id else None
+        if link is None or self._core.conversations.streaming() or not self._memory.is_on(id):
             return None
         if job.why == JobReason.ASKED:
             return Place(link.lane, 0.0)

@@ -159,12 +159,8 @@ class MemoryService:
 
     def worker(self, id: str) -> Link:
         """The server that a conversation is gone through by, reached or not."""
-        chosen = self._core.settings.memory.profile
-        return (
-            self._core.servers.links.at(chosen)
-            if chosen in self._core.settings.profiles
-            else self._core.servers.link(id)
-        )
+        chosen, servers = self._core.settings.memory.profile, self._core.servers
+        return servers.links.at(chosen) if chosen in self._core.settings.profiles else servers.link(id)
 
     async def pass_over(self, id: str, nodes: Sequence[str]) -> None:
         """These messages of a conversation are never gone through."""

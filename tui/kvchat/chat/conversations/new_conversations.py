@@ -83,11 +83,8 @@ class NewConversations:
         self, message: Message, server: str, model: str, parameters: Parameters
     ) -> OpenConversation | None:
         """An empty conversation with this system message, opened, with what a new one begins with."""
-        conversations, servers, streaming = (
-            self._core.conversations,
-            self._core.servers,
-            self._core.conversations.streaming(),
-        )
+        conversations, servers = self._core.conversations, self._core.servers
+        streaming = conversations.streaming()
         for known in conversations.all():
             if known.turns == 0 and known.id not in streaming and not self._is_written_in(known.id):
                 same = conversations.load(known.id).path()[0].message == message

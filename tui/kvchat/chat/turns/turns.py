@@ -305,11 +305,8 @@ class Turns:
                     kind = _kind_of(error)
                     self._queue.hold(id, kind)
                     if kind is HoldKind.NOT_SENT:
-                        where = (
-                            ""
-                            if self._core.conversations.looked_at == id
-                            else f"{self._core.conversations.title(id)}: "
-                        )
+                        conversations = self._core.conversations
+                        where = "" if conversations.looked_at == id else f"{conversations.title(id)}: "
                         self._core.events.tell(Noticed(f"{where}{error}", "warning"))
         except Exception:
             log.exception("the next message of a queue was not sent")

@@ -128,7 +128,7 @@ class ConversationController:
         from kvchat.ui.screens.beginnings import trunk_screen
 
         with self.workspace.app.key_queue.coming() as dialog:
-            found = [trunks.find(name) for name in trunks.names()]
+            found = [await trunks.find(name) for name in trunks.names()]
         if dialog.is_given_up:
             return None
         return await self.workspace.ask(trunk_screen(found))
