@@ -80,9 +80,9 @@ class Readers:
         try:
             return self._asked(ask)
         except UnreadableError as error:
-            if not (used and str(error) == pipe_protocol.TOO_MUCH):
+            if not used or str(error) not in (pipe_protocol.TOO_MUCH, CRASHED):
                 raise
-        return self._asked(ask)  # the memory may have gone to the files before
+        return self._asked(ask)  # the memory may have gone to the files before; without any, it dies
 
     def _asked(self, ask: Callable[[Process], T]) -> T:
         child = self._child = self._living()
