@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,10 +60,9 @@ def test_a_file_is_made_with_its_folder_and_is_private(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "config.toml"
     save_setting(path, "theme", "kvchat-day")
     assert path.read_text() == 'theme = "kvchat-day"\n'
-    if sys.platform != "win32":
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
     assert [item.name for item in path.parent.iterdir()] == ["config.toml"]
 
 
@@ -150,7 +148,6 @@ def test_a_broken_file_is_never_written(file: Path) -> None:
     assert file.read_text() == "theme = day  # my own words\n"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no links")
 def test_a_link_to_a_file_elsewhere_stays_a_link(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "linked.toml"
     link.symlink_to(file)

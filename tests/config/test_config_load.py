@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -225,7 +224,6 @@ def test_a_folder_in_the_place_of_the_file_is_told(file: Path) -> None:
     ]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 def test_a_named_pipe_in_the_place_of_the_file_does_not_hang(file: Path) -> None:
     os.mkfifo(file)
     assert [str(problem) for problem in load(file)[1]] == [
@@ -262,7 +260,6 @@ def test_control_characters_in_a_name_do_not_reach_the_screen(file: Path) -> Non
     assert "\x07" not in sentence
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 def test_a_command_in_a_file_that_anyone_may_write_is_not_used(file: Path) -> None:
     file.write_text('[server]\napi_key_command = "pass x"\n')
     file.chmod(0o600)

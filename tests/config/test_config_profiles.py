@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -268,7 +267,6 @@ def test_a_key_written_into_a_profile_is_refused_and_never_repeated(file: Path) 
     assert "sk-abcdef" not in sentence + repr(load(file)[0])
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 def test_commands_of_profiles_in_a_file_that_anyone_may_write_are_not_used(file: Path) -> None:
     file.write_text(f'[server]\napi_key_command = "pass x"\n{WORK}api_key_command = "pass y"\n')
     file.chmod(0o600)

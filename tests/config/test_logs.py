@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +28,6 @@ def test_a_line_has_time_level_module_and_text(file: Path) -> None:
     assert file.read_text().endswith(" INFO kvchat.test request 3: 512 bytes in 4.2 ms\n")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 def test_the_file_is_private_even_if_it_was_not(tmp_path: Path) -> None:
     path = tmp_path / "kvchat.log"
     path.write_text("before\n")

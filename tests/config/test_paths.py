@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import tempfile
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from kvchat.backends.engine.server_snapshots import ServerShelf
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.cli import main
 from kvchat.commands.editor import EditorError, OutsideText
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 
 
 @pytest.fixture
@@ -72,7 +69,6 @@ def test_our_own_themes_are_found() -> None:
     assert (paths.own_themes() / "kvchat-night.toml").is_file()
 
 
-@posix
 def test_folders_and_files_are_private_whatever_the_umask(tmp_path: Path, loose_umask: None) -> None:
     made = paths.folder(tmp_path / "a" / "b" / "c")
     assert [mode(place) for place in (made, made.parent, made.parent.parent)] == [0o700] * 3
@@ -80,7 +76,6 @@ def test_folders_and_files_are_private_whatever_the_umask(tmp_path: Path, loose_
     assert mode(made / "x") == 0o600
 
 
-@posix
 def test_a_share_that_refuses_modes_and_pipes_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +123,6 @@ def test_a_folder_that_cannot_be_looked_at_is_not_missing(tmp_path):
     assert not paths.is_missing(tmp_path) and not paths.is_missing(tmp_path / "loop")
 
 
-@posix
 def test_what_a_killed_save_left_goes_at_the_next_one(tmp_path: Path) -> None:
     target = tmp_path / "config.toml"
     handle, left = paths.open_part(target)
@@ -141,7 +135,6 @@ def test_what_a_killed_save_left_goes_at_the_next_one(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".kvchat-*")) and target.read_bytes() == b"new"
 
 
-@posix
 def test_a_pipe_is_written_into(tmp_path: Path) -> None:
     pipe = tmp_path / "config.toml"
     os.mkfifo(pipe)

@@ -217,7 +217,6 @@ def test_without_a_job_it_ends(data: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no nice values")
 def test_it_leaves_the_processor_to_others(data: Path, tmp_path: Path) -> None:
     child = begun(data, many(tmp_path / "r"))
     assert child.stdin and child.stdout

@@ -40,7 +40,6 @@ def works(index: Index) -> None:
     index.close()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
 def test_file_and_folder_are_private_whatever_the_umask(path: Path) -> None:
     before = os.umask(0)
     try:
@@ -160,7 +159,7 @@ def test_a_folder_a_pipe_or_a_file_in_the_way_is_no_error(tmp_path: Path) -> Non
         works(index)
 
 
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="needs a folder that cannot be written")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a folder that cannot be written")
 def test_a_folder_that_cannot_be_written_is_no_error(path: Path) -> None:
     filled(path)
     path.parent.chmod(0o500)
@@ -317,7 +316,6 @@ while True:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_a_kill_in_the_middle_leaves_whole_documents(path: Path) -> None:
     for seed in range(12):
         subprocess.run([sys.executable, "-c", KILLED, str(path), str(seed)], check=False)

@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from kvchat.memory.pages import files
 from kvchat.memory.pages.folder import Contents, Folder, FolderError
 from kvchat.memory.pages.page import Page
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files and processes")
 CAT = replace(METRIC, id="m22222222", text="Has a cat.")
 
 
@@ -123,7 +121,6 @@ def test_a_page_that_cannot_be_read_is_reported_and_left_alone(
     assert path.read_bytes() == before
 
 
-@posix
 def test_pipes_devices_and_links_are_reported_and_never_opened(root: Path, folder: Folder, tmp_path: Path) -> None:
     outside = put(tmp_path, "outside/secret.md", "- secret\n")
     put(root, PROFILE, "- fine\n")
@@ -149,7 +146,6 @@ def test_pipes_devices_and_links_are_reported_and_never_opened(root: Path, folde
     assert outside.read_text() == "- secret\n" and list(outside.parent.iterdir()) == [outside]
 
 
-@posix
 def test_a_topics_folder_that_is_a_link_is_a_problem_of_all_its_pages(
     root: Path, folder: Folder, tmp_path: Path
 ) -> None:
@@ -163,7 +159,6 @@ def test_a_topics_folder_that_is_a_link_is_a_problem_of_all_its_pages(
     assert [path.name for path in (tmp_path / "vault").iterdir()] == ["lab.md"]
 
 
-@posix
 def test_the_folder_itself_may_be_a_link(root: Path, folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "vault").mkdir()
     root.symlink_to(tmp_path / "vault")
@@ -174,7 +169,6 @@ def test_the_folder_itself_may_be_a_link(root: Path, folder: Folder, tmp_path: P
     assert root.is_symlink() and (tmp_path / "vault" / PAGE).is_file()
 
 
-@posix
 def test_a_name_that_cannot_be_shown_is_a_problem_in_words_that_can(root: Path, folder: Folder) -> None:
     put(root, "topics/ok.md", "- tea\n")
     for name in (b"caf\xe9.md", b"two\nlines.md", "turn\u202e.md".encode()):
@@ -321,7 +315,6 @@ def test_a_file_in_the_place_of_the_folder_is_a_problem(root: Path, folder: Fold
 # Writing
 
 
-@posix
 def test_files_and_folders_are_private(root: Path, folder: Folder) -> None:
     before = os.umask(0)
     try:
@@ -489,7 +482,6 @@ def test_threads_of_one_folder_lose_nothing(root: Path, folder: Folder) -> None:
 
 
 @pytest.mark.process
-@posix
 def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Path) -> None:
     put(root, PAGE, "- by hand 0\n")
     children = [
@@ -515,7 +507,6 @@ def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Pa
 
 
 @pytest.mark.process
-@posix
 def test_a_kill_at_any_point_of_a_write_leaves_the_old_page_or_the_new_one(root: Path) -> None:
     seen: set[str] = set()
     for step in range(200):
@@ -534,7 +525,6 @@ def test_a_kill_at_any_point_of_a_write_leaves_the_old_page_or_the_new_one(root:
 
 
 @pytest.mark.process
-@posix
 def test_a_kill_at_any_point_of_the_first_write_or_of_the_log_can_be_done_again(tmp_path: Path) -> None:
     for step in range(300):
         root = tmp_path / str(step) / "memory"

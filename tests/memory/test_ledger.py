@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,8 +34,6 @@ from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.message import State as MessageState
 from kvchat.store import Store
 from whole_rows import add_nodes, put_row
-
-needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and kill")
 
 
 @pytest.fixture
@@ -446,7 +443,6 @@ def test_threads_that_capture_and_extract_at_once_lose_and_double_nothing(disk, 
 
 
 @pytest.mark.process
-@needs_fork
 @pytest.mark.parametrize(("workers", "count"), CROWDS)
 def test_processes_that_capture_and_extract_at_once_lose_and_double_nothing(folder, workers, count):
     from forked import fork
@@ -473,7 +469,6 @@ def test_processes_that_capture_and_extract_at_once_lose_and_double_nothing(fold
 
 
 @pytest.mark.process
-@needs_fork
 @pytest.mark.parametrize("seed", range(4))
 def test_of_many_extractors_of_the_same_messages_one_wins(folder, seed):
     """All of them saw the same as pending before any of them was done."""
@@ -585,7 +580,6 @@ def two_rounds(folder: Path, at: str, killed_after: int | None, say) -> None:
 
 
 @pytest.mark.process
-@needs_fork
 def test_a_kvchat_killed_at_any_moment_loses_and_doubles_nothing(folder):
     """What it said it did is there once, and nothing is half there."""
     from forked import fork

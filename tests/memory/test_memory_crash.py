@@ -17,9 +17,6 @@ from book_kit import Book, fact
 
 from kvchat.memory.entry import Act, Entry, Status
 
-if sys.platform == "win32":
-    pytest.skip("needs fork and kill", allow_module_level=True)
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
 from forked import fork
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -164,7 +163,6 @@ def test_of_many_who_change_an_entry_at_once_one_wins_each_time(state):
 
 
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 def test_processes_that_change_an_entry_at_once_never_overwrite_each_other(store, state):
     from forked import fork
 

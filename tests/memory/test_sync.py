@@ -342,7 +342,6 @@ def test_what_cannot_be_written_waits_and_is_known_meanwhile(book: Book, monkeyp
 
 
 @pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="needs users and their permissions")
 def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
     """By a user whom permissions stop."""
     if os.geteuid():

@@ -295,7 +295,7 @@ def test_two_stores_on_one_folder_lose_nothing(book: Book, tmp_path: Path, monke
     book.memories.add("Likes tea")
     other.memories.add("Speaks Basque")
     book.memories.sync()
-    rename = files._rename
+    rename = Path.replace
     added: list[threading.Thread] = []
 
     def late(source: Path, target: Path) -> None:
@@ -305,7 +305,7 @@ def test_two_stores_on_one_folder_lose_nothing(book: Book, tmp_path: Path, monke
             added[0].join(1.0)
         rename(source, target)
 
-    monkeypatch.setattr(files, "_rename", late)
+    monkeypatch.setattr(Path, "replace", late)
     book.memories.add("Runs a kiln")
     added[0].join(120)
     for one in (book, other, book, other):
@@ -351,8 +351,8 @@ def test_many_changes_of_one_page_are_written_at_once(book: Book, monkeypatch) -
         patch.setattr(Folder, "change", full)
         book.extract(*(f"Knows the number {number} by heart" for number in range(40)))
     renamed: list[str] = []
-    rename = files._rename
-    monkeypatch.setattr(files, "_rename", lambda source, target: (renamed.append(target.name), rename(source, target)))
+    rename = Path.replace
+    monkeypatch.setattr(Path, "replace", lambda source, target: (renamed.append(target.name), rename(source, target)))
     book.again().sync()
     assert len(book.texts()) == 41 and renamed.count("facts.md") == 1
     book.memories.undo_all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,8 +13,6 @@ from operator import methodcaller
 import pytest
 
 from kvchat.plain.signals import INTERRUPT, Signals
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there a signal ends every wait")
 
 
 @pytest.fixture

@@ -6,24 +6,18 @@ import os
 import random
 import signal
 import sqlite3
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from forked import fork
 
 from kvchat.cache.causes.cause import said
 from kvchat.prompt.message import Message, NoteKind, Role, State, chained, node
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.file import schema
 from kvchat.text.problems import StoreProblem
-
-if sys.platform == "win32":
-    pytest.skip("needs fork and kill", allow_module_level=True)
-
-from forked import fork
-
 from whole_rows import settle_node
 
 KILLS = 100

@@ -6,7 +6,6 @@ import errno
 import random
 import shutil
 import sqlite3
-import sys
 from pathlib import Path
 
 import pytest
@@ -111,7 +110,6 @@ def test_two_quarantines_in_one_second_keep_both_files(folder):
     assert [p.read_bytes() for p in quarantined(folder) if p.name == "kvchat.db"] == [b"one", b"two"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs locks on folders")
 def test_a_damaged_database_that_another_kvchat_uses_is_left_alone(folder, store, talk):
     data = b"overwritten" * 1000
     before = (folder / "kvchat.db").read_bytes()

@@ -6,7 +6,6 @@ import errno
 import os
 import sqlite3
 import stat
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from kvchat.text.problems import StoreProblem
 from whole_rows import add_nodes
 
 DAY = 86_400.0
-
-needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
 
 
 def question_below(talk, text: str):
@@ -70,7 +67,6 @@ def test_a_full_disk_during_an_answer_keeps_what_came(folder, new_talk):
 
 
 @pytest.mark.process
-@needs_posix
 def test_a_file_that_may_not_grow_loses_nothing_acknowledged(folder, new_talk):
     import resource
 
@@ -141,7 +137,6 @@ def test_a_kvchat_that_keeps_writing_is_not_waited_for_for_ever(folder, store, t
     assert store.draft(talk.id) == "hello"
 
 
-@needs_posix
 def test_writing_to_a_database_that_was_deleted_is_refused(folder, store, talk):
     talk.say("hello")
     (folder / "kvchat.db").rename(folder / "elsewhere.db")
@@ -264,7 +259,6 @@ def test_a_backup_that_fails_leaves_nothing_behind(folder, store, talk, monkeypa
     assert list((folder / "backups").iterdir()) == []
 
 
-@needs_posix
 def test_everything_on_disk_is_private(folder, new_talk):
     old = os.umask(0o022)
     try:
@@ -334,7 +328,6 @@ def test_an_old_sqlite_is_refused(monkeypatch):
 
 
 @pytest.mark.process
-@needs_posix
 def test_an_owner_is_gone_when_its_process_is(folder):
     from forked import fork
 
@@ -366,7 +359,6 @@ def refusing(monkeypatch):
     return refusing
 
 
-@needs_posix
 @pytest.mark.parametrize("ways", [slice(0, 1), slice(1, 2)])
 def test_a_disk_that_takes_no_writes_at_the_start_is_read(folder, tmp_path, new_talk, refusing, monkeypatch, ways):
     store = Store.open(folder)
@@ -395,7 +387,6 @@ def test_a_disk_that_takes_no_writes_at_the_start_is_read(folder, tmp_path, new_
     again.close()
 
 
-@needs_posix
 def test_without_a_log_it_is_read_where_no_file_can_be_made_beside_it(folder, new_talk, refusing, monkeypatch):
     store = Store.open(folder)
     talk = new_talk(store)
@@ -408,7 +399,6 @@ def test_without_a_log_it_is_read_where_no_file_can_be_made_beside_it(folder, ne
     found.close()
 
 
-@needs_posix
 def test_one_of_an_older_shape_is_read_too(folder, new_talk, refusing, monkeypatch):
     store = Store.open(folder)
     talk = new_talk(store)
@@ -425,7 +415,6 @@ def test_one_of_an_older_shape_is_read_too(folder, new_talk, refusing, monkeypat
     assert (folder / "kvchat.db").read_bytes() == before
 
 
-@needs_posix
 def test_what_cannot_be_read_either_is_refused(folder, tmp_path, refusing):
     Store.open(folder).close()
     refusing()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +15,6 @@ import pytest
 
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.jobs import Job, JobReason, Jobs, JobState
-
-needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and kill")
 
 
 @pytest.fixture
@@ -231,7 +228,6 @@ def test_a_store_that_opens_finds_the_jobs_of_kvchats_that_are_gone_waiting(fold
 
 
 @pytest.mark.process
-@needs_fork
 def test_a_job_of_a_killed_kvchat_is_free_again(folder, jobs):
     from forked import fork
 
@@ -267,7 +263,6 @@ def test_of_many_threads_one_has_each_job(jobs):
 
 
 @pytest.mark.process
-@needs_fork
 def test_of_many_kvchats_one_has_each_job(folder, jobs):
     from forked import fork
 

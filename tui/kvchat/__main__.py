@@ -14,6 +14,8 @@ if _signal_is_ours:  # else whoever started this has it ignored
 
 def main() -> int:
     """Run the command line and return the exit status."""
+    if sys.platform == "win32":
+        sys.exit("kvchat runs on Linux and macOS. On Windows, run it in WSL.")
     from kvchat.cli import main as run
 
     try:

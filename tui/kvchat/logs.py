@@ -98,7 +98,7 @@ def start(path: Path, level: int = logging.DEBUG) -> None:
     stop()
     folder(path.parent)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         if stat.S_ISREG(os.fstat(handle).st_mode):
             make_private(path)
         stream = os.fdopen(handle, "a", encoding="utf-8", errors="replace")

@@ -265,7 +265,7 @@ def open_part(target: Path) -> tuple[int, Path]:
     with contextlib.suppress(OSError):
         if time.time() - part.lstat().st_mtime > LEFT_SECONDS:
             part.unlink()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(part, flags, 0o600), part
     except FileExistsError:  # another one is written just now
@@ -280,7 +280,7 @@ def reason(error: OSError) -> str:
 
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable, as far as the system can."""
-    with contextlib.suppress(OSError):  # Windows cannot open a folder; the file is in place all the same.
+    with contextlib.suppress(OSError):  # the file is in place all the same
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -125,5 +125,4 @@ class Process:
             code = self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             return End.CRASHED
-        out_of_memory = sys.platform != "win32" and code in (-signal.SIGKILL, -signal.SIGABRT)
-        return End.MEMORY if out_of_memory else End.CRASHED
+        return End.MEMORY if code in (-signal.SIGKILL, -signal.SIGABRT) else End.CRASHED

@@ -118,7 +118,7 @@ class Imports:
         database, handle = self._core.store.database.path, -1
         with suppress(OSError):  # who can make no file there can store nothing, and is told by that
             if database is not None:
-                handle = os.open(database.with_name(LOCK), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+                handle = os.open(database.with_name(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while handle >= 0 and not await asyncio.to_thread(locked_within, handle, EVERY_S) and not look():
                 pass

@@ -538,11 +538,8 @@ async def _answered(
         if not stop.done():
             stop.set_result(status)
 
-    try:
-        loop.add_signal_handler(signal.SIGINT, end, INTERRUPTED)
-        loop.add_signal_handler(signal.SIGTERM, end, INTERRUPTED)
-    except NotImplementedError:
-        pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
+    loop.add_signal_handler(signal.SIGINT, end, INTERRUPTED)
+    loop.add_signal_handler(signal.SIGTERM, end, INTERRUPTED)
     with _gone_reader(loop, lambda: end(0)):
         return await _answer_until(service, conversation, question, parameters, wanted, stop)
 
@@ -556,7 +553,7 @@ def _reader_is_gone() -> bool:
         looks = select.poll()
         looks.register(descriptor, 0)  # an error is told in any case
         return bool(looks.poll(0))
-    except (OSError, ValueError, AttributeError):  # closed, or no file; Windows has no poll
+    except (OSError, ValueError):  # closed, or no file
         return False
 
 
@@ -577,12 +574,12 @@ def _gone_reader(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> I
         loop.remove_reader(descriptor)  # it would be told again and again
         gone()
 
-    with suppress(NotImplementedError, OSError):
+    with suppress(OSError):
         loop.add_reader(descriptor, look)
     try:
         yield
     finally:
-        with suppress(NotImplementedError, OSError):
+        with suppress(OSError):
             loop.remove_reader(descriptor)
 
 

@@ -8,7 +8,6 @@ import shlex
 import signal
 import sys
 import time
-from contextlib import suppress
 
 from kvchat.backends.engine.hub import Fetching, HubError, HubModel, HubName, fetch, find, hub_name
 from kvchat.cli.progress import INTERRUPTED, ProgressLine
@@ -48,8 +47,7 @@ async def _pull(name: HubName) -> int:
     print(f"{model.file}: {size(model.size)}{parts} from {model.address}/{name.repo}", file=sys.stderr)
     line, began = ProgressLine(sys.stderr), time.monotonic()
     task = asyncio.create_task(fetch(model, lambda progress: line.show(_words(model, progress))))
-    with suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
     try:
         path = await task
     except asyncio.CancelledError:

@@ -10,7 +10,6 @@ import asyncio
 import signal
 import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kvchat.chat.events import ServiceEvent, WarmthChanged
@@ -94,8 +93,7 @@ async def _prefill(service: ChatService, trunks: Trunks, trunk: Trunk) -> int:
 
     service.events.subscribe(show)
     task = asyncio.create_task(trunks.prefill(trunk))
-    with suppress(NotImplementedError):  # Windows: Ctrl+C ends the program
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
     try:
         found = await task
     except asyncio.CancelledError:

@@ -38,8 +38,7 @@ TURN_S = 5.0
 
 @contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """The time in which no other kvchat writes this file: a lock on its folder, which leaves no file behind. Windows
-    has none on folders."""
+    """The time in which no other kvchat writes this file: a lock on its folder, which leaves no file behind."""
     from kvchat.store.presence.locks import locked_within
 
     place = folder(Path(os.path.realpath(path)).parent)

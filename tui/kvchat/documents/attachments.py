@@ -189,7 +189,7 @@ def must_be_there(path: Path) -> None:
 def _opened(path: Path, shown: str) -> Iterator[tuple[BinaryIO, int]]:
     """A regular file and its size in bytes. Raises DocumentError, also where reading it fails."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # a pipe would wait
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would wait
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise DocumentError(_no_file(found.st_mode, shown))

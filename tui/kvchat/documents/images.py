@@ -41,7 +41,7 @@ _HEAD = 64
 def image_block(path: Path, name: str, shown: str, keep: Keep) -> ContextBlock | None:
     """The block of an image file, kept as it is now; None: it is none, or cannot be looked at. Raises DocumentError."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # a pipe would wait
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # a pipe would wait
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 return None

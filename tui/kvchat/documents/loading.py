@@ -19,14 +19,7 @@ from kvchat.documents.errors import UnreadableError
 
 _ESCAPED = re.compile(r"\\(.)")
 LINK = "is a symbolic link"
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _KINDS = {
     stat.S_IFLNK: LINK,
     stat.S_IFDIR: "is a folder",

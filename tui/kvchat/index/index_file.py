@@ -57,7 +57,7 @@ class FileLock:
     """The lock file. Held by one process at a time; threads are kept apart by the caller."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
     def held(self, seconds: float) -> Iterator[None]:

@@ -16,10 +16,10 @@ from types import FrameType
 from typing import Any
 
 INTERRUPT = signal.SIGINT
-ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 """With these the system, or the window, asks for an end."""
-WAKING = getattr(signal, "SIGURG", None)
-"""Ends a wait of the main thread, and nothing else: without a handler it is ignored. None: the system has none."""
+WAKING = signal.SIGURG
+"""Ends a wait of the main thread, and nothing else: without a handler it is ignored."""
 WAKES_S = 0.05
 """Seconds until the main thread is woken, and once more: it may have been about to wait again."""
 
@@ -50,14 +50,13 @@ class Signals:
             return
         for number, handler in self._handlers.items():
             self._before[number] = signal.signal(number, lambda *_, handler=handler: handler())
-        if WAKING is not None:
-            self._before[WAKING] = signal.signal(WAKING, self._woken)
-            self._told, self._tells = socket.socketpair()
-            for end in (self._told, self._tells):
-                end.setblocking(False)
-            self._loop.call_soon_threadsafe(self._loop.add_reader, self._told, self._hear)
-            self._loop.call_soon_threadsafe(self._wake_to_look)
-            signal.set_wakeup_fd(self._tells.fileno(), warn_on_full_buffer=False)
+        self._before[WAKING] = signal.signal(WAKING, self._woken)
+        self._told, self._tells = socket.socketpair()
+        for end in (self._told, self._tells):
+            end.setblocking(False)
+        self._loop.call_soon_threadsafe(self._loop.add_reader, self._told, self._hear)
+        self._loop.call_soon_threadsafe(self._wake_to_look)
+        signal.set_wakeup_fd(self._tells.fileno(), warn_on_full_buffer=False)
 
     def __exit__(self, *_: object) -> None:
         if WAKING in self._before:
@@ -81,11 +80,11 @@ class Signals:
 
     def _wake(self) -> None:
         if not self._is_awake:
-            signal.pthread_kill(threading.main_thread().ident or 0, WAKING or 0)
+            signal.pthread_kill(threading.main_thread().ident or 0, WAKING)
             self._loop.call_later(WAKES_S, self._wake)
 
     def _wake_to_look(self) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, WAKING or 0)
+        signal.pthread_kill(threading.main_thread().ident or 0, WAKING)
         self._looks = self._loop.call_later(LOOKS_S, self._wake_to_look)
 
     def _woken(self, number: int, frame: FrameType | None) -> None:

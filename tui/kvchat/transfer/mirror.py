@@ -113,7 +113,7 @@ class MirrorFolder:
 def _header(path: Path) -> tuple[str, str]:
     """Whose file it is, and its state; empty for a file that is not ours, and where there is none."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         return "", ""
     try:

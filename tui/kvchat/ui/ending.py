@@ -43,7 +43,7 @@ class Ending:
         """End properly when the system asks for it or the window is closed; also under nohup, where reading from a
         terminal that is gone would never end."""
         loop = asyncio.get_running_loop()
-        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # Windows, threads
+        with suppress(RuntimeError, ValueError):  # in a thread
             loop.add_signal_handler(signal.SIGTERM, self._end_soon)
             loop.add_signal_handler(signal.SIGINT, self._end_soon)
             loop.add_signal_handler(signal.SIGHUP, self.hang_up)

@@ -75,7 +75,7 @@ class WebServer:
         """Serve until SIGINT or SIGTERM, or until `told`."""
         stop, loop = told or asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, threads
+            with suppress(RuntimeError, ValueError):  # in a thread
                 loop.add_signal_handler(number, stop.set)
         runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=END_S)
         await runner.setup()

@@ -75,7 +75,7 @@ def started(options: Mapping[str, Any]) -> Any:
     """The server, listening; it stops when this object is collected. Raises what the library raises."""
     import xllamacpp
 
-    if options["pooling"] is not None and hasattr(os, "nice"):
+    if options["pooling"] is not None:
         os.nice(BACKGROUND)
     return xllamacpp.Server(parameters(xllamacpp, options))
 

@@ -223,7 +223,7 @@ def read_header(path: Path) -> GgufHeader:
 
 def _first_bytes(path: Path) -> tuple[bytes, int]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):

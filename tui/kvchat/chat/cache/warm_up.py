@@ -401,8 +401,6 @@ def on_battery(supplies: Path = SUPPLIES) -> bool:
         except (OSError, subprocess.SubprocessError):
             return False
         return "Battery Power" in found.stdout
-    if sys.platform == "win32":
-        return _windows()
     try:
         kinds = [
             (_read(supply / "type"), supply) for supply in supplies.iterdir() if _read(supply / "scope") != "Device"
@@ -419,11 +417,3 @@ def _read(file: Path) -> str:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _windows() -> bool:
-    import ctypes
-
-    status = (ctypes.c_ubyte * 12)()
-    kernel = getattr(ctypes, "windll").kernel32  # noqa: B009  it exists on Windows only
-    return bool(kernel.GetSystemPowerStatus(ctypes.byref(status))) and status[0] == 0

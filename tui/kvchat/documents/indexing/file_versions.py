@@ -56,7 +56,7 @@ class Stamp(Struct, frozen=True):
         if not self.reason or self.sha256:
             return False
         try:
-            os.close(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)))
+            os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
         except OSError:
             return False
         return True

@@ -21,7 +21,7 @@ def lock_path(index_path: Path, collection: str) -> Path:
     return index_path.with_name(f"{index_path.name}.{collection}.lock")
 
 
-_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = os.O_RDWR | os.O_CLOEXEC
 
 
 class Hold(Struct, frozen=True):

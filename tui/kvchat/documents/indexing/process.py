@@ -82,7 +82,7 @@ def _ended_in_words(code: int, complaints: bytes) -> str:
     lines = complaints.decode(errors="replace").strip().splitlines()
     why = exit_in_words(code)
     said = f": {one_line(lines[-1], 200)}" if lines else ""
-    if sys.platform != "win32" and code == -signal.SIGKILL:
+    if code == -signal.SIGKILL:
         said = "; the machine may have run out of memory"
     return f"The indexing process ended unexpectedly ({why}{said}). What is done is kept; it goes on from there."
 
@@ -103,7 +103,4 @@ async def _end(process: Process) -> None:
 
 def _kill(process: Process) -> None:
     with suppress(OSError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)

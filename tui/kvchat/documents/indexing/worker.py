@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 from typing import TextIO
@@ -88,8 +87,7 @@ def main() -> None:
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.ask)
     threading.Thread(target=ending.with_stdin, daemon=True).start()
-    if hasattr(os, "nice"):
-        os.nice(_NICE)
+    os.nice(_NICE)
     if line:
         _work(decode(line, IndexingJob), answer, ending)
 
@@ -140,7 +138,7 @@ def _read_some() -> bytes:
 
 def _die() -> None:
     """End at once, and with it what this process started, where it leads a group of its own."""
-    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+    if os.getpgrp() == os.getpid():
         with contextlib.suppress(OSError):
             os.killpg(0, signal.SIGKILL)
     os._exit(1)

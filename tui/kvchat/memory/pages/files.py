@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import stat
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -24,7 +23,7 @@ from msgspec import Struct, field
 from kvchat.memory.entry import PROFILE
 from kvchat.paths import original_of, reason, sync_folder
 from kvchat.store.errors import StoreUnavailable
-from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
+from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse
 from kvchat.text.problems import StoreProblem
 
 LARGEST = 1 << 20
@@ -41,7 +40,7 @@ _TEMPORARY = re.compile(r"\.kvchat-[a-z0-9_]{8}\.tmp")
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\x7f]|[. ]\Z')
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_OPEN = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Stamp = tuple[int, int, int, int]
 """What differs when a file was changed: its number, size and times."""
@@ -132,7 +131,7 @@ def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
             os.close(handle)
         if not still():
             return False
-        _rename(Path(name), path)
+        Path(name).replace(path)
         temporary = None
     finally:
         if temporary is not None:
@@ -228,7 +227,7 @@ def _unfit(info: os.stat_result) -> str | None:
 
 
 def _stamp(info: os.stat_result) -> Stamp:
-    return info.st_ino, info.st_size, info.st_mtime_ns, 0 if sys.platform == "win32" else info.st_ctime_ns
+    return info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _shown(name: str) -> str:
@@ -249,34 +248,15 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _folders(place, depth + 1)
 
 
-def _rename(source: Path, target: Path) -> None:
-    for pause in (0.02, 0.1, 0.3) if sys.platform == "win32" else ():
-        try:
-            source.replace(target)
-            return
-        except PermissionError:
-            time.sleep(pause)  # an editor or a virus scanner has it open for a moment
-    source.replace(target)
-
-
 # Turns
 
 
-HIDDEN = ".kvchat.lock"
 PAUSE_SECONDS = 0.005
 
 
 @contextmanager
 def turn(folder: Path) -> Iterator[None]:
     """Write in `folder` alone. Raises StoreUnavailable when somebody else does for WAIT_SECONDS, OSError."""
-    if sys.platform == "win32":
-        lock = WriteLock(folder / HIDDEN)
-        try:
-            with lock.held():
-                yield
-        finally:
-            lock.close()
-        return
     held = FolderInUse(folder)
     try:
         deadline = time.monotonic() + WAIT_SECONDS

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import re
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -268,7 +267,7 @@ class Folder:
                 f"{name!r} is not a page. Pages are {PROFILE} and "
                 f"{', '.join(f'{folder}/….md' for folder in files.FOLDERS)}."
             )
-        if not files.is_portable(name) and (sys.platform == "win32" or files.stamp(self._root / name) is None):
+        if not files.is_portable(name) and files.stamp(self._root / name) is None:
             raise FolderError(f"{name!r} cannot be a file on every system. Choose another name, of letters and digits.")
 
     # Whether it was there

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -239,7 +238,7 @@ def readable(text: bytes) -> str:
 
 def identity_of(path: Path | None) -> tuple[int, int] | None:
     """What tells a file from one that took its place; None: it has none. Of one that is gone: zeros."""
-    if path is None or sys.platform == "win32":
+    if path is None:
         return None
     try:
         found = path.stat()

@@ -8,10 +8,10 @@ write: its checkpoint and a commit that resets the log must not overlap.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,37 +23,22 @@ from kvchat.text.problems import StoreProblem
 WAIT_SECONDS = 30.0
 """How long to wait for another kvchat to finish a write."""
 
-if sys.platform == "win32":
-    import msvcrt
 
-    def try_lock(fd: int) -> bool:
-        try:
-            os.lseek(fd, 0, os.SEEK_SET)
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
+def try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # no locks on this file system
+    return True
 
-    def unlock(fd: int) -> None:
-        os.lseek(fd, 0, os.SEEK_SET)
-        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
-else:
-    import fcntl
 
-    def try_lock(fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # no locks on this file system
-        return True
-
-    def unlock(fd: int) -> None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        except OSError:
-            pass
+def unlock(fd: int) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    except OSError:
+        pass
 
 
 def locked_within(fd: int, seconds: float) -> bool:
@@ -78,7 +63,7 @@ class WriteLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._depth = 0
 
     @contextmanager
@@ -102,21 +87,18 @@ class FolderInUse:
     """Says to other kvchats that this folder's database is open, by a shared lock on the folder itself."""
 
     def __init__(self, folder: Path) -> None:
-        self._fd = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
 
     def alone(self) -> bool:
         """Whether no other process has the database open. Stays so while the write lock is held."""
-        return self._fd is None or try_lock(self._fd)
+        return try_lock(self._fd)
 
     def share(self) -> None:
         """Join those who have it open."""
-        if sys.platform != "win32" and self._fd is not None:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                pass
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            pass
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        os.close(self._fd)

@@ -33,11 +33,11 @@ def is_gone(owner: str | None) -> bool:
     pid, started = int(pid_text), rest.rpartition(":")[0]
     if pid == os.getpid() and started == (_started(pid) or ""):
         return owner not in _open_here
-    if sys.platform != "win32" and not _exists(pid):
+    if not _exists(pid):
         return True
     now = _started(pid)
     if now is None:
-        return sys.platform == "win32" or sys.platform.startswith("linux")
+        return sys.platform.startswith("linux")
     return bool(started) and now != started
 
 
@@ -53,8 +53,6 @@ def _exists(pid: int) -> bool:
 
 def _started(pid: int) -> str | None:
     """When the process was started, in the system's own terms; None: there is none, or the system does not say."""
-    if sys.platform == "win32":
-        return _started_windows(pid)
     if sys.platform.startswith("linux"):
         try:
             stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
@@ -76,20 +74,3 @@ def _started(pid: int) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return "-".join(found.stdout.split()).replace(":", ".") or None
-
-
-if sys.platform == "win32":
-    import ctypes
-
-    def _started_windows(pid: int) -> str | None:
-        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-        kernel.OpenProcess.restype = ctypes.c_void_p
-        handle = kernel.OpenProcess(0x1000, False, pid)
-        if not handle:
-            return None
-        times = [ctypes.c_uint64() for _ in range(4)]
-        try:
-            known = kernel.GetProcessTimes(ctypes.c_void_p(handle), *(ctypes.byref(time) for time in times))
-        finally:
-            kernel.CloseHandle(ctypes.c_void_p(handle))
-        return str(times[0].value) if known else None

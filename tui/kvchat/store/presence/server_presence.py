@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,37 +25,16 @@ LOOK_S = 0.05
 BRIEF_S = 0.3
 GIVEN_UP_S = 60.0
 """For so long after one has not left in time, it is waited for BRIEF_S only."""
-_PLACES = 64
-"""Chats that can share a seat where a lock has no shared form."""
 
-if sys.platform == "win32":
-    import msvcrt
-    import random
 
-    def _lock(fd: int, *, shared: bool, wait: bool) -> bool:
-        """Lock one of the file's places, or all of them."""
-        deadline = time.monotonic() + (PATIENCE_S if wait else 0.0)
-        while True:
-            os.lseek(fd, random.randrange(_PLACES) if shared else 0, os.SEEK_SET)
-            try:
-                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1 if shared else _PLACES)
-            except OSError:
-                if time.monotonic() >= deadline:
-                    return False
-                time.sleep(LOOK_S)
-            else:
-                return True
-else:
-    import fcntl
-
-    def _lock(fd: int, *, shared: bool, wait: bool) -> bool:
-        try:
-            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # no locks on this file system
-        return True
+def _lock(fd: int, *, shared: bool, wait: bool) -> bool:
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # no locks on this file system
+    return True
 
 
 class Seat:
@@ -132,9 +111,7 @@ class Seat:
     def _let_others(self) -> None:
         """What was taken alone is shared from now on."""
         self._unlisten()
-        if sys.platform == "win32":
-            self.leave()
-        elif self._fd is not None:
+        if self._fd is not None:
             _lock(self._fd, shared=True, wait=False)
         self._alone = False
 
@@ -154,7 +131,7 @@ class Seat:
     def _opened(self) -> int | None:
         try:
             paths.folder(self._path.parent)
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except (OSError, paths.PathError):
             return None  # a disk that cannot be written: kvchat goes on alone
 
@@ -186,8 +163,6 @@ class Seat:
         return self._path.with_suffix(".bell")
 
     def _ring(self) -> None:
-        if sys.platform == "win32":
-            return
         with contextlib.suppress(OSError):
             fd = os.open(self._bell_path, os.O_WRONLY | os.O_NONBLOCK)
             try:
@@ -196,8 +171,6 @@ class Seat:
                 os.close(fd)
 
     def _listen(self, called: Callable[[], None]) -> None:
-        if sys.platform == "win32":
-            return
         with contextlib.suppress(OSError):  # it is there, or this file system has none
             os.mkfifo(self._bell_path, 0o600)
         with contextlib.suppress(OSError):

@@ -52,8 +52,6 @@ def _commands() -> list[list[str]]:
     """The clipboard programs of this system that can work in this session."""
     if sys.platform == "darwin":
         return [["pbcopy"]]
-    if sys.platform == "win32":
-        return [["clip.exe"]]
     found = []
     if os.environ.get("WAYLAND_DISPLAY"):
         found.append(["wl-copy"])

@@ -382,8 +382,8 @@ def _shown(folder: Path) -> bool:
     """Open a folder in the system's file manager; whether there is one."""
     if os.environ.get("SSH_CONNECTION"):
         return False
-    command = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
-    has_screen = sys.platform in ("darwin", "win32") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+    command = "open" if sys.platform == "darwin" else "xdg-open"
+    has_screen = sys.platform == "darwin" or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not has_screen or shutil.which(command) is None:
         return False
     try:
