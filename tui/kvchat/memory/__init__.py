@@ -1,1 +1,1 @@
-"""Memory: what kvchat remembers of the person and their work. Markdown files are the truth, the rest is derived."""
+"""Memory: what kvchat remembers of the user and their work. Markdown files are the truth, the rest is derived."""

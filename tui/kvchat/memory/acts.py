@@ -1,9 +1,7 @@
-"""What is done to the memory, as changes: what the person asks for, what an extraction found, and which changes of a
-consolidation still hold. Pure.
+"""Build the changes of an act on the memory: the user's, an extraction's, a consolidation's. Pure.
 
-The rule: a change is made only of an entry as it is now, and says what was before. Nothing is noted twice, nothing that
-the person deleted is noted again, and what the person wrote is changed by no extraction: a correction of it is
-proposed.
+A change starts from the entry as it is now and keeps what was before. Nothing is noted twice, and nothing that the user
+deleted is noted again. An extraction never changes what the user wrote: it proposes a correction.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from kvchat.memory.ledger import Cell
 from kvchat.memory.similarity import SKILLS, TOPICS, first_that_says, page_of, says_something
 from kvchat.text.memory import refusal
 
-# What the person asks for
+# What the user asks for
 
 
 LONGEST = 4000
@@ -54,8 +52,8 @@ class Moment(Struct, frozen=True):
 
 
 def page_named(page: str, known: Mapping[str, Entry]) -> str:
-    """The page that is meant: `profile`, `profile.md`, `projects`, `topics/projects.md`, or one that there is, whatever
-    the person called it. Raises MemoryTrouble."""
+    """The page that is meant: `profile`, `profile.md`, `projects`, `topics/projects.md`, or an existing one of any
+    name. Raises MemoryTrouble."""
     if any(entry.page == page for entry in known.values()):
         return page
     name = page.strip().removeprefix("./").removesuffix(".md")
@@ -93,7 +91,8 @@ def added(
 
 
 def edited(known: Mapping[str, Entry], entry: Entry, text: str, moment: Moment) -> list[Change]:
-    """Another text, from now on the person's own words. One that another entry says already is refused."""
+    """Replace the text; it counts as the user's own words from now on. A text that another entry already has is
+    refused."""
     _must_be_there(entry)
     text = _checked(text)
     if text == entry.text:
@@ -131,7 +130,7 @@ def moved(known: Mapping[str, Entry], entry: Entry, page: str, moment: Moment) -
 
 
 def holding(changes: Sequence[Change], known: Mapping[str, Entry]) -> list[Change]:
-    """Those of a consolidation's changes that can be made: each entry is still as it was, is not the person's own
+    """Those of a consolidation's changes that can be made: each entry is still as it was, is not the user's own
     wording, and what takes its place is there. A summary is made only if all that it sums up gives way to it."""
     whole = Counter(change.after.superseded_by for change in changes)
     good = [change for change in changes if _holds(change, known)]
@@ -272,7 +271,7 @@ class _Noting:
         return first_that_says(text, gone) is not None
 
     def _said_again(self, entry: Entry, fact: Fact) -> None:
-        """Better borne out than before, or in more messages; a line of the person's own stays as it is."""
+        """Better borne out than before, or in more messages; a line of the user's own stays as it is."""
         if entry.is_the_persons:
             return
         nodes = entry.nodes

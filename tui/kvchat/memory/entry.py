@@ -1,8 +1,8 @@
 """What a memory is, what can happen to it, which message it came from, and what can go wrong. Pure values.
 
-The rule: an entry's id never changes and is never used again; every change of an entry is a `Change` with what was
-before, so that it can be undone. Nothing but `MemoryTrouble` leaves `Memories`: a caller never sees an error of a file,
-of SQLite or of the index.
+An entry's id never changes and is never used again. Every change of an entry is a `Change` that keeps what was before,
+so that it can be undone. Nothing but `MemoryTrouble` leaves `Memories`: a caller never sees an error of a file, of
+SQLite or of the index.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PROFILE = "profile.md"
 """The page whose lines go into the first turn of every new conversation. Nothing gets there unreviewed."""
 BY_HAND = "hand"
-"""`Entry.by` of what the person wrote into a file."""
+"""`Entry.by` of what the user wrote into a file."""
 BY_YOU = "you"
-"""`Entry.by` of what the person asked kvchat to remember."""
+"""`Entry.by` of what the user asked kvchat to remember."""
 
 
 class Kind(StrEnum):
     """What a memory is about."""
 
     IDENTITY = "identity"
-    """Who the person is: name, place, language, work."""
+    """Who the user is: name, place, language, work."""
     PREFERENCE = "preference"
     PROJECT = "project"
     PERSON = "person"
-    """Somebody else in the person's life."""
+    """Somebody else in the user's life."""
     DECISION = "decision"
     SKILL = "skill"
-    """What the person knows or can do, or is learning."""
+    """What the user knows or can do, or is learning."""
     FACT = "fact"
     """Anything else."""
 
 
 class Status(StrEnum):
-    """Where an entry stands. Only LIVE ones are in the files, are found and are recalled."""
+    """The state of an entry. Only LIVE ones are in the files, are found and are recalled."""
 
     LIVE = "live"
     PENDING = "pending"
-    """Waits for the person's yes; in no file."""
+    """Pending approval; in no file."""
     DELETED = "deleted"
-    """By the person. Its text is not noted again."""
+    """By the user. Its text is not noted again."""
     SUPERSEDED = "superseded"
     """A newer entry says it better, or says otherwise."""
 
@@ -78,7 +78,7 @@ class Entry(Struct, frozen=True):
     id: str
     kind: Kind
     text: str
-    """Plain words; a newline only where the person wrote one."""
+    """Plain words; a newline only where the user wrote one."""
     page: str
     """Its file, relative to the folder, with forward slashes: `profile.md`, `topics/projects.md`."""
     created: float
@@ -95,7 +95,7 @@ class Entry(Struct, frozen=True):
     superseded_by: str = ""
     """The entry that took its place."""
     edited: bool = False
-    """Whether the person changed its line in the file; kvchat never rewrites such a line by itself."""
+    """Whether the user changed its line in the file; kvchat never rewrites such a line by itself."""
 
     @property
     def is_skill(self) -> bool:
@@ -104,13 +104,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_episode(self) -> bool:
-        """Whether it sums up a part of a conversation. Such a one is read by the person, and never recalled."""
+        """Whether it sums up a part of a conversation. It is for the user to read and is never recalled."""
         return self.page.startswith("episodes/")
 
     @property
     def is_the_persons(self) -> bool:
-        """Whether the words are the person's, written, asked for or edited by them: kvchat changes none of these by
-        itself."""
+        """Whether the user wrote, asked for or edited the words: kvchat changes none of these by itself."""
         return self.edited or self.by in (BY_YOU, BY_HAND)
 
 
@@ -125,15 +124,15 @@ class Change(Struct, frozen=True):
     session: str = ""
     """The run of kvchat in which it happened."""
     why: str = ""
-    """A few words for the person, where the act does not say it all."""
+    """A few words for the user, where the act does not say it all."""
     seq: int = 0
     """Its number in the history; 0 before it is stored."""
     undone: bool = False
 
 
 class Why(StrEnum):
-    """Why something that a model found is not noted, or not before the person's yes. `text.memory` has the words, and
-    says what each of them is."""
+    """Why something that a model found is not noted, or only after the user's approval. `text.memory` has the words and
+    explains each value."""
 
     # An answer that is none
     NO_TEXT = "no_text"
@@ -151,7 +150,7 @@ class Why(StrEnum):
     UNNAMED = "unnamed"
     OF_TALK = "of_talk"
     MANY = "many"
-    # What the person did not say so
+    # What the user did not say so
     NOTHING = "nothing"
     UNSAID = "unsaid"
     SCATTERED = "scattered"
@@ -165,7 +164,7 @@ class Why(StrEnum):
     # What the memory refuses
     WORDLESS = "wordless"
     DELETED = "deleted"
-    # What the person is asked about first
+    # What the user is asked about first
     ADDRESS = "address"
     ORDER = "order"
     IDENTITY = "identity"
@@ -204,15 +203,15 @@ class Fact(Struct, frozen=True):
     kind: Kind
     text: str
     confidence: float
-    """From 0 to 1: how well it is borne out by the person's own words, and the model's own figure where it is lower."""
+    """From 0 to 1: how well the user's own words bear it out, or the model's own figure where that is lower."""
     nodes: tuple[str, ...]
     """The messages it came from."""
     topic: str = ""
-    """One or two words for the page, where the person named a project or a subject."""
+    """One or two words for the page, where the user named a project or a subject."""
     replaces: str = ""
     """The id of the entry that it corrects."""
     review: Reason | None = None
-    """Why the person is to be asked first; None: no need."""
+    """Why the user is asked first; None: no need."""
     page: str = ""
     """Where it is put, whatever its kind and topic; its lines then stay as they are."""
 

@@ -1,7 +1,7 @@
-"""Taking changes back. Pure.
+"""Undo changes of the memory. Pure.
 
-The rule: a change is taken back field by field, and only where the entry still has what the change gave it; what came
-later, by the person above all, is not lost by it. Changes that were one act are taken back together.
+Undo works field by field, and only where the entry still has the value that the change gave it, so that later changes,
+above all the user's, are never lost. Changes of one act are undone together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvchat.memory.entry import Act, Change, Entry, MemoryTrouble, Status
 BY_ITSELF = frozenset((Act.NOTED, Act.PROPOSED, Act.MERGED, Act.CORRECTED, Act.SUMMARISED))
 """What kvchat does without being asked."""
 TOUCHED = frozenset((Act.ADDED, Act.ACCEPTED, Act.EDITED, Act.MOVED))
-"""What makes an entry the person's own choice."""
+"""What makes an entry the user's own choice."""
 IN_PLACE = frozenset((Act.CORRECTED, Act.SUMMARISED, Act.EDITED, Act.MOVED))
 """By these an entry gives way to a new one of the same moment: a line retyped or moved by hand, too."""
 FIELDS = ("kind", "text", "page", "status", "confidence", "conversation", "nodes", "by", "superseded_by", "edited")
@@ -82,7 +82,7 @@ class Undoing(Struct):
         return change
 
     def _forget(self, changes: int, undoes: int) -> None:
-        """Plan no more than so many of the first changes."""
+        """Keep only the first `changes` changes and `undoes` undos of the plan."""
         for change in reversed(self.changes[changes:]):
             if change.before is not None:
                 self.entries[change.after.id] = change.before
@@ -127,8 +127,8 @@ def main_of(change: Change, history: Iterable[Change]) -> Change:
 
 
 def companions_of(main: Change, history: Iterable[Change]) -> list[Change]:
-    """What goes back with the entry: what an undo brought back together with it, and a proposal that the person said
-    yes to by writing it."""
+    """What goes back with the entry: what an undo brought back together with it, and a proposal that the user approved
+    by writing it."""
     return [
         other
         for other in history
@@ -146,7 +146,7 @@ def _made_live(change: Change) -> bool:
 
 
 def by_itself(history: Sequence[Change], since: Mapping[str, Sequence[Change]]) -> tuple[list[Change], list[Change]]:
-    """Of `history`, newest first: what kvchat did by itself and can take back; and what it leaves, as the person has
+    """Of `history`, newest first: what kvchat did by itself and can take back; and what it leaves, because the user has
     chosen or changed the entry since. `since`: all changes by entry, newest first."""
     taken: list[Change] = []
     left: list[Change] = []
@@ -157,7 +157,7 @@ def by_itself(history: Sequence[Change], since: Mapping[str, Sequence[Change]]) 
 
 
 def _touched_since(change: Change, since: Mapping[str, Sequence[Change]]) -> bool:
-    """Whether the person has chosen or changed the entry, or the one that took its place."""
+    """Whether the user has chosen or changed the entry, or the one that took its place."""
     later = [other for other in since.get(change.after.id, ()) if other.seq > change.seq]
     if change.after.superseded_by:
         later += [

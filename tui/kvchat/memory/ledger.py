@@ -1,10 +1,9 @@
-"""Which messages were gone through for memories, or belong to an episode, which wait for it, and when these are due.
+"""Keep track of the messages that an extraction or an episode covers, those that are pending, and when these are due.
 
-The rule: every final question and answer made since memory came is in exactly one place: pending, or covered by one
-extraction; and so it is with episodes, of which a second ledger is kept. Pending is a question to the database, never a
-list that is kept. A message is told by its id, never by its time; a copy of it, made when a branch is grown again,
-counts as the message itself. Nothing becomes due by having waited; every time is counted from the end of the last
-answer.
+Every final question and answer since memory was introduced is either pending or covered by exactly one extraction; a
+second ledger does the same for episodes. Pending is a query, never a stored list. A message is identified by its id,
+never by its time; a copy of it, made when a branch is grown again, counts as the message itself. Nothing becomes due by
+having waited: every time is counted from the end of the last answer.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from kvchat.config import MemorySettings
 
 _SINCE = "store.memory_since"
-"""The key of the setting with the `node.seq` of the last message that is not to be gone through."""
+"""The key of the setting with the `node.seq` of the last message that no extraction is to cover."""
 
 FACTS = "facts"
 EMPTY = "empty"
 EPISODE = "episode"
 UNASKED = "-"
-"""`Cell.model` where the messages were looked at and no model had to be asked. Messages that were passed over, which
-nobody is ever to look at, have no cell; in older stores one without a model."""
+"""`Cell.model` where the messages were looked at and no model had to be asked. Messages that were passed over for good
+have no cell; in older stores one without a model."""
 EXTRACTIONS, EPISODES = "covered", "in_episode"
 """The tables of the two ledgers."""
 
@@ -103,7 +102,7 @@ _FAMILY = """
 
 
 class Ledger:
-    """Reads and writes of what was gone through. Every method may raise StoreError."""
+    """Reads and writes the covered messages. Every method may raise StoreError."""
 
     def __init__(self, database: Database, of: str = EXTRACTIONS) -> None:
         """`of`: EXTRACTIONS or EPISODES."""
@@ -111,13 +110,13 @@ class Ledger:
         self._of = of
 
     def pending(self, path: Sequence[Node]) -> list[Node]:
-        """The messages of a branch, given root first, that wait to be gone through, in its order."""
+        """The pending messages of a branch, which is given root first, in its order."""
         waiting = self._waiting([node.id for node in path])
         return [node for node in path if node.id in waiting and node.state is not State.STREAMING]
 
     def behind(self, limit: int | None = None, besides: Collection[str] = ()) -> list[tuple[str, int]]:
-        """The conversations whose branches in use have pending messages, and how many, longest untouched first; of more
-        than `limit` only so many. Not those in the trash, nor where memory is switched off, nor `besides`."""
+        """The conversations whose branches in use have pending messages, and how many, longest untouched first; at most
+        `limit`. Not those in the trash, nor where memory is switched off, nor `besides`."""
         most = SAMPLE
         while True:
             owners, is_all = self._owners(None if limit is None else most)
@@ -192,7 +191,7 @@ class Ledger:
         return True
 
     def begin_now(self) -> None:
-        """What was said until now and was not gone through never will be."""
+        """Leave out for good all messages until now that are not covered."""
         with self._db.write(durable=True) as connection:
             connection.execute(
                 "INSERT INTO setting SELECT ?, CAST(coalesce(max(seq), 0) AS TEXT) FROM node WHERE true"
@@ -234,7 +233,7 @@ class Ledger:
 
     def _copies(self, path: Sequence[str], marks: Mapping[str, bytes]) -> set[str]:
         """Which of the messages are copies of covered ones. A copy has the mark of its original, is in the same
-        conversation or one forked from it, and never stands above or below it; each original has one copy on a path.
+        conversation or one forked from it, and is never above or below it; each original has one copy on a path.
         """
         place = {id: number for number, id in enumerate(path)}
         alike = {
@@ -307,8 +306,8 @@ class Due(Struct, frozen=True):
 
 
 def due(pending: Sequence[Node], settings: MemorySettings, ended: float, *, left: bool = False) -> Due | None:
-    """When these messages are due, if the last answer ended at `ended`; None: there is nothing to go through. `left`:
-    the person went to another conversation."""
+    """When these messages are due, if the last answer ended at `ended`; None: nothing is pending. `left`: the user went
+    to another conversation."""
     if not pending:
         return None
     if len(pending) >= settings.most_messages:

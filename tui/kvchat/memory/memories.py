@@ -1,8 +1,8 @@
 """The memory as one object: what is remembered, in files, state and index, and everything that can be done with it.
 
-The rule: each change is stored durably first and put into the files then; the files are the truth, so what the person
-did in them comes first. Any thread may call; all kvchats on one store take turns. A memory is not begun in a folder
-whose surroundings are missing: it was mistyped, or its drive is not connected.
+Each change is stored durably first and then put into the files; the files are the truth, so what the user did in them
+comes first. Any thread may call; all kvchats on one store take turns. A memory is not begun in a folder whose parent is
+missing: the path was mistyped, or its drive is not connected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kvchat.store import Store
 
 TRIES = 5
-"""How often a change is tried anew when somebody else was quicker."""
+"""How often a change is tried when another writer was quicker."""
 
 
 class Memories:
@@ -96,7 +96,7 @@ class Memories:
         return self._syncing.problems
 
     def sync(self) -> bool:
-        """Put what waits into the files, take up what the person did in them, and bring the index up to date; whether
+        """Put what waits into the files, take up what the user did in them, and bring the index up to date; whether
         anything changed. Costs a look at each page's stamp when nothing did."""
         with _told():
             if self._synced and not self._syncing.needed():
@@ -129,7 +129,7 @@ class Memories:
         return sorted(found, key=lambda entry: -entry.created)
 
     def get(self, id_or_beginning: str) -> Entry:
-        """The entry with this id or unique beginning of an id, wherever it stands."""
+        """The entry with this id or unique beginning of an id, whatever its status."""
         with self._reading():
             return self._one(id_or_beginning)
 
@@ -152,13 +152,13 @@ class Memories:
             found = [(entry_of(hit.chunk.key), hit) for hit in hits]
         return [(entry, hit) for entry, hit in found if entry is not None and entry.status is Status.LIVE]
 
-    # What the person does
+    # What the user does
 
     def add(
         self, text: str, kind: Kind = Kind.FACT, page: str = "", conversation: str = "", nodes: Sequence[str] = ()
     ) -> Entry:
-        """Remember `text`, asked for by the person. What is remembered already is not doubled: that entry is given,
-        moved to `page` if one is named, accepted if it was proposed."""
+        """Remember `text`, as the user asked. If an entry already says it, return that one, moved to `page` if one is
+        named, accepted if it was proposed."""
 
         def change(known: dict[str, Entry]) -> list[Change]:
             return acts.added(known, text, kind, page, conversation, tuple(nodes), self._moment())
@@ -271,7 +271,7 @@ class Memories:
 
     def undo_all(self, *, session: str = "", conversation: str = "", since: float = 0.0) -> int:
         """Take back what kvchat noted, proposed, corrected or merged by itself, newest first; how many changes. With
-        nothing named: in the session that noted last. What the person has chosen or edited since is left, and told in
+        nothing named: in the session that noted last. What the user has chosen or edited since stays, and is listed in
         `left`."""
         with self._alone():
             self._fresh()

@@ -1,6 +1,6 @@
-"""Where the memory is, and whether anything was ever put there; told without loading the memory.
+"""Say where the memory is, and whether anything was ever put there, without loading the memory.
 
-The rule: the place depends on the settings and the data folder alone.
+The place depends on the settings and the data folder alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INDEX = "index.db"
 
 
 def memory_folder(places: Paths, settings: Settings) -> Path:
-    """The folder of the Markdown files: the one of the settings, else `memory` beside the conversations. `~` is the
+    """The folder of the Markdown files: the one of the settings, else `memory` next to the conversations. `~` is the
     home folder; a relative one is seen from the data folder. Raises MemoryTrouble where that is no path."""
     given = settings.memory.folder.strip()
     if "\0" in given:
@@ -34,12 +34,12 @@ def memory_folder(places: Paths, settings: Settings) -> Path:
 
 
 def index_path(places: Paths) -> Path:
-    """The file of the search index. It is made anew from the folder at any time."""
+    """The file of the search index. It can be rebuilt from the folder at any time."""
     return places.data / INDEX
 
 
 def is_untouched(places: Paths, settings: Settings, store: Store) -> bool:
-    """Whether nothing was ever remembered, and nothing lies in the folder. False where that cannot be told."""
+    """Whether nothing was ever remembered, and the folder is empty. False where that is unknown."""
     with suppress(MemoryTrouble, StoreError, OSError):
         folder = memory_folder(places, settings)
         if store.database.row("SELECT 1 FROM entry LIMIT 1") is None:

@@ -1,8 +1,8 @@
-"""Recall: which memories go in front of a question, and which must not; by the words they share.
+"""Recall: choose the memories that go in front of a question, by the words they share.
 
-The rule: an unrelated memory is worse than none. What stands on the branch already is not said again, and a block is
-made once and frozen with its question. A word that could stand in any question counts little, one that stands in many
-memories counts little, and a thing of the person's own (`my kiln`) counts more.
+An unrelated memory is worse than none. What is on the branch already is not repeated, and a block is made once and
+frozen with its question. A word that could be in any question counts little, so does one that is in many memories; a
+thing of the user's own (`my kiln`) counts more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kvchat.index.index import Hit, Index
 
 PROFILE_SOURCE = "profile of the user"
-"""Named so that the model knows whose profile it is; the person reads it too."""
+"""Named so that the model knows whose profile it is; the user reads it too."""
 MEMORY_SOURCE = "memories of earlier conversations with the user"
 SKILL_SOURCE = "what worked before, step by step, for the user"
 MOST, MOST_SKILLS = 5, 2
@@ -36,11 +36,11 @@ MOST, MOST_SKILLS = 5, 2
 POOL = 30
 """Entries looked at for one question."""
 FREQUENT = 6
-"""A word that stands in more entries than this does not tell one from another."""
+"""A word that is in more entries than this does not distinguish them."""
 USUAL = 300
-"""A word that stands in more entries than this is not searched for where there are rarer ones."""
+"""A word that is in more entries than this is not searched for where there are rarer ones."""
 ENOUGH_VECTORS = 12
-"""Vectors from which on it can be told what is usual among them."""
+"""As many vectors are needed to know what is usual among them."""
 LONGEST, LONGEST_SKILL = 400, 1600
 """Characters of a line; a longer entry is cut."""
 MARGIN = 0.6
@@ -52,7 +52,7 @@ word alone never brings a memory up; what names a thing, a food, an animal or a 
 NO_NAMES = COMMON.union(*map(content_words, listed("peoples")))
 """Stems of words that are written with a capital letter and yet name no one thing."""
 MINE = frozenset(map(folded, listed("mine")))
-"""What stands before a thing of the person's own: `my kiln`."""
+"""Words before a thing of the user's own: `my kiln`."""
 FILLING = frozenset("".join(listed("filling")))
 """Chinese characters of which no word is made that tells anything."""
 _GERMAN, _ENGLISH = frozenset(listed("telling_of", "de")), frozenset(listed("telling_of", "en"))
@@ -127,7 +127,7 @@ def _block(source: str, entries: Iterable[Entry], shown: set[str], tokens: int, 
 
 
 def line_of(entry: Entry, *, dated: bool) -> str:
-    """An entry as one line, with the month it is from: the newer of two that disagree is told by it. Always the same
+    """An entry as one line, with the month it is from: it shows which of two that disagree is newer. Always the same
     for the same entry."""
     text = whole_characters(" ".join(entry.text.split()))
     longest = LONGEST_SKILL if entry.is_skill else LONGEST
@@ -195,7 +195,7 @@ def _task_of(entry: Entry) -> str:
 
 
 def _counts(memories: Searched, sought: Mapping[str, str]) -> dict[str, int]:
-    """In how many memories each word stands, up to more than is usual; none where there is no index to tell."""
+    """In how many memories each word is, up to more than is usual; 0 without an index."""
     index: Index | None = getattr(memories, "index", None)
     if index is None:
         return dict.fromkeys(sought, 0)
@@ -217,8 +217,8 @@ def _nearness(hits: Sequence[Hit]) -> list[float]:
 
 
 def _unsaid(entries: Sequence[Entry], path: Sequence[Node], question: str) -> list[Entry]:
-    """Without those that came from messages of the branch, and those whose words all stand in the question or in one
-    of the person's own messages on it: copies of messages have other ids."""
+    """Without those that came from messages of the branch, and those whose words are all in the question or in one of
+    the user's own messages on it: copies of messages have other ids."""
     ids = {node.id for node in path}
     unsaid = [(entry, content_words(entry.text)) for entry in entries if ids.isdisjoint(entry.nodes)]
     for text in (question, *(node.text for node in path if node.role is Role.USER)):
@@ -266,13 +266,13 @@ class Asked(Struct, frozen=True):
     telling: frozenset[str]
     """The stems that tell what the question is about."""
     mine: frozenset[str]
-    """The stems of what the person called their own."""
+    """The stems of what the user called their own."""
     names: frozenset[str]
     """The stems of what is written as a name."""
     capitals: frozenset[str]
     """The stems of what may be one: written with a capital letter, at the beginning of a sentence too."""
     careless: bool
-    """Whether the person writes without capital letters, so that any word may be a name."""
+    """Whether the user writes without capital letters, so that any word may be a name."""
     others: Mapping[str, str]
     """Of the telling stems the other number: of `katzen` that of `Katze`."""
 
@@ -376,7 +376,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def capitals_in(text: str) -> frozenset[str]:
-    """The stems of what is written with a capital letter or as no word is, wherever it stands."""
+    """The stems of what is written with a capital letter or as no word is, anywhere in the text."""
     return _stems(_GERMAN_NAME if is_german(normalised(text)) else _CAPITAL, text)
 
 

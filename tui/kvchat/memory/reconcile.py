@@ -1,10 +1,9 @@
-"""What must happen so that the files and what is known of them agree again; and which lines that are gone were hardly
-deleted by the person. Pure.
+"""Plan how the files and the stored state agree again, and which missing lines the user hardly deleted. Pure.
 
-The rule: in a line of a file, a text that kvchat never knew is the person's, and the person wins. Absence is a deletion
-only where the page could be read. When in doubt, a memory is kept: whole pages that are gone at once are a folder that
-is not there or is another one; the newest lines that are gone from a page that was changed in other ways too were
-unknown to the editor that saved it. A line deleted again after that stays deleted.
+A text in a file that kvchat never knew is the user's, and the user wins. Absence is a deletion only where the page
+could be read. When in doubt, a memory is kept: whole pages that are gone at once are a folder that is not there or is
+another one; the newest lines that are gone from a page that was changed in other ways too were unknown to the editor
+that saved it. A line deleted again after that stays deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Place(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """A line to be written, anew or over one of the `known` texts."""
+    """A line to be written, as a new one or over one of the `known` texts."""
 
     entry: Entry
     known: frozenset[str]
@@ -50,20 +49,20 @@ class Drop(Struct, frozen=True):
     page: str
     known: frozenset[str]
     moved: bool = False
-    """Whether it stands on another page then; it is taken out only after it was put there."""
+    """Whether it moves to another page; it is taken out only after it was put there."""
 
 
 class Plan(Struct):
     """What is to be done."""
 
     changes: list[Change] = field(default_factory=list)
-    """What the person did in the files."""
+    """What the user did in the files."""
     missing: list[Entry] = field(default_factory=list)
     """Entries whose lines are gone: deleted, or held."""
     puts: list[Put] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
-    """Changes that need no writing: no file has to do with them, or the person took the line out."""
+    """Changes that need no writing: no file has to do with them, or the user took the line out."""
     seqs: dict[str, list[int]] = field(default_factory=dict)
     """By entry, the changes that are written when its puts and drops are done; some have none to do."""
 
@@ -130,7 +129,7 @@ class _Comparison:
         seqs = [change.seq for change in changes]
         pages = {version.page for version in live}
         if any(page in self._held or self._unreadable(page) for page in pages):
-            return  # nobody knows what stands there now: it waits
+            return  # nobody knows what is there now: it waits
         places = self._places.get(id, [])
         if not places:
             absent = changes[0].before is None or len(live) < len(versions)
@@ -138,7 +137,7 @@ class _Comparison:
                 self._plan.settled += seqs
             elif absent:
                 self._put(wanted, live, seqs)
-            else:  # it stood in the file all the time: the person took it out
+            else:  # it was in the file all the time: the user took it out
                 self._plan.settled += seqs
                 self._missing(stored)
             return
@@ -158,7 +157,7 @@ class _Comparison:
         self._plan.seqs[wanted.id] = seqs
 
     def _look_at(self, id: str) -> None:
-        """An entry that stands in the files and has nothing to be written."""
+        """Check an entry that is in the files and has nothing to be written."""
         places, stored = self._places[id], self._stored.get(id)
         if stored is None:
             self._new.append(places[0])
@@ -286,12 +285,12 @@ NAMED = 3
 
 
 GONE = "a heading, as # gone"
-"""What alone in a page is the user's word that its lines were deleted. A page without a word may be damage."""
+"""The only text in a page that confirms that the user deleted its lines. An empty page may be damage."""
 
 
 def without_emptied(contents: Contents, stored: Mapping[str, Entry], waiting: Collection[str]) -> Contents:
-    """The contents of a folder, in which a page without a word that had lines is one that cannot be read. `waiting`:
-    the entries whose lines are not written yet."""
+    """The contents of a folder, where an empty page that had lines counts as one that cannot be read. `waiting`: the
+    entries whose lines are not written yet."""
     placed = {line.entry.id for page in contents.pages.values() for line in page.entries}
     had = Counter(
         entry.page
@@ -405,7 +404,7 @@ def unknown_to_the_editor(
 
 
 def _changed_otherwise(name: str, ids: Set[str], changes: Iterable[Change], page: Page, before: Page | None) -> bool:
-    """Whether the person did more to a page than to take these lines out."""
+    """Whether the user did more to a page than to take these lines out."""
     for change in changes:
         if change.after.id not in ids and name in (change.after.page, change.before.page if change.before else ""):
             return True

@@ -1,8 +1,8 @@
-"""Words of a text as memories are compared, and whether two memories say the same. Pure, without a model.
+"""Compare memories by their words, and say whether two say the same. Pure, without a model.
 
-The rule: two texts are the same only if they have the same words and signs in the same order; what may differ is
-the punctuation between words, the case of plain words, and what only names the person or is an article. When in doubt
-two memories are two: to note one twice does less harm than to lose one that says otherwise.
+Two texts are the same only if they have the same words and signs in the same order; the punctuation between words, the
+case of plain words, articles and words that only name the user may differ. When in doubt two memories are two: to note
+one twice does less harm than to lose one that says otherwise.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What kvchat knows of every memory, the deleted and the pending ones too, and the history of changes.
+"""Store every memory, the deleted and the pending ones too, and the history of changes.
 
-The rule: an entry changes only by a `Change` whose `before` is what is stored, in one durable transaction. Changes are
-stored first and put into the files after that; until then they are unwritten.
+An entry changes only by a `Change` whose `before` is what is stored, in one durable transaction. Changes are stored
+first and put into the files after that; until then they are unwritten.
 """
 
 from __future__ import annotations

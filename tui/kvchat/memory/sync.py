@@ -1,9 +1,9 @@
-"""Files, state and index brought to agree: the outbox into the files, hand edits into the state, both into the index
-and what was extracted into the diary.
+"""Bring files, state and index to agree: the outbox into the files, hand edits into the state, both into the index and
+what was extracted into the diary.
 
-The rule: one kvchat at a time does this, the state is read before the files, and what is done is done again safely: a
-crash at any point leaves what the next run completes. The index is made of the entries that are live and of nothing
-else; the diary is never read back, and a log that cannot be written holds nothing up.
+One kvchat at a time does this, the state is read before the files, and every step can be repeated safely: the next run
+completes what a crash left. The index holds the live entries and nothing else; the diary is never read back, and a log
+that cannot be written delays nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDS = 8
 """How often the files are looked at again when somebody edits them meanwhile."""
 EVERY = 1 << 30
 FEW = 64
-"""Changes after which what is known is brought up to date by them; after more it is read anew."""
+"""Up to this many changes are applied to the entries in memory; after more, the entries are read again."""
 RETRY_SECONDS = 10.0
 """After how long a write that failed is tried again by itself."""
 
@@ -127,7 +127,7 @@ class Syncing:
         return changed
 
     def _once(self, told: list[str], once: list[str]) -> bool:
-        """One look at the files; whether something was changed. What is wrong goes into `told`, what is to be told
+        """One look at the files; whether something was changed. Problems go into `told`, notices that are shown only
         once into `once`."""
         outbox = self._state.unwritten()
         stored = self.known()
@@ -284,7 +284,7 @@ class _Edit:
 
     def __init__(self, edits: Sequence[Put | Drop]) -> None:
         self.refused: set[str] = set()
-        """Those whose line the person has changed since it was looked at."""
+        """Those whose line the user has changed since it was looked at."""
         self._edits = edits
 
     def __call__(self, page: Page) -> Page:

@@ -1,1 +1,1 @@
-"""What is asked of a model about the person, and what is believed of its answer. Pure."""
+"""Ask a model what it learned about the user, and check its answer. Pure."""

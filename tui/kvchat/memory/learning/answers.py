@@ -1,6 +1,6 @@
-"""Reading the JSON in a model's answer, also where it is not quite JSON.
+"""Read the JSON in a model's answer, also where it is not quite JSON.
 
-The rule: whatever the text, reading it never raises and never takes long; what is whole before a cut counts.
+Reading never raises and never takes long, whatever the text; what is whole before a cut counts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Consolidation: memories that repeat or contradict each other, and pages that grow too long.
+"""Consolidate memories that repeat or contradict each other, and pages that grow too long.
 
-The rule: a model only points at pairs and proposes shorter lines; what becomes of them is decided by words and dates.
-Two that differ in a number, a sign, a negation, a name or the order of their words are two. Of those that say the same
-the own one of the person stays, then the one of the profile, then the newer. Whatever is superseded stays in the
-history, and what the person wrote stays as it is.
+A model only points at pairs and proposes shorter lines; words and dates decide what becomes of them. Two memories that
+differ in a number, a sign, a negation, a name or the order of their words are two. Of those that say the same, the
+user's own one stays, then the one of the profile, then the newer. What is superseded stays in the history, and what the
+user wrote stays as it is.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def duplicates(entries: Sequence[Entry], now: float | None = None, session: str 
 
 
 def over_budget(entries: Sequence[Entry], tokens: int = PAGE_TOKENS) -> bool:
-    """Whether the lines of a page have more than so many tokens, about."""
+    """Whether the lines of a page have more than about `tokens` tokens."""
     size = sum(len(entry.text.encode()) + 2 for entry in entries if entry.status is Status.LIVE)
     return size > tokens * BYTES_PER_TOKEN
 
@@ -230,7 +230,7 @@ def _in_order(one: str, other: str) -> bool:
 
 
 def _subject(text: str) -> str:
-    """Of whom a text speaks: its first word, or the person when that is what they do or are."""
+    """Whom a text is about: its first word, or the user where that says what they do or are."""
     first = folded(text).split()[0].strip(".,;:'\"") if text.split() else ""
     words = meanings(first)
     does = first.endswith(("s", "ed", "ing", "'m", "’m")) or first in ("i", "we", "no", "not", "never")

@@ -1,8 +1,7 @@
-"""Episodes: what a model is asked about a part of a conversation that is over, and what is kept of its answer.
+"""Episodes: ask a model about a part of a conversation that is over, and check its answer.
 
-The rule: time ends a part, and within it the model only says where a topic begins; which messages an episode has
-follows from that, so that whatever the answer each message is in one. An episode is read by the person and never sent
-anywhere.
+Time ends a part; within it the model only says where a topic begins. The messages of an episode follow from that, so
+that each message is in one episode whatever the answer. An episode is for the user to read and is never sent anywhere.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def checked(answer: str, part: Part) -> list[Episode]:
                 told.setdefault(first, (title, summary))
     if not told:
         return []
-    begins = [min(part.turns), *sorted(told)[1:]]  # what comes before the first that is told belongs to it
+    begins = [min(part.turns), *sorted(told)[1:]]  # what precedes the first episode belongs to it
     names = [told[first] for first in sorted(told)]
     found = []
     for at, first in enumerate(begins):

@@ -1,7 +1,7 @@
-"""Extraction: what a model is asked about the last turns, and what is believed of its answer.
+"""Extraction: ask a model for the facts in the last turns, and check its answer.
 
-The rule: a model only points at what the person said. A fact is noted when the person's own words bear it out; who it
-comes from and how sure it is are decided here, not by the model.
+A model only points at what the user said. A fact is noted when the user's own words bear it out; this module, not the
+model, decides where it comes from and how sure it is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Passage(Struct, frozen=True):
     already_known: Sequence[Entry] = ()
     """Memories that the messages may correct; the first few are shown."""
     last: bool = True
-    """Whether the person said nothing after these."""
+    """Whether the user said nothing after these."""
     title: bool = False
     """Whether a title for the conversation is asked for too."""
 
@@ -63,7 +63,7 @@ class Passage(Struct, frozen=True):
 
     @property
     def promising(self) -> bool:
-        """Whether the person said anything that could be worth noting. Where not, there is no need to ask a model."""
+        """Whether the user said anything that could be worth noting; if not, no model is asked."""
         return any(
             len(set(meanings(own_words(node.message.typed)))) > 1 for nodes in self.questions.values() for node in nodes
         )
@@ -171,8 +171,8 @@ def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_prompt(passage: Passage) -> list[Message]:
-    """The messages of a request that stands alone: the pending messages, quoted, without their blocks, and what is
-    asked about them."""
+    """The messages of a self-contained request: the pending messages, quoted, without their blocks, and the
+    instruction."""
     lines = [f"[turn {number}, {message.role}] {_shortened(message)}" for number, message in passage.turns]
     quoted = ContextBlock("passage", "a conversation", "\n\n".join(lines))
     task = (
@@ -262,7 +262,7 @@ def _cited(fields: Mapping[str, Any]) -> set[int]:
 def _proofs(
     text: str, cited: set[int], heard: Sequence[tuple[int, Node, Said]]
 ) -> list[tuple[Node, Grounding]] | Reason:
-    """The messages in which the person said it, best first: of the cited ones, or of the others where the model counted
+    """The messages in which the user said it, best first: of the cited ones, or of the others where the model counted
     wrongly. Else why none is one."""
     tried = [(number, node, grounding(text, message)) for number, node, message in heard]
     tried.sort(key=lambda one: (one[0] in cited, not one[2].review, one[2].share), reverse=True)
@@ -271,7 +271,7 @@ def _proofs(
         best = max(tried, key=lambda one: one[2].share, default=None)
         return best[2].refusal if best and best[2].refusal else Reason(Why.NOWHERE)
     in_cited = proofs[0][0] in cited
-    # Where the person said the opposite somewhere else, nobody knows which of the two holds.
+    # Where the user said the opposite somewhere else, nobody knows which of the two holds.
     turned = any(found.refusal is not None and found.refusal.why is Why.TURNED for _, _, found in tried)
     kept = [
         (node, replace(found, review=found.review or Reason(Why.BOTH)) if turned else found)
@@ -289,7 +289,7 @@ def _kind(value: Any) -> Kind:
 
 
 def _topic(value: Any, said_there: str) -> str:
-    """A topic of the person's own: one to three words of theirs."""
+    """A topic in the user's own words: one to three of them."""
     topic = " ".join(value.split()) if isinstance(value, str) else ""
     plain = f" {normalised(own_words(said_there))} "
     fits = topic and len(topic) <= 24 and len(topic.split()) <= 3 and not objection(topic)
@@ -298,7 +298,8 @@ def _topic(value: Any, said_there: str) -> str:
 
 def _correcting(fact: Fact, short: Any, passage: Passage, said_there: str) -> Fact:
     """The fact with the memory that it takes the place of, if it has something in common with it and says something
-    else. One is replaced unasked only where the person spoke of a change or of the old value, and never their own."""
+    else. A memory is replaced without asking only where the user spoke of a change or of the old value, and never one
+    that they wrote."""
     known = passage.shown.get(short) if isinstance(short, str) else None
     if known is None or says_the_same(known.text, fact.text):
         return fact

@@ -1,8 +1,8 @@
-"""Whether the person said what a fact says: its words, numbers, names and negations against one message's own words,
-clause by clause.
+"""Check whether the user said what a fact says: its words, numbers, names and negations against one message's own
+words, clause by clause.
 
-The rule: only the person's own words count, not what they quote, paste into a fence, or hand over to be translated or
-improved. A fact that cannot be shown in them is refused; one that they may have meant otherwise is shown to them first.
+Only the user's own words count, not what they quote, paste into a fence, or hand over to be translated or improved. A
+fact that these words do not show is refused; one that they may have meant otherwise is shown to them first.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Clause(Struct, frozen=True):
     request: bool = False
     of_assistant: bool = False
     of_others: bool = False
-    """It speaks of somebody of the person's: `my sister`."""
+    """It is about somebody in the user's life: `my sister`."""
 
 
 class Sentence(Struct, frozen=True):
-    """A sentence of the person's own."""
+    """A sentence of the user's own."""
 
     text: str
     meanings: frozenset[str]
@@ -98,7 +98,7 @@ def own_words(text: str) -> str:
 
 
 def said(text: str) -> Said:
-    """What the person says in a message."""
+    """What the user says in a message."""
     sentences: list[Sentence] = []
     clauses: list[Clause] = []
     for part in _SENTENCE.split(own_words(text)):
@@ -144,27 +144,27 @@ def clauses_of(sentence: str, number: int = 0) -> list[Clause]:
     return found
 
 
-# How a fact stands to it
+# How well it bears out a fact
 
 
 WINDOW = 3
 """Sentences in a row that a fact may be put together from."""
 LEAST = 0.6
-"""The share of a fact's words that the person must have said."""
+"""The share of a fact's words that the user must have said."""
 ENOUGH = 0.75
-"""Below this share the person is asked first."""
+"""Below this share the user is asked first."""
 
 
 class Grounding(Struct, frozen=True):
-    """How a fact stands to one message."""
+    """How well one message bears out a fact."""
 
     share: float
-    """Of the fact's words, how many are the person's, from 0 to 1; a little less when they come from several
+    """The share of the fact's words that are the user's, from 0 to 1; a little less when they come from several
     sentences."""
     refusal: Reason | None = None
-    """Why it is no fact of the person's; None: it is one."""
+    """Why it is not the user's fact; None: it is."""
     review: Reason | None = None
-    """Why the person is to be asked first; None: no need."""
+    """Why the user is asked first; None: no need."""
 
 
 def grounding(text: str, message: Said) -> Grounding:
@@ -283,7 +283,7 @@ def _other_signs(text: str, used: list[Sentence]) -> bool:
 
 
 def _counted(text: str) -> dict[str, set[str]]:
-    """What stands right behind numbers, and the numbers: `2 cats`."""
+    """The words right behind numbers, each with its numbers: `2 cats`."""
     found: dict[str, set[str]] = {}
     line = words(text)
     for number, thing in pairwise(line):
@@ -293,7 +293,7 @@ def _counted(text: str) -> dict[str, set[str]]:
 
 
 def _not_stated(best: list[Clause], used: list[Sentence]) -> Reason | None:
-    """Why the clauses are no statement of the person's about themselves; None: they may be one."""
+    """Why the clauses are not the user's statement about themselves; None: they may be."""
     if not best:
         return None
     if all(clause.of_assistant for clause in best):

@@ -1,7 +1,7 @@
-"""What words tell about a sentence: that it asks, orders, supposes, denies, or speaks of somebody else.
+"""Recognise a sentence that asks, orders, supposes, denies, or is about somebody else.
 
-The rule: all patterns are for folded text (lower case, no accents) and are guesses. A wrong guess may make the person
-be asked once more, or lose a fact; it never lets one through that would not have passed without it.
+All patterns are for folded text (lower case, no accents) and are guesses. A wrong guess may ask the user once more or
+lose a fact; it never lets one through that would not have passed without it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GROUPS = {stem(word): f"<{group}>" for group, names in synonyms().items() for w
 _EMPTY = frozenset(listed("empty"))
 """Words without which a fact is as well grounded."""
 GLUE = frozenset({"<has>", "<uses>"})
-"""Ways to put something that need no word of the person's."""
+"""Wording that a fact may use although the user did not."""
 
 
 def meaning(word: str) -> str:

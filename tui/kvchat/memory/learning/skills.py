@@ -1,7 +1,7 @@
-"""Skills: what a model is asked about tasks that went well, and what is kept of its answer.
+"""Skills: ask a model about tasks that went well, and check its answer.
 
-The rule: a procedure is the model's wording of what both said, so it is only ever proposed; its words must stand in the
-messages that it names, and the person's yes is what makes it a skill.
+A procedure is the model's wording of what both said, so it is only proposed: its words must be in the messages that it
+names, and the user's approval makes it a skill.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANSWER_TOKENS = 700
 GROUNDED = 0.6
 """The share of a skill's telling words that must stand in the messages it names."""
 CONFIDENCE = 0.5
-"""Of a proposal that only the person can judge."""
+"""Of a proposal that only the user can judge."""
 
 
 _HOLDERS = ("skills", "procedures", "items")

@@ -1,6 +1,6 @@
-"""Titles: how a model is asked for one, and what is believed of its answer.
+"""Titles: ask a model for one, and check its answer.
 
-The rule: a title is one short plain line. Whatever else a model answers is none, and the person's first words stay.
+A title is one short plain line. Any other answer is refused, and the user's first words stay the title.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What may not be noted at all, and what only after the person's yes: by the text of a fact, and by the form of the
-message that it comes from.
+"""Decide what may not be noted, or only after the user's approval, by the text of a fact and the form of its message.
 
-The rule: what is noted is read by a model again, so nothing that could be more than a plain statement passes unseen. A
-message that shows a text, or has the form of one (a mail, a chat, a log, code, an essay, a quotation), is not taken
-apart into what is the person's and what is not; nothing in it is noted before the person has seen it.
+A model reads again what is noted, so nothing that could be more than a plain statement passes unseen. A message that
+shows a text, or has the form of one (a mail, a chat, a log, code, an essay, a quotation), is not split into the user's
+words and others': nothing in it is noted before the user has seen it.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ def _luhn(number: str) -> bool:
 
 
 def caution(text: str, kind: Kind) -> Reason | None:
-    """Why a fact's text is shown to the person before it is noted; None: no reason."""
+    """Why a fact's text is shown to the user before it is noted; None: no reason."""
     plain = folded(text)
     if _ADDRESS.search(text):
         return Reason(Why.ADDRESS)
@@ -175,7 +174,7 @@ def caution(text: str, kind: Kind) -> Reason | None:
 
 
 def kind_of(text: str, kind: Kind) -> Kind:
-    """The kind that a text has by its words, where they tell more than a model did: who the person is, or somebody
+    """The kind that a text has by its words, where they say more than a model did: who the user is, or somebody
     else."""
     plain = folded(text)
     if RELATION.search(plain):
@@ -291,7 +290,7 @@ _PART = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
 
 
 def carries(text: str) -> bool:
-    """Whether a message shows a text, or has the form of one, that need not be the person's own."""
+    """Whether a message shows a text, or has the form of one, that need not be the user's own."""
     lines = "\n".join(folded(line) for line in text.splitlines())
     return (
         bool(_MACHINE_LINE.search(lines) or _LETTER.search(lines) or _SHOWN.search(lines) or _TOLD_OF.search(lines))

@@ -2,8 +2,8 @@
 
     <!-- m1a2b3c4d on:2026-11-21 src:7f3a#1c,1d by:qwen3-8b kind:preference c:0.9 h:9f2c1a -->
 
-The rule: no value can end the comment, and a comment that was damaged says what is left of it. `h` is a hash of the
-text that kvchat wrote; where it is missing or differs, the words are the person's.
+No value can end the comment, and a damaged comment gives what is left of it. `h` is a hash of the text that kvchat
+wrote; where it is missing or differs, the words are the user's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START = re.compile(
     rf"(?<!\\)<!--\s*(?:([mh](?=[a-z]*[0-9])[0-9a-z]{{8}})(?![0-9A-Za-z])"
     rf"|({_ID.pattern})(?=\s+{_KEY}))"
 )
-"""An id as kvchat makes them, or another before a known key: a note of the person's own is neither."""
+"""An id as kvchat makes them, or another before a known key: a note of the user's own is neither."""
 _REST = (
     re.compile(r"((?:(?!<!--)[^\n])*?)-->"),
     re.compile(r"((?:\s+[a-z]+:[^\s>]*)*)\s*-->"),
@@ -43,7 +43,7 @@ class Comment(Struct, frozen=True):
     values: Mapping[str, str]
     start: int
     end: int
-    """Where it stands in the text it was found in."""
+    """Its end in the text it was found in."""
 
 
 def comments(raw: str) -> list[Comment]:
@@ -97,7 +97,7 @@ def entry_of(comment: Comment, text: str, page: str, when: float) -> Entry:
 
 
 def mark(text: str) -> str:
-    """A short hash of an entry's text: it differs when the person has edited the line."""
+    """A short hash of an entry's text: it differs when the user has edited the line."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:6]
 
 

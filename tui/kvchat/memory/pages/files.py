@@ -1,9 +1,9 @@
 """Files of the memory's folder: found, read and replaced without ever following a link or waiting for a device; and
 turns at writing them, taken by all kvchats that have the folder, whichever store each of them is on.
 
-The rule: a file holds its old content or its new one, never a part, and is private to the person. The lock is on the
-folder itself, so that nothing is left in it; only where folders know no locks is it on a hidden file in it. A file
-system without locks holds nobody up.
+A file holds its old content or its new one, never a part, and only the user can read it. The lock is on the folder
+itself, so that no file is left behind; where folders cannot be locked, it is on a hidden file in it. On a file system
+without locks nothing waits.
 """
 
 from __future__ import annotations

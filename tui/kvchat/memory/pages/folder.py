@@ -1,9 +1,8 @@
 """The folder of the memory's Markdown files: read when they changed, and changed one page at a time; and its diary,
 which is only added to.
 
-The rule: what is in a file when it is written is what is changed, so that nobody's edit is lost: a page is read again
-under the lock, and once more when it was saved meanwhile. What cannot be read is a problem, never a page without
-entries.
+A change applies to what is in the file when it is written, so that no edit is lost: a page is read again under the
+lock, and once more when it was saved meanwhile. What cannot be read is a problem, never a page without entries.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class FolderError(Exception):
-    """Why a page cannot be changed; a sentence for the person."""
+    """Why a page cannot be changed; a sentence for the user."""
 
 
 class PageFull(FolderError):  # noqa: N818

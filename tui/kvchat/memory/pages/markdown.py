@@ -1,11 +1,11 @@
 """Markdown as a page has it: its list items with the lines that are each one's own, and text that says just itself.
 
-The rule: which lines belong to an item depends on the indentation of the lines themselves and not on the items around
-it, so that an item can be put in or taken out and all others stay what they are. A tab goes to the next column that
-four divides; two columns make a level, and what stands on a deeper level below an item belongs to it, as does text
-that goes on directly on the next line. `decoded` gives back every character that `encoded` was given, so that a text
-can never make a heading, list, link, picture, tag or comment; backslashes count only in front of something special, so
-that `C:\\Users` is read as it was typed.
+Which lines belong to an item depends on their own indentation and not on the items around it, so that an item can be
+put in or taken out while all others stay what they are. A tab goes to the next column that four divides; two columns
+make a level, and what is on a deeper level below an item belongs to it, as does text that goes on directly on the next
+line. `decoded` gives back every character that `encoded` was given, so that a text can never make a heading, list,
+link, picture, tag or comment; backslashes count only in front of something special, so that `C:\\Users` is read as it
+was typed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Item(Struct, eq=False):
     lines: list[int] = field(default_factory=list)
     """Its own lines, counted from 0: not the blank ones around them, and not those of the items in it."""
     contents: list[str] = field(default_factory=list)
-    """What stands in them: without indentation, marker, check box and white space at the end."""
+    """Their contents, without indentation, marker, check box and white space at the end."""
 
 
 def split(text: str) -> list[str]:
@@ -60,7 +60,7 @@ def ending(line: str) -> str:
 
 
 def blank(line: str) -> bool:
-    """Whether nothing stands on the line."""
+    """Whether the line is empty."""
     return not line.strip(" \t\r\n")
 
 
@@ -71,8 +71,8 @@ def goes_on(line: str) -> bool:
 
 
 def blocks(lines: Sequence[str], first: int) -> tuple[Item, ...]:
-    """The items from line `first` on. Raises PageProblem where it cannot be told what is one: inside of a code fence
-    or a comment without an end, or of a merge that was not finished."""
+    """The items from line `first` on. Raises PageProblem where items cannot be recognised: in a code fence or comment
+    without an end, or an unfinished merge."""
     reader = _Reader()
     for at, line in enumerate(lines[first:], start=first):
         reader.take(at, line.rstrip("\r\n"))

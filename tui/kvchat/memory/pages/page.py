@@ -1,13 +1,13 @@
 """One page of the memory: Markdown in, entries out, and changes of single entries. Pure.
 
-The rule: a change touches the lines of its entry and no other byte. Headings, prose, code, front matter, blank lines,
-line ends and the order of things are the person's; a text that stays is kept as they wrote it, with its indentation,
-its bullet and its check box.
+A change touches the lines of its entry and no other byte. Headings, prose, code, front matter, blank lines, line ends
+and the order of things are the user's; a text that stays is kept as they wrote it, with its indentation, its bullet and
+its check box.
 
 Every list item is an entry, with what is indented below it. An item inside of another is an entry of its own when it
-has a comment of kvchat's, and else belongs to the text around it. A line without a comment is the person's: its id
-comes from page and text, and nothing is written into it. Every id stands for one entry: the same line twice is one; a
-line that was copied and then changed has the id of another one in its comment, and is an entry by hand.
+has a comment of kvchat's, and else belongs to the text around it. A line without a comment is the user's: its id comes
+from page and text, and nothing is written into it. Every id names one entry: the same line twice is one; a line that
+was copied and then changed has the id of another one in its comment, and is an entry by hand.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Block(Struct, frozen=True):
     lines: tuple[int, ...]
     """Its own, counted from 0; items in it that are entries themselves are not among them."""
     comment: Comment | None
-    """Its comment, where it is one and stands on one line."""
+    """Its comment, where there is only one and it is on one line."""
     commented: bool
     copy: bool
     """Whether a block before it is the same entry."""
@@ -305,7 +305,7 @@ class Writing:
         return "".join(done)
 
     def _comment_anew(self, item: Item, comment: str) -> None:
-        """Another comment where the only one stands."""
+        """Replace the block's only comment."""
         for at in item.lines:
             line = self._lines[at]
             if found := comments(line.rstrip("\r\n")):
@@ -321,7 +321,7 @@ def _item(entry: Entry, indent: str, marker: str, box: str) -> list[str]:
 
 
 def _markdown(text: str) -> list[str]:
-    """The lines of a text that the person wrote in a file: links in it are links."""
+    """The lines of a text that the user wrote in a file: links in it are links."""
     lines = encoded(text)
     linked = [_LINK.sub(lambda found: "[[" if found[1] else "[", line) for line in lines]
     return linked if "\n".join(map(decoded, linked)) == text else lines
@@ -353,7 +353,7 @@ class Line(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A page as it stands. Its changes give another page."""
+    """A page as it is. Its changes give another page."""
 
     name: str
     text: str
@@ -365,7 +365,7 @@ class Page(Struct, frozen=True):
 
     @classmethod
     def parse(cls, name: str, text: str, when: float = 0.0) -> Page:
-        """Read a page. Raises PageProblem where it is broken, so that nobody takes its entries for deleted."""
+        """Read a page. Raises PageProblem where it is broken, so that its entries are not taken for deleted."""
         reading = read(name, text, when)
         lines = tuple(
             Line(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks if not block.copy

@@ -1,8 +1,8 @@
-"""The words of languages by which memories are compared, vetted and recalled: a file for each language, read once.
+"""The words by which memories are compared, vetted and recalled: a file for each language, read once.
 
-The rule: words are data, and rules are code (`similarity`, `learning`, `recall`). A list holds folded words between
-spaces, or alternatives of a pattern between bars. Of languages that put no spaces between words a pattern is looked for
-anywhere, as is a list whose name ends in `_part`.
+Words are data, rules are code (`similarity`, `learning`, `recall`). A list holds folded words between spaces, or
+alternatives of a pattern between bars. Of languages that put no spaces between words a pattern is looked for anywhere,
+as is a list whose name ends in `_part`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNSPACED = ("zh", "ja", "ko")
 
 @cache
 def _language(name: str) -> dict[str, str]:
-    """The lists of a language by name; what stands above the first is a remark."""
+    """The lists of a language by name; text above the first is a remark."""
     _, *parts = re.split(r"^\[(.+)\]\n", (Path(__file__).parent / f"{name}.txt").read_text("utf-8"), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
