@@ -1,5 +1,4 @@
-"""Reading what comes from outside in a process apart, which has limits and reaches nothing: what is wrong with a file
-ends that one at most.
+"""Read foreign files in a separate process with limits and no network: a bad file ends that process at most.
 
-The rule: a process apart is told what to read and answers with data alone; it ends with whoever started it.
+The process gets the names of what to read and answers with data alone; it ends with the process that started it.
 """

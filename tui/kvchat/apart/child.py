@@ -1,7 +1,7 @@
-"""The beginning of a process that reads apart: its limits, and its way to the one that started it.
+"""Start a separate reading process: its limits, and its pipes to the process that started it.
 
-The rule: it reads stdin and the files it is told of, writes stdout, and does nothing else: no network, no other
-program. It ends with its stdin, and by itself where something takes much too long.
+It reads stdin and the files named there, writes stdout, and does nothing else: no network, no other program. It ends
+with its stdin, and by itself where something takes much too long.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Parent:
         return frame
 
     def put(self, frame: bytes) -> None:
-        """Send a frame, however long that takes. From then on the time counts anew."""
+        """Send a frame, however long that takes, then restart the time limit."""
         faulthandler.cancel_dump_traceback_later()
         frames.put(self._answers, frame)
         faulthandler.dump_traceback_later(self._seconds + GRACE, exit=True)

@@ -1,6 +1,6 @@
 """Framing: how data travels between a process and the one that reads for it.
 
-The rule: a frame is a length and that many bytes, and what is in it is data alone: it says what, never what to do.
+A frame is a length and that many bytes. It holds data alone, never instructions.
 """
 
 from __future__ import annotations

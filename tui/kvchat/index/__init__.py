@@ -1,1 +1,1 @@
-"""The search index over memories and documents: derived from them, and made anew whenever it is gone."""
+"""The search index over memories and documents: derived from them, and rebuilt whenever it is gone."""

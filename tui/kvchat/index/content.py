@@ -1,6 +1,6 @@
-"""What is in the index, written and read: documents and their chunks.
+"""Write and read the contents of the index: documents and their chunks.
 
-The rule: the full-text table keeps no copy of the text, so a removal hands in once more exactly what was put in.
+The full-text table keeps no copy of the text, so a removal passes exactly the text that was put in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Chunk(Struct, frozen=True):
     key: str
     """Unique in its document: an entry's id, or lines such as `12-40`."""
     head: str
-    """Where it stands, in words that are searched too: the headings above it. May be empty."""
+    """Its place in the document, searched too: the headings above it. May be empty."""
     text: str
 
 
@@ -45,7 +45,7 @@ class Changes(Struct, frozen=True):
     """Place, key, head and text."""
 
     def slices(self, most: int) -> Iterator[Changes]:
-        """The same in parts of at most so many chunks."""
+        """The same in parts of at most `most` chunks."""
         for start in range(0, len(self.removed), most):
             yield Changes(self.removed[start : start + most], [], [])
         for start in range(0, len(self.moved), most):
@@ -82,7 +82,7 @@ def changes(connection: sqlite3.Connection, doc: str, chunks: Iterable[Chunk]) -
 
 
 def apply(connection: sqlite3.Connection, fts: bool, doc: str, done: Changes, stamp: str, date: float | None) -> None:
-    """Do this, and give the document its stamp. What somebody else has taken out meanwhile is let be."""
+    """Apply the changes, and give the document its stamp. Chunks that another writer removed meanwhile are skipped."""
     doc = whole_characters(doc)
     id = _noted(connection, doc, whole_characters(stamp), date)
     there = {row[0] for row in of(connection, "SELECT id FROM chunk WHERE id", [row[0] for row in done.removed])}

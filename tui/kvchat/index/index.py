@@ -1,9 +1,9 @@
 """The search index over memories and documents: one for both, derived from them, and gone without harm.
 
-The rule: no trouble with the index is trouble for a chat. Whatever happens to its file, every call does its work, at
-worst on an index in memory that is empty at first. Whoever fills it looks at `docs` now and then: a document that is
-missing there, or has another stamp, is put in again. A file that another kvchat holds is no damage: a search finds
-nothing that once, after a second, `trouble` says so, and what was to be put in waits for the next call.
+Trouble with the index never troubles a chat. Whatever happens to its file, every call works, at worst on an index in
+memory that is empty at first. Whoever fills it looks at `docs` now and then: a document that is missing there, or has
+another stamp, is put in again. A file that another kvchat holds is no damage: a search finds nothing that once, after a
+second, `trouble` says so, and what was to be put in waits for the next call.
 
 How it is used. A document is a name with a stamp that says of what state of it the chunks are; its name begins with
 what it belongs to: `memory/profile.md`, `docs/<collection>/guide/start.md`. A scope is the beginning of names, or a
@@ -18,7 +18,7 @@ Vectors are optional, and of one model at a time. Whoever has a source of vector
 there are none. With numpy all vectors of the scope are compared, without it those of the best chunks by words, and all
 where they are few.
 
-Every method may be called in any thread; searches run beside a write. Two kvchats may share a file.
+Every method may be called in any thread; searches run during a write. Two kvchats may share a file.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ class Index:
         self.replace_all((), [doc])
 
     def docs(self, scope: Scope = "", *, surely: bool = False) -> dict[str, str]:
-        """The documents by name, each with the stamp it was put in with. `surely`: raises IndexBusyError where that
-        cannot be told because the file is in use; else there are none then."""
+        """The documents by name, each with the stamp it was put in with. `surely`: raise IndexBusyError where the file
+        is in use, instead of returning none."""
         self._put_what_waits(0.0)
 
         def work(at: Tables, connection: Connection) -> dict[str, str]:
@@ -264,8 +264,8 @@ class Index:
             self._written(lambda at, connection: vectors.put(connection, model, given, asked), PATIENCE_S)
 
     def digest(self, scope: Scope = "") -> str:
-        """A hash of all that a search by words can find: equal before and after the index is made anew, in whatever
-        order its documents came."""
+        """A hash of all that a search by words can find: equal before and after a rebuild, in whatever order the
+        documents came."""
         return self._read(lambda at, connection: content.digest(connection, at.fts, Within.of(scope)), "")
 
     def close(self) -> None:
@@ -301,7 +301,7 @@ class Index:
 
     def _tried(self, work: Callable[[Tables], T]) -> T:
         """What `work` gives, noting whether the file is in use; where the file fails it, on one that was opened again
-        or made anew, at last in memory. Raises IndexBusyError."""
+        or rebuilt, at last in memory. Raises IndexBusyError."""
         self._back_to_the_file()
         try:
             for last in (False, True):

@@ -1,11 +1,11 @@
-"""The index's file: its tables, opening it, who may write it, and what happens when it cannot be used.
+"""The index's file: its tables, how it is opened, who may write it, and what happens when it cannot be used.
 
-The rule: it is disposable. A damaged or outdated file is thrown away and made anew; where even that fails, the index
-lives in memory. A database that is not an index is never touched; one that is in use is waited for, then left alone:
-that is no damage, but an error of its own, after a wait that the caller chose.
+The file is disposable. A damaged or outdated one is thrown away and rebuilt; where even that fails, the index lives in
+memory. A database that is not an index is never touched. One that is in use is no damage: after a wait that the caller
+chose it raises an error of its own.
 
-The journal is a rollback journal, not a WAL: then the file can be replaced while another kvchat has it open. The lock
-beside it keeps that from happening in the middle of a write.
+The journal is a rollback journal, not a WAL: then the file can be replaced while another kvchat has it open. A lock
+file next to it prevents that in the middle of a write.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FileLock:
 
 
 VERSION = 3
-"""Raised when the tables, or `tokenizer.prepared`, change; older files are then made anew."""
+"""Raised when the tables, or `tokenizer.prepared`, change; older files are then rebuilt."""
 _APPLICATION_ID = 0x6B766978
 READ_MS, WRITE_MS = 1000, 3000
 """How long SQLite waits for another program's lock: a search no longer than a person does, a write longer than a disk
@@ -215,7 +215,7 @@ class Tables:
 
 
 def opened(path: Path | None, *, anew: bool = False) -> Tables:
-    """The index at `path`; one in memory where that cannot be used. `anew`: what is there is thrown away first."""
+    """The index at `path`; one in memory where that cannot be used. `anew`: an existing file is thrown away first."""
     try:
         return Tables(None) if path is None else _in_file(path, anew)
     except (_OutdatedError, StoreError, OSError, ValueError, paths.PathError) as error:

@@ -1,7 +1,7 @@
-"""Which chunks the words of a query find: by the full-text table, or by reading all of them where SQLite has none.
+"""Find the chunks for the words of a query: by the full-text table, or by reading all of them where SQLite has none.
 
-The rule: any of the words will do, those that are rarer in the index and those in headings counting for more (BM25);
-and chunks of equal score come in the order of their names, so that an index that was made anew answers alike.
+Any of the words will do; rarer ones and those in headings count more (BM25). Chunks of equal score come in the order of
+their names, so that a rebuilt index answers alike.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def in_order(connection: sqlite3.Connection, scores: Iterable[tuple[int, float]]
 def by_words(
     connection: sqlite3.Connection, fts: bool, words: Sequence[Word], within: Within, pool: int, needed: int
 ) -> list[Ranked]:
-    """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are so many. What
-    is rare, and what is long, is told by the whole index."""
+    """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are that many. The
+    whole index decides what is rare and what is long."""
     if not words:
         return []
     if not fts:
@@ -79,7 +79,7 @@ def _indexed(
 def frequencies(
     connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], within: Within, most: int
 ) -> list[int]:
-    """How many chunks hold one of the words, for each lot of words; counted up to `most`, so that a word that stands
+    """How many chunks hold one of the words, for each lot of words; counted up to `most`, so that a word that is
     everywhere costs no more than another."""
     if not fts:
         texts = [Counter(stems(readable(f"{head} {text}"))) for _, head, text in content.texts(connection, within)]

@@ -1,7 +1,7 @@
 """Where a search looks: documents by the beginnings of their names, and by their dates.
 
-The rule: a scope that ends with `/`, and a document named by `exactly`, are tokens of the full-text index, so that
-looking there costs no more than another word.
+A scope that ends with `/`, and a document named by `exactly`, are tokens of the full-text index, so that looking there
+costs no more than another word.
 """
 
 from __future__ import annotations

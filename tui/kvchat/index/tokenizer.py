@@ -1,6 +1,6 @@
-"""Words of a text as the index knows them, and those of a question that say what it is about.
+"""Split a text into the words that the index knows, and pick those of a question that say what it is about.
 
-The rule: any text is a valid query, and words that stand in every sentence never decide what is found.
+Any text is a valid query, and words that are in every sentence never decide what is found.
 
 Scripts without spaces between words are cut into pairs of neighbouring characters, in the texts and in the queries.
 """
@@ -73,7 +73,7 @@ def _stop() -> frozenset[str]:
 
 @cache
 def _marks() -> re.Pattern[str]:
-    """Signs over, under and beside letters: the accents, and the vowels of the Indian scripts. The full-text index
+    """Signs over, under and next to letters: the accents, and the vowels of the Indian scripts. The full-text index
     ends a word at most of them."""
     marks = (
         chr(code)
@@ -135,7 +135,7 @@ def stem(word: str) -> str:
 
 
 def readable(text: str) -> str:
-    """A text for `stems`: every stem of it stands in there."""
+    """A text for `stems`: it contains every stem of the original."""
     return folded(prepared(text))
 
 

@@ -1,8 +1,8 @@
-"""Which chunks are near to a vector: with numpy of all in the scope, without it of the best by words.
+"""Find the chunks near a vector: with numpy among all in the scope, without it among the best by words.
 
-The rule: what is held in memory is bounded to a few scopes, and read again when vectors have changed; but where that
-takes long it is not done at every search while vectors are being put in. Ids of chunks are never used again, so that
-what is held may be old, never wrong.
+Memory holds the vectors of a few scopes, and reads them again when vectors have changed; where that takes long, not at
+every search while vectors are being put in. Ids of chunks are never used again, so that what is held may be old, never
+wrong.
 """
 
 from __future__ import annotations

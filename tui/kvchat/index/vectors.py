@@ -1,8 +1,8 @@
 """Vectors as the index keeps them: of one model at a time, of length 1, each number in one byte, with a scale; and how
 near they are.
 
-The rule: numpy is an accelerator that may be missing. It is imported when there are vectors to compare, never before.
-A count of their changes goes along with the vectors, so that whoever holds some in memory knows when to read again.
+numpy is an accelerator that may be missing. It is imported when there are vectors to compare, never before. The vectors
+carry a count of their changes, so that a reader with some in memory knows when to read again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kvchat.index.scoping import ALL, Within
 from kvchat.prompt.wire import whole_characters
 
 _BLOCK = 1024
-"""Vectors that are turned into floats at a time: so many fit into a processor's cache."""
+"""Vectors that are turned into floats at a time: this many fit into a processor's cache."""
 
 Row = tuple[int, float, bytes]
 """A chunk's id, the scale, and the bytes of its vector."""

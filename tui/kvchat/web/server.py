@@ -1,8 +1,8 @@
 """Serves the app to browsers of this machine.
 
-The rule: it listens on loopback and nowhere else, and nothing is given to a request that has not the token, that names
-another host than this one, or that another page's script made. The page fetches nothing from elsewhere. A page that
-goes takes no kvchat with it: that waits some seconds for one that comes back.
+It listens on loopback and nowhere else, and refuses a request without the token, with another host than this one, or
+from another page's script. The page fetches nothing from elsewhere. kvchat does not end with its page: it waits some
+seconds for one that comes back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from textual_serve.app_service import AppService
 MOST = 8
 """Pages at the same time: each is a kvchat of its own."""
 LINGER_S = 30.0
-"""How long a kvchat waits for its page: one that is loaded anew, a tab that slept, a tunnel that broke."""
+"""How long a kvchat waits for its page: one that is reloaded, a tab that slept, a tunnel that broke."""
 REPAINT_S = 2.0
 """How long a kvchat has to draw for a new page."""
 END_S = 2.0
@@ -44,7 +44,7 @@ _POLICY = (
 )
 _TYPES = {"js": "text/javascript", "css": "text/css", "ttf": "font/ttf", "png": "image/png"}
 _PLACES = {"127.0.0.1", "localhost", "[::1]"}
-"""What the person's browser may call this machine."""
+"""What the user's browser may call this machine."""
 
 
 class AddressError(Exception):
@@ -124,7 +124,7 @@ class WebServer:
         return response
 
     def _may(self, request: web.Request) -> bool:
-        """Whether a request is of the person's own browser, from our own page or their address line."""
+        """Whether a request is from the user's own browser, from our own page or their address line."""
         given = request.path.split("/", 2)[1]
         has_token = hmac.compare_digest(given.encode(errors="replace"), self._token.encode())
         host, origin = request.headers.get("Host", ""), request.headers.get("Origin")
@@ -238,7 +238,7 @@ class _App:
             await self.service.start(width, height)
             return
         await self._draw(b"".join(self._modes.values()))
-        # All is drawn anew where the size is another one than before.
+        # A new size redraws everything.
         self._has_drawn.clear()
         await self.service.set_terminal_size(width, max(1, height - 1))
         with suppress(TimeoutError):
@@ -274,7 +274,7 @@ class _App:
 
 
 def _own(name: str) -> str:
-    """A file beside this module."""
+    """A file next to this module."""
     return (files("kvchat.web") / name).read_text(encoding="utf-8")
 
 
