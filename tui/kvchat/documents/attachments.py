@@ -1,7 +1,7 @@
 """Attachments: a file as a block of a question, captured at that moment, and what has changed in it since.
 
-The rule: what was attached stays as it is. A change is a further block, and where it cannot be told in less than the
-whole text, that is the whole text.
+What was attached stays as it is. A change is a further block: the difference, or the whole text where that is not
+longer.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _NUMBERED = re.compile(r"\[[0-9]+\]")
 
 
 def attached(path: Path, name: str, most_bytes: int, keep: Keep | None = None) -> ContextBlock:
-    """A file as a block, as it is now; `name`: as the person calls it. Raises DocumentError: TooLargeError where its
-    text has more than `most_bytes`. PDF and Word documents, and images, are read in a process of their own. `keep`:
-    keeps an image; None: images are refused."""
+    """A file as a block, as it is now; `name`: as the user calls it. Raises DocumentError: TooLargeError where its text
+    has more than `most_bytes`. PDF and Word documents, and images, are read in a process of their own. `keep`: keeps an
+    image; None: images are refused."""
     path = Path(os.path.normpath(path.absolute()))
     shown = one_line(name, 200) or one_line(str(path), 200)
     if keep is not None and (image := image_block(path, name, shown, keep)) is not None:
@@ -70,9 +70,9 @@ def whole_of(blocks: Sequence[ContextBlock]) -> ContextBlock | None:
 
 
 def change(block: ContextBlock, newer: ContextBlock, whole: ContextBlock | None = None) -> ContextBlock | None:
-    """What has changed since `block`, the last that stands there about the file of `newer`; None: nothing has. `whole`:
-    the last with its whole text (see `whole_of`), where `block` is itself a change. The changes of a file are all told
-    from its whole text on, so that the last one is enough."""
+    """What has changed since `block`, the last one about the file of `newer`; None: nothing. `whole`: the last with its
+    whole text (see `whole_of`), where `block` is itself a change. Every change of a file is relative to its whole text,
+    so that the last one is enough."""
     state = _state(newer)
     if _state(block) == state and state:
         return None
@@ -94,7 +94,7 @@ def change(block: ContextBlock, newer: ContextBlock, whole: ContextBlock | None 
 
 
 def has_base(block: ContextBlock, there: Iterable[ContextBlock]) -> bool:
-    """Whether `there` has the whole text that a change is told from. A whole text needs none."""
+    """Whether `there` has the whole text that a change is relative to. A whole text needs none."""
     base = _states(block)[0]
     return not base or any(_states(known) == ("", base) for known in there if _is_of_one_file(known, block))
 
@@ -109,7 +109,7 @@ def _is_of_one_file(block: ContextBlock, other: ContextBlock) -> bool:
 
 
 def has_changed(block: ContextBlock) -> bool | None:
-    """Whether the file of a block says something else now; None: it is gone, or cannot be told."""
+    """Whether the file of a block says something else now; None: it is gone or cannot be read."""
     path, _, _ = block.ref.rpartition("#")
     state = _state(block)
     if not state or not Path(path).is_absolute():
@@ -130,7 +130,7 @@ def _as_it_is_now(newer: ContextBlock, name: str) -> ContextBlock:
 
 
 def plain_name(block: ContextBlock) -> str:
-    """What the person calls the file of a block, also of a change."""
+    """What the user calls the file of a block, also of a change."""
     name = name_of(block)
     if guess := guess_in(name):
         name = name.removesuffix(with_guess("", guess))
@@ -148,7 +148,7 @@ def _state(block: ContextBlock) -> str:
 
 
 def _states(block: ContextBlock) -> tuple[str, str]:
-    """The state that a change is told from, and the one that it tells of; empty where there is none."""
+    """The states that a change goes from and to; empty where there is none."""
     found = _STATE.fullmatch(block.ref.rpartition("#")[2])
     return (found[1] or "", found[2]) if found else ("", "")
 
@@ -209,8 +209,8 @@ def _opened(path: Path, shown: str) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _check_kind(name: str, head: bytes, shown: str) -> None:
-    """Raises DocumentError where the beginning of a file that is too large tells that it could not be attached if it
-    were smaller: then that is what the person needs to know."""
+    """Raises DocumentError where the beginning of a too large file shows that a smaller one could not be attached
+    either: the user needs to know that first."""
     from kvchat.documents.reading import formats, magic_bytes
     from kvchat.documents.reading.decoding import decoded
 

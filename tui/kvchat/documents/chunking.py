@@ -1,7 +1,7 @@
-"""Chunking: the sections of a document as pieces of about 1,000 characters, each of which is found as a whole.
+"""Chunking: cut the sections of a document into pieces of about 1,000 characters, each of which is found as a whole.
 
-The rule: the chunks in order are the document, but for blank lines between them and spaces at a cut. None is longer
-than `LONGEST`, and none ends with a heading that something follows. A long text is cut between paragraphs rather than
+The chunks in order are the document, but for blank lines between them and spaces at a cut. None is longer than
+`LONGEST`, and none ends with a heading that something follows. A long text is cut between paragraphs rather than
 between lines, between lines rather than within one, in a code fence only if that is too long, at sentences and words
 rather than in them.
 """
@@ -158,7 +158,7 @@ class _Part(Struct, frozen=True):
     """One or several sections, or a piece of one."""
 
     titles: tuple[str, ...]
-    """What all of it stands under."""
+    """The headings above all of it."""
     text: str
     first: int
     last: int
@@ -173,7 +173,7 @@ class _Part(Struct, frozen=True):
 
 def chunks(content: Content, name: str) -> list[Chunk]:
     """The chunks of a document. `name`: of its file; each head begins with it. The keys are unique and in order, and
-    say where each chunk stands."""
+    give the place of each chunk."""
     by_lines = content.exact and content.unit is Unit.LINE
     stem = [as_title(name.rpartition("/")[2])]
     if content.title and all(section.titles[:1] != (content.title,) for section in content.sections):

@@ -1,7 +1,7 @@
-"""The words of documents: collections, the files in them, and where a chunk stands.
+"""The values of documents: collections, the files in them, and the place of a chunk.
 
-The rule: a document's name in the index says where it is from, and its stamp says of what state of the file its chunks
-are. So the index alone knows what is left to do, and nothing can be out of step with it.
+A document's name in the index says where it is from, and its stamp says of what state of the file its chunks are. So
+the index alone knows what is left to do, and nothing can be out of step with it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 PREFIX = "docs/"
 """How the names of all documents in the index begin."""
 READER = 3
-"""Raised when reading or chunking changes what comes of a file: files read by an older one are indexed anew."""
+"""Raised when reading or chunking changes what comes of a file: files read by an older one are indexed again."""
 
 _AROUND = 10
-"""Tokens of what stands around a passage in a question."""
+"""Tokens of the wrapping around a passage in a question."""
 _LETTERS = re.compile(r"[^\x00-\x7f]")
 _WIDE = re.compile(
     "[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00010000-\U0010ffff]"
@@ -45,7 +45,7 @@ class Collection(Struct, frozen=True):
     """The absolute path of the folder or file."""
     created: float
     indexed: float | None = None
-    """When it was last gone through to the end; None: never."""
+    """When it was last indexed to the end; None: never."""
 
     @property
     def scope(self) -> str:
@@ -54,7 +54,7 @@ class Collection(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """Where a chunk stands: what a reference says."""
+    """The place of a chunk, as a reference gives it."""
 
     collection: str
     """Empty for a file that is in no collection; `path` is absolute then."""
@@ -65,7 +65,7 @@ class Place(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """As the person and the model read it: `handbook/guide/setup.md:12-40`, `handbook/paper.pdf p. 3`."""
+        """As the user and the model read it: `handbook/guide/setup.md:12-40`, `handbook/paper.pdf p. 3`."""
         name = f"{self.collection}/{self.path}" if self.collection else self.path
         where = self.where.partition("~")[0]
         if where.startswith("p"):
@@ -74,7 +74,7 @@ class Place(Struct, frozen=True):
 
     @property
     def line(self) -> int:
-        """The first line it stands at, from 1; 1 where it has no lines."""
+        """Its first line, from 1; 1 where it has no lines."""
         found = re.match(r"\d+", self.where)
         return int(found[0]) if found else 1
 
@@ -163,7 +163,7 @@ class Progress(Struct, frozen=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """None: it cannot be told yet."""
+        """None: not known yet."""
         read = self.bytes - self.bytes_skipped
         if self.counting or self.seconds < 1 or read <= 0:
             return None
@@ -186,7 +186,7 @@ class Report(Struct, frozen=True):
     seconds: float = 0.0
     skipped: tuple[Skipped, ...] = ()
     trouble: str = ""
-    """Why it could not be gone through to the end; empty: it was."""
+    """Why it could not be indexed to the end; empty: it was."""
     is_elsewhere: bool = False
     """Whether that is only because another kvchat is at it: it can be tried again."""
 
@@ -240,7 +240,7 @@ class Options(Struct, frozen=True):
     largest: int = 20_000_000
     """Larger files are skipped. Bytes."""
     hidden: bool = False
-    """Whether names that begin with a dot are gone through too."""
+    """Whether names that begin with a dot are indexed too."""
 
     @classmethod
     def of(cls, settings: DocumentSettings) -> Options:

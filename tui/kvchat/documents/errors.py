@@ -1,4 +1,4 @@
-"""What goes wrong with documents, in words for the person."""
+"""What goes wrong with documents, in words for the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class DocumentError(Exception):
-    """Something that was asked of the documents cannot be done; the text is the sentence for the person."""
+    """A request to the documents that cannot be done; the text is the sentence for the user."""
 
 
 class UnreadableError(Exception):

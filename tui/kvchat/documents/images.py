@@ -1,7 +1,6 @@
-"""Images in messages: a file, or what an export holds, made fit to send.
+"""Prepare images for messages, from a file or an export.
 
-The rule: an image is made ready once, in a process of its own, when it is attached; these bytes are what is kept and
-sent from then on.
+An image is prepared once, in a process of its own, when it is attached; these bytes are kept and sent from then on.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret(data: bytes) -> bool:
-    """Whether a private key stands in a file."""
+    """Whether a file contains a private key."""
     return _KEY.search(data[:_LARGEST_KEY].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe")) is not None
 
 

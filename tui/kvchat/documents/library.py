@@ -1,7 +1,7 @@
-"""The library: the collections of this person, what is in them, and finding it.
+"""The library: the user's collections, what is in them, and the search in them.
 
-The rule: which folders there are is stored; all else is in the index, and is made again where that is gone. Every
-method is synchronous and may be called in any thread.
+Which folders there are is stored; all else is in the index, and is rebuilt where that is gone. Every method is
+synchronous and may be called in any thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kvchat.store import Store
 
 FORGOTTEN = 100
-"""Documents that are taken out of the index at a time, so that nobody waits for it long."""
+"""Documents that are taken out of the index at a time, so that no other process waits for it long."""
 
 
 class Library:
@@ -132,7 +132,7 @@ class Library:
         self.index.replace_all((), gone=sorted(orphans))
 
     def indexed(self, name: str) -> None:
-        """Note that a collection was gone through to the end."""
+        """Note that a collection was indexed to the end."""
         self._stored(lambda: self._store.collections.indexed(name, self._clock()))
 
     def status(self, name: str) -> Status:
@@ -270,7 +270,7 @@ INDEX = "index.db"
 
 
 def index_path(places: Paths) -> Path:
-    """The file of the search index, the memory's too. It is made anew from the files at any time."""
+    """The file of the search index, the memory's too. It can be rebuilt from the files at any time."""
     return places.data / INDEX
 
 

@@ -1,7 +1,7 @@
-"""Loading: the bytes of a file on the disk, as they were at one moment.
+"""Load the bytes of a file on the disk, as they were at one moment.
 
-The rule: nothing but a regular file of bearable size is ever read: no link is followed, no pipe or device is waited
-for, and a file that changes meanwhile is not taken for one that stood still.
+Only a regular file of bounded size is ever read: no link is followed, no pipe or device is waited for, and a file that
+changes while it is read is not taken for an unchanged one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Mentions: `@handbook`, `@handbook/guide/setup.md`, `@./notes.txt` in what a person writes.
+"""Mentions: `@handbook`, `@handbook/guide/setup.md`, `@./notes.txt` in what the user writes.
 
-The rule: a mention that means nothing is just text; the text of a message is never changed for one. What is quoted or
-code mentions nothing, and a file of the disk is mentioned only where a word begins after white space. `\\@` is never a
-mention. One that came with a paste mentions nothing either: that is told elsewhere, by the spans of a text.
+A mention that names nothing is just text; the text of a message is never changed for one. What is quoted or code
+mentions nothing, and a file of the disk is mentioned only where a word begins after white space. `\\@` is never a
+mention. A pasted one mentions nothing either: the spans of a text decide that elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MENTION = re.compile(rf'(?<![\w@./"\\]){_NAMED.pattern}')
 _AFTER = ".,;:!?)]}'’”»…，。、；：！？）】」』"
 """What may follow a mention without belonging to it."""
 _IN_NAMES = re.compile(r"[\w./~-]")
-"""What stands in names of collections and in most paths: elsewhere a name may end."""
+"""Characters of collection names and most paths: at others a name may end."""
 _SHORTER = 8
 """The places in a name, from its beginning, where it is tried to end."""
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,9}[.)]\s+)?(`{3,}(?=[^`]*$)|~{3,})", re.MULTILINE)
@@ -45,7 +45,7 @@ class Mention(Struct, frozen=True):
     """One that can be written, offered while a person writes it."""
 
     text: str
-    """What stands after the `@`, without quotes: `handbook/guide/`."""
+    """What follows the `@`, without quotes: `handbook/guide/`."""
     label: str
     """How it is shown: its last part."""
     kind: Kind
@@ -100,7 +100,7 @@ def quoted(name: str) -> str:
 
 
 def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """The text without what stands at these places: what is searched for."""
+    """The text without these spans: what is searched for."""
     parts, at = [], 0
     for start, end in sorted(spans):
         parts.append(text[at:start])
@@ -141,7 +141,7 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Inline code in a paragraph: what stands between backticks of one number."""
+    """Inline code in a paragraph: what is between equally many backticks."""
     runs = [found.span() for found in _TICKS.finditer(text, start, end)]
     later: dict[int, list[int]] = {}
     for number in range(len(runs) - 1, -1, -1):
@@ -160,7 +160,7 @@ def _inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def collections(known: Sequence[Collection], beginning: str, most: int) -> list[Mention]:
-    """The collections in whose names this stands, those that begin with it first."""
+    """The collections whose names contain this, those that begin with it first."""
     folded = beginning.casefold()
     found = [one.name for one in known if folded in one.name.casefold()]
     found.sort(key=lambda name: not name.casefold().startswith(folded))

@@ -1,6 +1,6 @@
 """The retrieval plan of a question: the files and places it mentions, and what to search there.
 
-The rule: where a person names a place, only that is searched, and what cannot be followed is said.
+Where the user names a place, only that is searched; what cannot be followed is reported.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RetrievalPlan(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     """Where to search."""
     named: bool = False
-    """Whether the person named these places in the text."""
+    """Whether the user named these places in the text."""
     files: tuple[ContextBlock, ...] = ()
     """The small files that it mentions, as they are now."""
     problems: tuple[str, ...] = ()

@@ -1,10 +1,10 @@
-"""The retriever: which passages go with a question.
+"""The retriever: choose the passages that go with a question.
 
-The rule: an unrelated passage is worse than none, what stands on the branch already is not sent again, and nothing is
-said twice. The best passage always finds room, if need be only its beginning.
+An unrelated passage is worse than none, what is on the branch already is not sent again, and nothing is repeated. The
+best passage always finds room, if need be only its beginning.
 
-People also talk of other things than their documents, in words that stand in any document. So a word counts by how
-rare it is, one that no document has counts most, and what people say in any conversation counts nothing.
+People also talk of other things than their documents, in words that are in any document. So a word counts by how rare
+it is, one that no document has counts most, and what people say in any conversation counts nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 ENOUGH = 0.4
 """The part of what the words of a question weigh that those in a passage must weigh."""
 USUAL = 0.02
-"""A word that stands in more than this part of the chunks is not enough, where it is all that a question says."""
+"""A word that is in more than this share of the chunks is not enough where it is all that a question says."""
 FEW = 3
 """Chunks that may have such a word, however few there are."""
 _COUNTED = 8000
 """Chunks with a word that are counted, at most."""
 _LEAST = 0.3
-"""What a word weighs that stands in most chunks."""
+"""The weight of a word that is in most chunks."""
 
 _TALK = """
 accept add afraid afternoon ago agree ahora aide already alright always amazing angry another answer antwort anybody
@@ -60,7 +60,7 @@ whatever whole wonder wonderful wont word work worked world worry wort write wro
 
 def word_weights(index: Index, query: str, scopes: Sequence[str]) -> dict[str, float]:
     """What the words of a question weigh in these scopes, by their stems; none where it can be about no document: it
-    has no words but those of any conversation, or a single one that stands in many chunks."""
+    has no words but those of any conversation, or a single one that is in many chunks."""
     words = [
         word
         for word in content_words(query)
@@ -119,7 +119,7 @@ def found(
     vector: Sequence[float] | None = None,
 ) -> list[Passage]:
     """The passages for a question, the best first: at most `most`, in about `tokens` tokens. `there`: the blocks of the
-    branch. `named`: the person named where to search, so that the best there is will do."""
+    branch. `named`: the user named where to search, so that the best there is will do."""
     weights = {} if named else word_weights(library.index, query, scopes)
     if not named and not weights:
         return []

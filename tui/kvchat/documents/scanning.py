@@ -1,15 +1,15 @@
-"""Scanning: which files of a folder are to be indexed, and which are not and why.
+"""Scan a folder: which files are to be indexed, and which are not and why.
 
-The rule: looking opens no file but ignore files, follows no link, and says a reason for whatever a person could miss.
-Files that are left out on purpose (ignored, hidden, made by tools) are not mentioned, and pictures, archives and the
-like in one line.
+Scanning opens no file but ignore files, follows no link, and gives a reason for whatever the user could miss. Files
+that are left out on purpose (ignored, hidden, made by tools) are not mentioned, and pictures, archives and the like in
+one line.
 
 Ignore files are followed as git does it. The last line that fits decides, a deeper folder's file before those above it,
 and what is in a folder that is left out cannot be taken in again. `.ignore` comes after `.gitignore`, and
 `.kvchatignore` after both. They never fail open: a folder whose ignore file cannot be read is left out, and a line that
 cannot be read, or is a guess, is named.
 
-A root that is missing, cannot be read or is suddenly empty is a drive that is not connected, until the person says
+A root that is missing, cannot be read or is suddenly empty is a drive that is not connected, until the user says
 otherwise: nothing is concluded about its files.
 """
 
@@ -232,7 +232,7 @@ def trouble_of(root: Path, has_documents: bool) -> str:
 
 
 class Root:
-    """A root that is gone through."""
+    """A root that is being scanned."""
 
     def __init__(self, root: Path, has_documents: bool) -> None:
         """`has_documents`: whether there is anything of it in the index. Raises DocumentError."""

@@ -1,7 +1,7 @@
-"""What the file of a source says by now, beside the text that was sent.
+"""Compare the file of a source, as it is now, with the text that was sent.
 
-The rule: a file is only looked at in its collection's own folder, links followed to their end; what leads out of it is
-neither read nor opened.
+A file is only read in its collection's own folder, links followed to their end; what leads out of it is neither read
+nor opened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHANGED = f"The file has changed since; {AS_READ}"
 
 
 class SourceState(Struct, frozen=True):
-    """Where a text stands by now."""
+    """Where a text is now."""
 
     path: Path | None = None
     """The file, where it is there and may be opened."""
@@ -35,7 +35,7 @@ class SourceState(Struct, frozen=True):
     words: str = ""
     """What is to be said of it, in a sentence; empty: it says the same."""
     exact: bool = False
-    """Whether the text stands in the file word for word, from `line` on."""
+    """Whether the file has the text word for word, from `line` on."""
 
 
 def source_state(library: Library, block: ContextBlock) -> SourceState:
@@ -50,7 +50,7 @@ def source_state(library: Library, block: ContextBlock) -> SourceState:
 
 
 def place_in(block: ContextBlock) -> Place:
-    """Where a block stands. A file stands nowhere in itself: what follows its path says which state it was in."""
+    """The place of a block. A whole file has none: what follows its path says which state it was in."""
     place = place_of(block.ref)
     return Place(place.collection, place.path) if block.kind == FILE else place
 
@@ -107,7 +107,7 @@ def _last_line(place: Place) -> int:
 
 
 def _offset(text: str, line: int) -> int:
-    """Where a line begins; the end, where there are not so many."""
+    """Where a line begins; the end, where there are fewer."""
     at = 0
     for _ in range(line - 1):
         at = text.find("\n", at) + 1

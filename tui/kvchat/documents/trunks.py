@@ -1,7 +1,7 @@
-"""Trunks: files captured as a whole, as a beginning that conversations share.
+"""Trunks: whole files, captured as a beginning that conversations share.
 
-The rule: a trunk never changes, or it would be another beginning. What its files say later makes a new trunk of its
-name; conversations that began with the old one keep that.
+A trunk never changes, or it would be another beginning. What its files say later makes a new trunk of its name;
+conversations that began with the old one keep that.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None]
 
 
 def _found(root: Path, options: Options) -> Iterator[tuple[Path, str] | Skipped]:
-    """The files at or below a path, each with its name for the person."""
+    """The files at or below a path, each with its name for the user."""
     if not root.is_dir():
         yield root, root.name
         return

@@ -1,7 +1,7 @@
 """File versions: of which state of a file the index holds the chunks, or why it holds none.
 
-The rule: a stamp is all that is known of a file without opening it, so that a second run opens nothing that is as it
-was. It is one line of text; what cannot be read as one is the stamp of no file.
+A stamp is all that is known of a file without opening it, so that a second run opens no unchanged file. It is one line
+of text; what cannot be parsed is the stamp of no file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvchat.documents.scanning import Found
 from kvchat.sanitize import one_line
 
 NEEDS = "install kvchat["
-"""What stands in the reason of a file that can be read once an extra is installed."""
+"""Part of the reason of a file that can be read once an extra is installed."""
 
 
 class Stamp(Struct, frozen=True):

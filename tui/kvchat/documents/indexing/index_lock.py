@@ -1,7 +1,7 @@
 """The lock of a collection's index: no two kvchats index one collection at the same time.
 
-The rule: nobody waits. The lock belongs to the process, so that one that dies leaves none behind; and whoever forgets
-a collection takes its lock file away, by which a process that is still at it knows that it may write no more.
+The lock never waits. It belongs to the process, so that one that dies leaves none behind. Forgetting a collection
+removes its lock file, which shows a process that still indexes it that it may not write any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLAGS = os.O_RDWR | os.O_CLOEXEC
 
 
 class Hold(Struct, frozen=True):
-    """The right to index a collection; true where nobody else has it."""
+    """The right to index a collection; true where no other process has it."""
 
     mine: bool
     path: Path | None = None
@@ -42,8 +42,8 @@ class Hold(Struct, frozen=True):
 
 @contextmanager
 def alone(index_path: Path | None, collection: str) -> Iterator[Hold]:
-    """The right to index this collection into this index; nobody else gets it while it is held. An index in memory is
-    nobody else's; where no lock file can be made there is no lock."""
+    """Hold the right to index this collection into this index; no other process gets it meanwhile. An index in memory
+    is never shared; where no lock file can be made there is no lock."""
     path = None if index_path is None else lock_path(index_path, collection)
     while True:
         try:
@@ -68,7 +68,7 @@ def alone(index_path: Path | None, collection: str) -> Iterator[Hold]:
 
 
 def revoke(index_path: Path, collection: str) -> None:
-    """Let nobody who indexes this collection now write any more."""
+    """Stop the processes that index this collection now from writing."""
     with suppress(OSError):
         lock_path(index_path, collection).unlink(missing_ok=True)
 

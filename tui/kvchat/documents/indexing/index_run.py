@@ -1,9 +1,8 @@
-"""Index runs: making the index hold what the files of a collection say, from the folders to the index.
+"""Index runs: bring the index up to date with the files of a collection.
 
-The rule: the stamps in the index are all that is known of what was done, and what they say is done is not done again.
-So a run that ended anywhere is gone on with by the next one, and deleting the index only costs time. What is gone from
-the disk is taken out only while its root is certainly there. One file's trouble is one line of the report; the others
-are indexed.
+The stamps in the index are the only record of what was done, and what they cover is not done again. So the next run
+continues one that ended anywhere, and deleting the index only costs time. What is gone from the disk is removed only
+while its root is certainly there. A file that fails is one line of the report; the others are indexed.
 
 A document has its stamp only once all its chunks are in, so that what a run that is killed at any moment leaves half
 done is read again; and no transaction is so long that another kvchat waits for it noticeably. What cannot be put in
@@ -107,7 +106,7 @@ STOPPED = "It was stopped; what is done is kept."
 TOLD_EVERY = 0.1
 """Seconds between two tellings at least."""
 _SLOW = 500_000
-"""Bytes of a file from which its name is told before it is read, however short ago another one was."""
+"""From this many bytes on, a file's name is reported before it is read, however recent the last report."""
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +152,7 @@ class Visit:
         return self.reported(trouble)
 
     def _go_through(self) -> None:
-        """Raises IndexBusyError, and DocumentError where it cannot be gone through to the end, or is stopped."""
+        """Raises IndexBusyError, and DocumentError where the run cannot reach the end, or is stopped."""
         known = self._index.docs(self._collection.scope, surely=True)
         self._documents = len(known)
         for text in known.values():
@@ -183,7 +182,7 @@ class Visit:
         )
 
     def is_kept(self) -> bool:
-        """Whether the index has all that was put into it: another kvchat may have made it anew."""
+        """Whether the index has all that was put into it: another kvchat may have rebuilt it."""
         return len(self._index.docs(self._collection.scope, surely=True)) == self._documents
 
     # -- looking for work
@@ -354,9 +353,9 @@ def index_collection(
     stopped: Callable[[], bool] = lambda: False,
     anew: bool = False,
 ) -> Report:
-    """Bring what the index holds of a collection up to date. `anew`: read every file, also those that have not
-    changed; searches find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong
-    is in the report."""
+    """Bring the index of a collection up to date. `anew`: read every file, also those that have not changed; searches
+    find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong is in the
+    report."""
     from kvchat.documents.reading.sandbox import Readers
 
     path = index.path

@@ -1,6 +1,6 @@
 """The indexing process as the app sees it: started, listened to, and ended.
 
-The rule: whatever becomes of the process, the caller gets a report, and after a cancellation nothing of it is left.
+Whatever becomes of the process, the caller gets a report, and a cancellation leaves nothing of it behind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.indexing.worker")
 PATIENCE = 1.0
 _SOME = 65536
 _LONG = 1_000_000
-"""A line of more bytes is taken apart beside the loop."""
+"""A line of more bytes is parsed off the loop."""
 
 
 async def indexed(

@@ -1,7 +1,7 @@
-"""Watching: being told by the system when something changes in a collection.
+"""Watching: let the system report when something changes in a collection.
 
-The rule: it is an offer, never a need. Where it does not work (watchfiles is not installed, the system's limits are
-reached, nothing of the kind on this drive) it ends, or says nothing; who listens looks at the files now and then.
+Watching is optional. Where it does not work (watchfiles is not installed, the system's limits are reached, the drive
+does not support it) it ends or stays silent; the listener looks at the files now and then.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Run as `python -m kvchat.documents.indexing.worker`. It reads one line of JSON from stdin, the job; writes a line of
 JSON to stdout for every step and at last the report; and ends when stdin does, or at SIGTERM: after the file it is at,
-but within `PATIENCE` seconds. The rule: it may be killed at any moment, and loses no more than what it did in the last
-one.
+but within `PATIENCE` seconds. It may be killed at any moment, and loses no more than its last step.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class _Ending:
             timer.start()
 
     def with_stdin(self) -> None:
-        """Ask once nobody can write to stdin any more."""
+        """Ask once no process can write to stdin any more."""
         while _read_some():
             pass
         self.ask()

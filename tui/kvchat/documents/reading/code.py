@@ -1,8 +1,8 @@
-"""Source code: sections by what is defined, under the names of the class and the function.
+"""Read source code: sections by definition, under the names of the class and the function.
 
-The rule: a definition is told by the look of a line and its indentation alone, so broken code is read like any other.
-What stands right in front of a definition, comments and decorators, belongs to it. A function is one piece, whatever
-is defined in it. The patterns of languages are tried at single lines of limited length, and none can backtrack far.
+A line's form and indentation alone show a definition, so broken code is read like any other. Comments and decorators
+right in front of a definition belong to it. A function is one piece, whatever is defined in it. The patterns of
+languages are tried at single lines of limited length, and none can backtrack far.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _CALL_WORDS = frozenset(
         "this static_assert alignas decltype not and or in is as var let",
     )
 )
-"""What stands in front of parentheses, or begins a line with some, and defines nothing."""
+"""Words that precede parentheses, or begin a line with some, and define nothing."""
 _NO_HOLDER = re.compile(r"[;*]\s*$")
 """How a line ends that only names a class or is the type of a function."""
 _CALLED = re.compile(r"~?[^\W\d][\w$:~]*+")
 
 
 class Language(Struct, frozen=True):
-    """How the definitions of a language are told."""
+    """How the definitions of a language are recognised."""
 
     holders: tuple[re.Pattern[str], ...] = ()
     """What holds definitions that are named too: classes. Each pattern has a group `name`."""
@@ -335,7 +335,7 @@ class _Reading:
         self._hidden = hidden
         self._outline = Outline()
         self._marks: list[Mark] = []
-        self._body: int | None = None  # the indentation of the function that is being gone through
+        self._body: int | None = None  # the indentation of the function that is being read
         self._braced = False  # whether its last brace has come
         self._pending: int | None = None  # where comments and decorators begin that may belong to what follows
         self._pending_indent = 0

@@ -1,7 +1,7 @@
 """What reading a file gives, whatever its format: sections, cut out of its lines or built as paragraphs come.
 
-The rule: sections cut out of a text and put together are the text, to the character; of what is built every text that
-is put in stands in a section, in order, once. A section without text is none.
+Sections that are cut out of a text add up to it, to the character; in built ones every text that is put in appears
+once, in order. There are no sections without text.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Section(Struct, frozen=True):
     nothing out but what is empty."""
 
     titles: tuple[str, ...]
-    """The headings it stands under, the outermost first; for code the class and the function."""
+    """The headings above it, the outermost first; for code the class and the function."""
     text: str
     """With the heading's own line, where it has one."""
     first: int
-    """The first line, page or paragraph, from 1, as the person's editor or viewer counts."""
+    """The first line, page or paragraph, from 1, as the user's editor or viewer counts."""
     last: int
     code: bool = False
     """Whether lines and indentation carry meaning, so that it is never reflowed."""
@@ -61,7 +61,7 @@ class Mark(Struct, frozen=True):
 
 
 class Outline(Struct):
-    """The headings that are open while a document is gone through."""
+    """The headings that are open while a document is read."""
 
     _open: list[tuple[int, str]] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ class Outline(Struct):
         return any(one < level for one, _ in self._open)
 
     def opened(self, level: int, title: str) -> tuple[str, ...]:
-        """Where one stands below a heading of that level; it ends those of its level and of deeper ones."""
+        """The open headings after one of that level, which ends those of its level and of deeper ones."""
         self.closed(level)
         self._open.append((level, as_title(title)))
         return self.titles
@@ -99,8 +99,8 @@ def as_title(text: str) -> str:
 
 
 def sections(lines: Sequence[str], marks: Iterable[Mark], *, code: bool = False) -> tuple[Section, ...]:
-    """The sections that begin at `marks`, which come in order, and what stands in front of the first. Of marks at one
-    line the last counts. Without a mark: one section. A text that is blank has none."""
+    """The sections that begin at `marks`, which come in order, and of what precedes the first. Of marks at one line the
+    last counts. Without a mark: one section. A text that is blank has none."""
     begin = next((number for number, line in enumerate(lines) if line.strip()), None)
     if begin is None:
         return ()

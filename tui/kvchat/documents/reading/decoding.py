@@ -78,7 +78,7 @@ def decoded(data: bytes) -> str:
 
 def read_as(data: bytes) -> tuple[str, str]:
     """The text of a file, and the name of its encoding where that is a guess, else empty. Every line end is one newline
-    character. Raises UnreadableError for what is no text or in an encoding that cannot be told."""
+    character. Raises UnreadableError for what is no text or in an unknown encoding."""
     for mark, encoding in MARKS:
         if data.startswith(mark):
             return _lines(_checked(data[len(mark) :].decode(encoding, "replace"))), ""

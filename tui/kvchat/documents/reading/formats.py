@@ -1,9 +1,9 @@
-"""Formats: which reader a file gets, by what it is and then by its name.
+"""Formats: choose the reader of a file, by what it is and then by its name.
 
-The rule: `read` gives the content of a file or says in one reason why there is none. It never runs, follows or fetches
-anything that a file names. What a person does not see in a file (white, deleted or hidden text) is no text of it. The
-library that reads most formats, kreuzberg 4.10.4, was measured for this: of 47 such texts in HTML, PDF, .docx and .odt
-it gives 18, these readers none.
+`read` gives the content of a file or says in one reason why there is none. It never runs, follows or fetches anything
+that a file names. What the user does not see in a file (white, deleted or hidden text) is no text of it. The library
+that reads most formats, kreuzberg 4.10.4, was measured for this: of 47 such texts in HTML, PDF, .docx and .odt it gives
+18, these readers none.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _LOCKS = frozenset(
 _MINIFIABLE = frozenset((".js", ".mjs", ".cjs", ".css"))
 _MINIFIED_FROM = 5_000
 _MINIFIED_LINE = 500
-"""Bytes of a script's lines on average, from which on nobody wrote it like that."""
+"""From this many bytes per line on average, a script is minified."""
 
 
 def read(name: str, data: bytes) -> Content:
@@ -148,9 +148,9 @@ def is_hostile(data: bytes) -> bool:
 
 
 def generated(name: str, data: bytes) -> str:
-    """Why nobody would look for anything in a file that a program wrote for programs, in words that follow its name;
-    empty: it is none. `name` may be a path, `data` is the whole file. What is left out of a collection by this can
-    still be read by `text_reader`."""
+    """Why a file counts as written by a program for programs, in words that follow its name; empty: it does not. `name`
+    may be a path, `data` is the whole file. What is left out of a collection by this can still be read by
+    `text_reader`."""
     low = PurePosixPath(name.replace("\\", "/").lower())
     if low.name in _LOCKS:
         return "is a generated lock file"

@@ -1,7 +1,7 @@
-"""HTML: the words that a browser shows, under their headings. Nothing is ever fetched.
+"""Read HTML: the words that a browser shows, under their headings. Nothing is ever fetched.
 
-The rule: what is hidden from a person is hidden from the model: scripts, comments, templates, and elements that an
-attribute or a style of their own hides. (Style sheets are not applied.)
+What is hidden from the user is hidden from the model: scripts, comments, templates, and elements that an attribute or a
+style of their own hides. (Style sheets are not applied.)
 
 The time it takes grows with the length of the text and with nothing else. So what is never closed ends with the file,
 and a tag costs the same however deep it stands: where browsers look through all that is open, this looks at the
@@ -285,7 +285,7 @@ def hides(tag: Tag) -> bool:
 
 
 class Elements:
-    """The open elements. `begun` and `ended` are told of those that are seen."""
+    """The open elements. `begun` and `ended` are called for visible ones."""
 
     def __init__(self, begun: Callable[[Element], None], ended: Callable[[Element], None]) -> None:
         self._begun = begun
@@ -296,7 +296,7 @@ class Elements:
 
     @property
     def hidden(self) -> bool:
-        """Whether nobody sees what comes now."""
+        """Whether what comes now is hidden."""
         return self._hiding > 0
 
     def depth(self, name: str) -> int:
@@ -538,7 +538,7 @@ class _Page:
                 self._lists.pop()
 
     def _new_line(self, name: str) -> None:
-        """A block within text that is laid out already stands on a line of its own."""
+        """A block within preformatted text is on a line of its own already."""
         if name in BLOCKS and self._pieces and not self._pieces[-1].endswith("\n"):
             self._pieces.append("\n")
 

@@ -1,6 +1,6 @@
-"""Signatures: what a file is, told by its first bytes, where it has no text that can be read.
+"""Signatures: recognise a file without readable text by its first bytes.
 
-The rule: only formats that no text file begins like are told by this; a text is never refused for its beginning.
+Only signatures that no text file begins with are listed; a text is never refused for its beginning.
 """
 
 from __future__ import annotations

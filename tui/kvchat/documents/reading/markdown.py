@@ -1,6 +1,6 @@
-"""Markdown: sections by headings.
+"""Read Markdown: sections by headings.
 
-The rule: what only looks like a heading is none: in a fence, in a comment, in other raw HTML, in the front matter.
+What looks like a heading in a fence, a comment, other raw HTML or the front matter is none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DRESS = re.compile(r" ?\{#[^{}]*\}$|</?[A-Za-z][^<>]*>|`+|\*\*+|(?<!\w)\*(?=\w)
 
 
 class Fences:
-    """Which lines stand in a fence, told line by line."""
+    """Find the lines that are in a fence, line by line."""
 
     def __init__(self) -> None:
         self._mark = ""

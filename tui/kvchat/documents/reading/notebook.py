@@ -1,6 +1,6 @@
-"""Notebooks of Jupyter: the words and the code of their cells; what the code gave is left out.
+"""Read Jupyter notebooks: the text and the code of their cells, without the code's output.
 
-The rule: a position is a cell's number, from 1, as one counts them on the screen.
+A position is a cell's number, from 1, as counted on the screen.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Office texts (.docx, .odt): paragraphs under their headings, lists, tables and footnotes; headers once in front of
 all, footers behind.
 
-The rule: what the office program does not show is not read: deleted and hidden text, the codes of fields, comments.
-Nothing is inflated beyond `LARGEST` bytes in all, and XML that defines anything of its own is refused; so neither a
-bomb of ZIP nor one of entities goes off. A position is the number of a paragraph or of a table's row, from 1, those
-without text not counted.
+What the office program does not show is not read: deleted and hidden text, the codes of fields, comments. Nothing is
+inflated beyond `LARGEST` bytes in all, and XML that defines anything of its own is refused; so neither a bomb of ZIP
+nor one of entities goes off. A position is the number of a paragraph or of a table's row, from 1, those without text
+not counted.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Flow:
 
 
 def _edge(flows: Iterable[Flow], at: int) -> tuple[Section, ...]:
-    """The headers or footers of a document as a section beside the paragraph at which they stand."""
+    """The headers or footers of a document as a section at the paragraph where they appear."""
     text = "\n\n".join(filter(None, dict.fromkeys(one.text() for one in flows)))
     return (Section((), text, at, at),) if text else ()
 
@@ -254,7 +254,7 @@ def _attribute(attributes: dict[str, str], name: str) -> str:
 
 
 class _Styles(Handler):
-    """The styles, told as they stand in `word/styles.xml`. Their names are English in a file of any language."""
+    """The styles, in the order of `word/styles.xml`. Their names are English in a file of any language."""
 
     def __init__(self) -> None:
         self._style = ""
@@ -492,7 +492,7 @@ class _OdtBody(Handler):
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._texts: list[tuple[int, list[str]]] = []
-        """The level and the parts of each paragraph that is open; a footnote stands within one."""
+        """The level and the parts of each paragraph that is open; a footnote is inside one."""
         self._unseen = self._depth = 0
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""PDF: the text of each page, by pypdf (the extra `documents`).
+"""Read PDF: the text of each page, by pypdf (the extra `documents`).
 
-The rule: a file that cannot be read whole is refused with its reason; a page that cannot is left out. Text that
-nobody can see is left out where that is cheap to tell: outside of the page, too small to read, white where nothing
-was painted. (Text without ink, as under scanned pages, cannot be told apart from hidden words.)
+A file that cannot be read whole is refused with its reason; a page that cannot is left out. Invisible text is left out
+where that is cheap to detect: outside of the page, too small to read, white where nothing was painted. (Text without
+ink, as under scanned pages, looks the same as hidden words.)
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _title(reader: PdfReader) -> str:
 
 
 _Starts = list[tuple[int, tuple[str, ...]]]
-"""The outline of a file: the pages on which headings begin, each with those that it stands under, in order."""
+"""The outline of a file: the pages on which headings begin, each with those above it, in order."""
 
 
 def _starts(reader: PdfReader) -> _Starts:
@@ -228,7 +228,7 @@ class Ink:
 
 
 def _box(page: PageObject) -> tuple[float, float, float, float] | None:
-    """Where words of a page may begin: on it, or left of it by no more than its width; None: it cannot be told."""
+    """Where words of a page may begin: on it, or left of it by no more than its width; None: unknown."""
     try:
         left, bottom, right, top = (float(edge) for edge in page.cropbox)
     except Exception:  # broken in any way

@@ -1,7 +1,7 @@
-"""Images made fit to send, by Pillow (the extra `images`): at most a megapixel, upright, without anything but pixels.
+"""Prepare images for sending, by Pillow (the extra `images`): at most a megapixel, upright, without anything but
+pixels.
 
-The rule: this runs in the reader child only. What a file says of itself is believed only as far as it keeps within the
-bounds.
+This runs in the reader child only. What a file claims about itself is trusted only within the bounds.
 """
 
 from __future__ import annotations

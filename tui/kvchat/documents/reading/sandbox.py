@@ -1,7 +1,7 @@
-"""Readers: text is read in this process, formats that can do harm in one of their own.
+"""Readers: read text in this process, and formats that can do harm in one of their own.
 
-The rule: whatever a file does, the caller gets its content or the reason, within the time; and when the readers are
-closed, or this process dies, nothing of them is left.
+Whatever a file does, the caller gets its content or the reason within the time limit; closing the readers, or the end
+of this process, leaves nothing of them behind.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Text with headings: reStructuredText, AsciiDoc, Org, LaTeX, manual pages and underlined plain text; and which reader
-a text gets, by its file's name, and where that says nothing by how it begins.
+"""Read text with headings: reStructuredText, AsciiDoc, Org, LaTeX, manual pages and underlined plain text; and which
+reader a text gets, by its file's name, and where that says nothing by how it begins.
 
-The rule: what stands indented, or in a block of code, is no heading.
+Indented lines and lines in a block of code are no headings.
 """
 
 from __future__ import annotations
