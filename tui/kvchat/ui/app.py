@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kvchat.ui.terminal.desktop import Desktop
 
 DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
-"""Where the person chose none: by the terminal's background."""
+"""Where the user chose none: by the terminal's background."""
 SOMETIMES = frozenset({"transcript.continue", "transcript.code", "transcript.source"})
 """Actions that not every message has something for."""
 WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
@@ -86,7 +86,7 @@ class KvchatApp(App[int]):
         self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
         self.service = service
         self.is_leaving = False
-        """Whether the screen is about to go: what is told from now on is not shown."""
+        """Whether the screen is about to go: notices from now on are not shown."""
         self.ending = Ending(self, service, paths)
         self.typed_ahead_until = math.inf
         """By the monotonic clock: while kvchat starts, a read may hold what was typed over seconds."""
@@ -101,7 +101,7 @@ class KvchatApp(App[int]):
         self._persona = persona
         self._trunk = trunk
         self.desktop: Desktop | None = None
-        """What there is around the terminal; None until the first frame stands."""
+        """What there is around the terminal; None until the first frame is drawn."""
         self._guard = ControlFilter()
         self._frame = Frame()
         self._title_shown = ""
@@ -117,8 +117,8 @@ class KvchatApp(App[int]):
     # -- start and end
 
     def _take_theme(self) -> None:
-        """The theme that is wanted. Where the person has none of their own, the others wait until the first screen
-        stands."""
+        """Load the wanted theme. Where the user has no theme files, the others are loaded after the first screen is
+        drawn."""
         wanted = self.service.settings.theme
         only = own_theme(DARK_THEME if wanted == AUTOMATIC else wanted) if is_missing(self.paths.themes) else None
         if only is None:
@@ -271,7 +271,7 @@ class KvchatApp(App[int]):
         return screen
 
     async def action_quit(self) -> None:
-        """Leave; where something is not saved, the person is asked first."""
+        """Leave; where something is not saved, ask the user first."""
         unsaved = []
         if self.has_begun:
             await self.service.drafts.keep()
@@ -375,7 +375,7 @@ class KvchatApp(App[int]):
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if isinstance(renderable, CompositorUpdate):
             if screen._compositor.size != self.size:
-                return  # the window has another size since: the screen is laid out anew, and all of it shown
+                return  # the window was resized since: the screen is laid out again, and all of it shown
             renderable = self._frame.update(renderable, self.size)
         super()._display(screen, renderable)
 
@@ -406,7 +406,7 @@ class KvchatApp(App[int]):
             self.theme = name
 
     def follow_terminal(self) -> None:
-        """As the person wishes, from now on."""
+        """Apply the user's settings for it from now on."""
         self.follows_terminal = True
         self._save_theme(AUTOMATIC)
         self.ask_terminal()
@@ -453,7 +453,7 @@ class KvchatApp(App[int]):
 
     def set_window_title(self, title: str) -> None:
         """The title of the terminal's window, cleaned: a window title is a way into the terminal. It stays in lists and
-        logs of the desktop, so an incognito conversation's is not told."""
+        logs of the desktop, so an incognito conversation's title is left out."""
         self._title_shown = "" if self.service.incognito else one_line(title, 60)
         self._show_title()
 

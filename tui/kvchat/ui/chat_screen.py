@@ -1,7 +1,7 @@
-"""The main screen: lays out the list, the conversation and the composer, and routes to their controllers what the
-person does and what the service tells.
+"""The main screen: lays out the list, the conversation and the composer, and routes the user's acts and the service's
+events to their controllers.
 
-The rule: nothing is decided here. The controllers come with the service, after the first frame.
+It decides nothing. The controllers come with the service, after the first frame.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class ChatScreen(Screen[None]):
         settings = service.settings
         self.service = service
         self.show_sidebar = show_sidebar
-        """Whether the list stands beside the conversation where there is room for it."""
+        """Whether the list is shown next to the conversation where there is room for it."""
         self._wide = False
         self.empty: EmptyConversation | None = None
-        """What stands in an empty conversation; None until the controllers are there."""
+        """The contents of an empty conversation; None until the controllers are there."""
         self._first_list: tuple[list[Conversation], int] | None = None
         """As `Conversations.take_list`: what the list shows until they are."""
         self.header = Header()
@@ -121,7 +121,7 @@ class ChatScreen(Screen[None]):
         self.composer.focus()
 
     def show_keys(self) -> None:
-        """Name the keys of the person where keys are named."""
+        """Show the user's own keys where keys are named."""
         self.on_descendant_focus()
         self.status.why_key = self.app.key_of("inspector")
         self.composer.set_memories_key(self.app.key_of("memories"))
@@ -248,7 +248,7 @@ class ChatScreen(Screen[None]):
         self.jump.leave()
 
     def want_sidebar(self, wanted: bool) -> None:
-        """Show the list beside the conversation where there is room, or do not."""
+        """Show the list next to the conversation where there is room, or hide it."""
         self.show_sidebar = wanted
         self._set_sidebar(wanted and self._wide)
 
@@ -272,7 +272,7 @@ class ChatScreen(Screen[None]):
             if self.workspace.current is not None:
                 self.service.rail.look_again(self.workspace.open_id)
 
-    # -- what the person does: actions of the table
+    # -- what the user does: actions of the table
 
     async def action_do(self, id: str) -> None:
         await self.do(BY_ID[id])
@@ -346,7 +346,7 @@ class ChatScreen(Screen[None]):
         if chosen is not None:
             await self.app.run_table_action(chosen)
 
-    # -- what the person does: in the widgets
+    # -- what the user does: in the widgets
 
     @on(Sidebar.Opened)
     async def _opened(self, event: Sidebar.Opened) -> None:
@@ -453,7 +453,7 @@ class ChatScreen(Screen[None]):
             self._put_snippet(event.name, event.argument)
 
     def load_snippets(self) -> list[str]:
-        """Offer the person's snippets as commands; what is wrong with some."""
+        """Offer the user's snippets as commands; return what is wrong with some."""
         offered: list[tuple[str, str]] = []
         problems: list[Problem] = []
         if not is_missing(self.app.paths.snippets):

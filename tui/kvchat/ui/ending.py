@@ -1,7 +1,7 @@
-"""How the app ends: by the person's wish, by a signal, with its terminal, or by an error nobody handled.
+"""End the app: by the user's wish, by a signal, with its terminal, or by an unhandled error.
 
-The rule: whatever the reason, drafts and unsaved conversations are kept, the terminal is as it was, and what went
-wrong is one sentence on stderr and status 1.
+Whatever the reason, drafts and unsaved conversations are kept, the terminal is as it was, and what went wrong is one
+sentence on stderr and status 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ending:
 
     def __init__(self, app: KvchatApp, service: ChatService, paths: Paths) -> None:
         self.failure = ""
-        """The sentence to print after an end that was not the person's wish; the status is 1 then."""
+        """The sentence to print after an end that the user did not ask for; the status is 1 then."""
         self.last_word = ""
         """The sentence to print after one that was."""
         self._app = app
@@ -49,7 +49,7 @@ class Ending:
             loop.add_signal_handler(signal.SIGHUP, self.hang_up)
 
     def leave(self, last_word: str = "", *, lets_go: bool = False) -> None:
-        """End as the person wishes. `lets_go`: what is not saved is in a file already, or may be lost."""
+        """End at the user's wish. `lets_go`: what is not saved is in a file already, or may be lost."""
         self.last_word = last_word
         self._lets_go = lets_go
         self._app.is_leaving = True
@@ -61,13 +61,13 @@ class Ending:
         self._app.exit(1)
 
     def crash(self, error: Exception) -> None:
-        """Keep what is to be known of an error nobody handled, before the screen goes."""
+        """Keep the details of an unhandled error before the screen closes."""
         from kvchat.logs import keep_details
 
         cause = getattr(error, "error", error)  # a worker's error comes wrapped
         if not self._app.has_begun and not self._service.incognito:
             with suppress(PathError):
-                folder(self._paths.data)  # before the service is opened nobody has made it
+                folder(self._paths.data)  # it may not exist before the service is opened
         log = keep_details(cause, None if self._service.incognito else self._paths.log)
         details = f"the details are in {log}" if log else "--log FILE keeps the details"
         self.failure = f"An internal error ({type(cause).__name__}) ended kvchat; {details}."
@@ -83,7 +83,7 @@ class Ending:
             self._app.run_worker(self._hung_up(), group="end")
 
     async def close_service(self) -> None:
-        """End the service. What it could not save goes to a file, unless the person has let go of it."""
+        """End the service. What it could not save goes to a file, unless the user has given it up."""
         rescued = await self._service.aclose(() if self._lets_go else last_resorts())
         if rescued is not None:
             words = rescued_sentence(rescued.conversations, rescued.path, rescued.reason)

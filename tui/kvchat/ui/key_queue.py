@@ -1,8 +1,8 @@
 """Keys that wait for the screen they are meant for.
 
-The rule: what is typed takes effect in the order in which it was typed. A key that may change what the next one means
-(any but a letter in a text field) is done with, and the screen that it opens is there, before the next one goes on;
-until the first conversation is open all of them wait.
+Keys take effect in the order in which they were typed. A key that may change what the next one means (any but a letter
+in a text field) is handled, and the screen that it opens is there, before the next one follows; until the first
+conversation is open all of them wait.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Coming(Struct, eq=False):
     """A dialog on its way."""
 
     is_given_up: bool = False
-    """Whether the person closed it before it was there."""
+    """Whether the user closed it before it was there."""
 
 
 class KeyQueue:

@@ -1,5 +1,5 @@
-"""When the memory is swept: a collection of all garbage stops everything for 20 to 70 ms, so it comes while nobody
-would notice, not in the middle of a word that is typed or of an answer that streams.
+"""Collect garbage at a quiet moment: a full collection stops everything for 20 to 70 ms, so it runs unnoticed, not in
+the middle of a word that is typed or of an answer that streams.
 
 Nearly all that an answer leaves behind is freed at once, without a collection; what a closed dialog leaves waits.
 """
@@ -27,7 +27,7 @@ class Sweeper:
         self._typed = False
 
     def begin(self) -> None:
-        """The first screen stands: what there is now stays."""
+        """The first screen is drawn: exempt all objects that exist now."""
         gc.freeze()
         gc.set_threshold(*self._before[:2], MUCH)
         gc.enable()

@@ -21,7 +21,7 @@ class CachePanelController:
     """Makes the panel when it is first shown: most terminals are narrower."""
 
     def __init__(self, workspace: Workspace, service: ChatService, around: Horizontal, *, wanted: bool) -> None:
-        """`around`: what it stands in, at the right end. `wanted`: whether it stands there where there is room."""
+        """`around`: its container, at whose right end it is. `wanted`: whether it is shown where there is room."""
         self.workspace = workspace
         self.wanted = wanted
         self._service = service
@@ -33,7 +33,7 @@ class CachePanelController:
         return self.workspace.screen.size.width >= WIDE
 
     def fit(self) -> None:
-        """The terminal has another width, or the person wants it otherwise."""
+        """Fit the panel to the terminal's width and the user's wish."""
         shown = self.wanted and self.has_room
         if shown and self._panel is None:
             from kvchat.ui.widgets.cache_panel import CachePanel

@@ -1,7 +1,7 @@
 """Compacting on the screen: a calm offer when the window fills up, the price before, the summary while it comes.
 
-The rule: a summary that is being written stands below the conversation as a message of its own, until it is in place
-or given up.
+A summary that is being written is shown below the conversation as a message of its own, until it is in place or given
+up.
 """
 
 from __future__ import annotations

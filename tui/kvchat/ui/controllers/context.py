@@ -1,6 +1,7 @@
-"""What goes with the message while one writes it: memories, passages, attached files, files that have changed since.
+"""Look up what goes with the message while the user writes it: memories, passages, attached files, files that have
+changed since.
 
-The rule: everything is looked up beside the typing; what comes too late for the text is dropped.
+Look-ups never delay the typing; a result that comes too late for the text is dropped.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ContextController:
         self._pasted: Composer.PathPasted | None = None
         """The path of a file that was pasted last."""
         self._told_changed: frozenset[tuple[str, str]] = frozenset()
-        """Conversations and their changed files that the person was told of."""
+        """Conversations and their changed files that the user was notified of."""
         composer.count = self._count
 
     # -- found for what is written
@@ -80,7 +81,7 @@ class ContextController:
             slow.stop()
         if not self.workspace.shows(id) or self.workspace.editing != editing:
             return
-        # An edit asks anew with what is found; nothing is offered for it.
+        # An edit asks again with what is found; nothing is offered for it.
         offers_none = editing is not None and not found.taken
         self._composer.set_passages(
             () if offers_none else found.passages,
@@ -107,7 +108,7 @@ class ContextController:
         self._composer.set_completions(await self._retrieval.completions(beginning, SUGGESTED), beginning)
 
     def show_attached(self) -> None:
-        """What goes with the message would have the server read, as well as it can be told before it is read."""
+        """Show the estimated prefill of what goes with the message."""
         composer = self._composer
         if self.workspace.current is None:
             composer.set_cost("")

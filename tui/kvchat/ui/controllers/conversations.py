@@ -96,7 +96,7 @@ class ConversationController:
         await self.workspace.attempt(self.begin_as(name))
 
     async def begin_as(self, name: str) -> None:
-        """Open a new conversation with a persona; what its first message begins with stands in the composer. Raises
+        """Open a new conversation with a persona; the composer holds the beginning of its first message. Raises
         ChatError."""
         persona = self._personas.find(name).below(self.workspace.app.layers().options)
         for problem in self._personas.problems(name):

@@ -1,6 +1,6 @@
-"""Asking about the price of an act, before it is done.
+"""Ask the user about the price of an act before it is done.
 
-The rule: a small price is not asked about.
+A small price is not asked about.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CostQuestions:
 
     def in_brief(self) -> dict[str, str]:
         """What the acts of this conversation cost, each in a few words, by their actions; without those that are free.
-        An estimate: nobody is asked for it."""
+        An estimate, made without asking the server."""
         from kvchat.text.prices import compaction_in_brief, in_brief
 
         node = self._workspace.target()
@@ -68,7 +68,7 @@ class CostQuestions:
     async def agreed(
         self, act: Act, node: str | None = None, title: str = "", options: Mapping[str, object] | None = None
     ) -> bool:
-        """Whether the person agrees to the price of an act. `options`: the new options of the template."""
+        """Whether the user agrees to the price of an act. `options`: the new options of the template."""
         return await self.decided(act, node, title=title, options=options) == "go"
 
     async def decided(
@@ -82,13 +82,13 @@ class CostQuestions:
         fork: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> Decision | None:
-        """What the person decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
+        """What the user decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
         there is one; `fork`: whether a fork can."""
         prices, id = self._workspace.service.prices, self._workspace.conversation.id
         return await self._decided(prices.exact(id, act, node, text, options), act, title, (), instead, fork)
 
     async def agreed_to(self, price: Awaitable[Price], act: Act, words: Sequence[str]) -> bool:
-        """Whether the person agrees to this price of an act; `words` are said with it."""
+        """Whether the user agrees to this price of an act; `words` are shown with it."""
         return await self._decided(price, act, "", words) == "go"
 
     async def _decided(

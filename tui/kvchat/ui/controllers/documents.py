@@ -1,7 +1,6 @@
 """Documents: the list of collections, what this conversation searches, and the sources of a message.
 
-The rule: indexing is told at the edge of the screen and never interrupts; nothing of the documents is loaded before it
-is used.
+Indexing is shown at the edge of the screen and never interrupts; nothing of the documents is loaded before it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     Sources = Sequence[tuple[int | None, ContextBlock]]
 
 LONG = 3.0
-"""Seconds of an indexing from which on its end is told."""
+"""An indexing of this many seconds or more reports its end."""
 
 
 class DocumentController:

@@ -1,5 +1,5 @@
-"""What stands in an empty conversation: the server, the last conversations, some tips; while there is no server, the
-first-run panel."""
+"""Fill an empty conversation: the server, the last conversations, some tips; while there is no server, the first-run
+panel."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class EmptyConversation:
             self._hello.update(self._content())
 
     def _is_nothing_there(self) -> bool:
-        """Whether there is no server, nor one that stands in for the one used last."""
+        """Whether there is neither a server nor a substitute for the one used last."""
         return self._servers.connection.phase == "none" or bool(self._servers.last_off)
 
     def _content(self) -> Content:

@@ -1,6 +1,6 @@
-"""Memory: looking at it, adding to it and taking from it, and a quiet word when something was noted.
+"""Memory: open it, add to it and take from it, and show quietly when something was noted.
 
-The rule: what was noted is told at the edge of the screen and waits there until it is looked at; it never interrupts.
+What was noted is shown at the edge of the screen until the user looks at it; it never interrupts.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class MemoryController:
         self._conversations = conversations
         self._status = status
         self._noted: tuple[str, ...] = ()
-        """The ids of what was noted since the person looked last."""
+        """The ids of what was noted since the user looked last."""
         self._pending: tuple[str, ...] = ()
-        """Those that wait for the person's yes."""
+        """The ids of those pending approval."""
 
     async def run(self, argument: str = "") -> None:
         """The memory; or on, off: for this conversation; or now: go through it."""
@@ -56,7 +56,7 @@ class MemoryController:
 
     @in_worker("dialog")
     async def _open(self, *, query: str = "", add: bool = False) -> None:
-        """The memory screen; then the message that the person wants to see, if any."""
+        """The memory screen; then the message that the user wants to see, if any."""
         from kvchat.ui.screens.manager import ManagerScreen
         from kvchat.ui.screens.memory.source import MemorySource
 
@@ -86,7 +86,7 @@ class MemoryController:
             await self._conversations.open(chosen.conversation, chosen.node)
 
     async def _count_proposals(self) -> None:
-        """What still waits for the person's yes stays at the edge of the screen."""
+        """Keep what is pending approval at the edge of the screen."""
         try:
             waiting = await self._memory.proposals()
         except ChatError:

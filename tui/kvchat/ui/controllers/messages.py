@@ -46,7 +46,7 @@ class MessageController:
         self._composer = composer
 
     def edit(self, node: str | None = None) -> None:
-        """Put the question into the composer; sending it asks anew on a branch of its own. A price is asked first."""
+        """Put the question into the composer; sending it asks again on a branch of its own. A price is asked first."""
         node = self.workspace.target(node)
         if node is None:
             self.workspace.say("No message to edit yet")
@@ -75,7 +75,7 @@ class MessageController:
                 await self.fork(question.id)
 
     def _number_of(self, question: Node) -> int:
-        """Which of the person's messages on its branch it is, from 1."""
+        """Which of the user's messages on its branch it is, from 1."""
         return sum(n.role is Role.USER for n in self.workspace.conversation.tree.path(question.id))
 
     @in_worker("dialog")
@@ -212,6 +212,6 @@ class MessageController:
             self.copy(text, f"Code block {number}")
 
     def copy(self, text: str, what: str = "", messages: int = 1) -> None:
-        """Put text on the clipboard; `what` it is, for the notice: else that of so many messages."""
+        """Put text on the clipboard. `what`: its name in the notice; empty: the text of `messages` messages."""
         what = what or ("Message" if messages == 1 else f"{messages:,} messages")
         self.workspace.say(f"{what} copied to {copy(self.workspace.app, text)}")

@@ -1,8 +1,8 @@
-"""Messages on their way, edits and drafts: what goes with one is looked up, then it is sent, and the screen works on.
+"""Send messages, edits and drafts: look up what goes with one, then send it, while the screen stays responsive.
 
-The rule: one message of a conversation at a time; what comes while it is busy goes into its queue; what is not sent yet
-stays in the conversation's draft, and what could not be sent is put back into the composer, in front of what has been
-typed since.
+One message of a conversation at a time; what comes while it is busy goes into its queue; what is not sent yet stays in
+the conversation's draft, and what could not be sent is put back into the composer, in front of what has been typed
+since.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Sending(Struct):
     editing: str | None
     """The question that it takes the place of, if it is an edit."""
     queued: Queued | None = None
-    """The message of the queue that it is, if the person has that sent."""
+    """The message of the queue that it is, if the user sends that."""
     later: Draft = field(default_factory=Draft)
     """What was begun after it."""
     looking: asyncio.Task[RetrievalResult] | None = None
@@ -68,17 +68,17 @@ class Sending(Struct):
     """Whether it may leave this machine."""
     is_slow: bool = False
     is_stopped: bool = False
-    """Whether the person took it back."""
+    """Whether the user took it back."""
     comes_back: bool = False
     """Whether it is too long, and is put back to be shortened."""
     compacts: bool = False
-    """Whether the person would rather compact the conversation first."""
+    """Whether the user would rather compact the conversation first."""
     is_followed: bool = False
     """Whether another one was put into the queue behind it."""
     wanted: Wanted | None = None
     """Several answers are asked for."""
     agrees: Callable[[Wanted, Question], Awaitable[bool]] | None = None
-    """Asks whether the person agrees to what those cost."""
+    """Asks whether the user agrees to what those cost."""
 
     @property
     def is_in_draft(self) -> bool:
@@ -127,8 +127,8 @@ class SendingController:
         service.drafts.surface = self
 
     def submit(self, event: Composer.Submitted) -> None:
-        """Send what was written, or ask an edited question anew. While the conversation is busy it goes into the queue,
-        and what was taken out of that to be edited goes back.
+        """Send what was written, or ask an edited question again. While the conversation is busy it goes into the
+        queue, and a message that was taken out of the queue to be edited goes back.
         """
         id, editing = event.key or self.workspace.conversation.id, self.workspace.editing
         self.forget_refusal(id)
@@ -197,7 +197,7 @@ class SendingController:
     async def send_several(
         self, event: Composer.Submitted, wanted: Wanted, agrees: Callable[[Wanted, Question], Awaitable[bool]]
     ) -> bool:
-        """Ask for several answers, where the person agrees to what they cost; whether they are asked for."""
+        """Ask for several answers if the user agrees to their cost; return whether they are asked for."""
         id = event.key or self.workspace.conversation.id
         if self._is_busy(id):
             self.workspace.say(ChatProblem.RUNNING, "warning")
@@ -276,8 +276,8 @@ class SendingController:
                 anyway = True
 
     async def _with_agreed(self, sending: Sending, meant: Meant, error: OutsideError) -> Meant:
-        """What is meant, with the person's word that these files are sent. What Enter takes is no. Raises
-        ChatError where they are not."""
+        """What is meant, with the user's consent to sending these files; Enter alone means no. Raises ChatError without
+        consent."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         sending.is_begun = False  # nothing is looked up while the person is asked
@@ -297,10 +297,10 @@ class SendingController:
         return replace(meant, agreed=meant.agreed | {*error.paths})
 
     async def _way_of(self, sending: Sending, error: TooLongError) -> Way | None:
-        """What the person decides about a message that is too long."""
+        """What the user decides about a message that is too long."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        sending.is_slow = False  # it is the person now who is waited for
+        sending.is_slow = False  # kvchat waits for the user now
         self.show_looking_up()
         conversation = self.workspace.conversation
         used = conversation.context_used if sending.editing is None else None
@@ -451,7 +451,7 @@ class SendingController:
             self.begin_edit(edit.question, Draft() if is_sent else edit.draft)
 
     def written(self) -> tuple[str, Unsent] | None:
-        """What is written in the conversation that the composer was loaded for; what is on its way stands in front."""
+        """What is written in the conversation that the composer was loaded for; what is on its way comes first."""
         editing = self.workspace.editing
         id = self._composer.key if editing is None else self.workspace.open_id
         conversation, sending = self._conversations.get(id), self._sending.get(id)
@@ -496,7 +496,7 @@ class SendingController:
 
     @in_worker("editor")
     async def write_outside(self) -> None:
-        """Write the message in the person's editor; the answer streams on meanwhile, unseen."""
+        """Write the message in the user's editor; the answer streams on meanwhile, unseen."""
         from textual.app import SuspendNotSupported
 
         app, trouble = self.workspace.app, ""
@@ -529,7 +529,7 @@ class SendingController:
     # -- edits of questions
 
     def begin_edit(self, node: str, draft: Draft | None = None) -> None:
-        """Put a question into the composer, to be asked anew: as it was left when it was last changed, or as `draft`
+        """Put a question into the composer, to be asked again: as it was left when it was last changed, or as `draft`
         has it."""
         from kvchat.text.prices import in_brief
 

@@ -252,8 +252,8 @@ class ServerController:
         return lambda _width: spans
 
     async def _moved_or_waits(self) -> bool:
-        """Offer to move the open conversation from a server that is off to one that answers, with its price; whether
-        the person has decided. False: the list is wanted."""
+        """Offer to move the open conversation from a server that is off to one that answers, with its price; return
+        whether the user has decided. False: the list is wanted."""
         if not self._may_move():
             return False
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen

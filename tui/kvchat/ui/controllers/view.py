@@ -1,6 +1,6 @@
-"""The open conversation as it is now, in the transcript and the bars around it.
+"""Show the open conversation as it is now, in the transcript and the bars around it.
 
-The rule: nothing is decided here that a test of the service could not see.
+It decides nothing that a test of the service could not see.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ConversationView:
         self._composer = composer
         self._status = status
         self._speed: SpeedFit | None = None
-        """The seconds that prefilling so many tokens takes on the server of the open conversation, once measured."""
+        """The prefill time by tokens on the server of the open conversation, once measured."""
         self._ticking: Timer | None = None
         self._summarising = False
         self._pictures: set[str] = set()
@@ -124,7 +124,7 @@ class ConversationView:
         return opening_words(warmth) or ("" if warmth.heat is Heat.UNKNOWN else HEAT_NAMES[shown_heat(warmth)])
 
     def held(self) -> Mapping[str, int]:
-        """The conversations whose queue waits for the person, and its messages."""
+        """The conversations whose queue waits for the user, each with the number of its messages."""
         queue = self._service.queue
         return {id: len(queue.of(id)) for id in queue.held_ids()}
 
@@ -200,7 +200,7 @@ class ConversationView:
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:
-        """Where the tokens are now: beside the messages, and in the panel."""
+        """Show where the tokens are now: next to the messages, and in the panel."""
         self._panel.show()
         self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
@@ -241,7 +241,7 @@ class ConversationView:
         self.show_list()
 
     def _call(self, title: str, state: State) -> None:
-        """Call the person to an answer that has ended. A notification may be kept in the system's history."""
+        """Call the user to an answer that has ended. A notification may be kept in the system's history."""
         app = self.workspace.app
         app.bell()
         if app.desktop is not None and not app.app_focus:

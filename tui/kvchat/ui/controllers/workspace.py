@@ -76,8 +76,8 @@ class Workspace:
         return self.current is not None and self.current.id == id
 
     def say(self, text: str, severity: Severity = "information", seconds: float = 0.0) -> None:
-        """A sentence in a corner of the screen, for a few seconds or so many; it takes the place of the one before.
-        Over a dialog nothing is said: it waits."""
+        """Show a sentence in a corner of the screen for `seconds`, or a few; it replaces the one before. While a dialog
+        is open it waits."""
         if self.app.screen is not self.screen:
             self._unsaid = text, severity, seconds
             return

@@ -1,7 +1,7 @@
 """Markdown blocks as rows: headings, paragraphs, lists, quotes, rules, tables, code.
 
-The rule: what a block looks like depends on its own source and its neighbour's kind only, so a finished block
-is never drawn again because of what follows it.
+What a block looks like depends on its own source and its neighbour's kind only, so a finished block is never drawn
+again because of what follows it.
 """
 
 from __future__ import annotations

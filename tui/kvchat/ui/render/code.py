@@ -1,6 +1,6 @@
 """Code blocks: a labelled panel whose lines are copied exactly as they were written.
 
-The rule: a line too long for the panel goes on in the next row behind a mark; no character is cut off.
+A line too long for the panel continues in the next row behind a mark; no character is cut off.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What stands in a conversation that has no message yet: where one is, what the server is, and a few ways on.
+"""Draw a conversation that has no message yet: its place, its server, and a few ways on.
 
-The rule: as much of it as fits, most important first; nothing is cut off in the middle.
+It shows as much as fits, most important first; nothing is cut off in the middle.
 """
 
 from __future__ import annotations

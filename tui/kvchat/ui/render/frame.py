@@ -1,8 +1,8 @@
-"""Frames to the terminal: of each only what the terminal does not show already.
+"""Write frames to the terminal: of each only what the terminal does not show already.
 
-The rule: the terminal shows the same as if everything had been written. Textual writes whole regions, the screen some
-five times while an app starts; over ssh that is what the user waits for. A row with a character that terminals count
-differently (emoji, flags, what is joined) is written whole when it changes, each cell where it belongs.
+The terminal shows the same as if everything had been written. Textual writes whole regions, the screen some five times
+while an app starts; over ssh that is what the user waits for. A row with a character that terminals count differently
+(emoji, flags, what is joined) is written whole when it changes, each cell where it belongs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Cell = tuple[str, Style | None, int]
 Written = tuple[int, int, Segment]
 """Row and column of a segment, and the segment."""
 Codes = tuple[str, str, str]
-"""Attributes, foreground and background of a style, as the terminal is told."""
+"""Attributes, foreground and background of a style, as terminal codes."""
 
 GAP = 8
 """So many cells that are right are written again rather than jumped over."""
@@ -153,7 +153,7 @@ class _Changes(CompositorUpdate):
 
 
 def _pieces(update: LayoutUpdate | ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """Row and column of each piece of an update, and what stands there."""
+    """Row and column of each piece of an update, and its contents."""
     if isinstance(update, LayoutUpdate):
         for y, strips in enumerate(update.strips, update.region.y):
             x = update.region.x

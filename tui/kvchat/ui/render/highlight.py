@@ -1,7 +1,7 @@
 """Colours of code: Pygments tokens mapped to a dozen style names.
 
-The rule: Pygments is imported when the first fenced block with a language is drawn, never before, and a
-language it does not know is plain text.
+Pygments is imported when the first fenced block with a language is drawn, never before, and a language it does not know
+is plain text.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def highlighted(code: str, language: str) -> list[list[Span]]:
 
 
 def highlighted_with_sync(code: str, language: str) -> tuple[list[list[Span]], int]:
-    """As `highlighted`, and the last line before which no string or comment is open: what comes after it can be
-    coloured without what stands before it."""
+    """As `highlighted`, and the last line before which no string or comment is open: what follows can be coloured
+    without what precedes it."""
     lexer = _lexer(language) if language and len(code) <= HIGHLIGHT_LIMIT else None
     if lexer is None:
         lines = plain_lines(code)

@@ -1,7 +1,6 @@
 """Emphasis, code, links and images: the text of one paragraph as styled spans.
 
-The rule: what is not drawn, such as the asterisks of emphasis, is kept as undrawn markers, so that a copy
-gives the source.
+What is not drawn, such as the asterisks of emphasis, is kept as undrawn markers, so that a copy gives the source.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ UNSEEN = Row(end="", action="unseen")
 class _Piece(Struct):
     text: str
     end: str
-    """What stands between it and the next one."""
+    """The text between it and the next one."""
     height: int
     laid_out: bool = False
 
@@ -59,7 +59,7 @@ class LazyText:
             self.rows += [UNSEEN] * (part.height - 1)
 
     def lay_out(self, row: int, above: int, below: int) -> int:
-        """Lay out so many rows above and below a row; where that row stands then."""
+        """Lay out `above` and `below` rows around a row; return the row's place after that."""
         tops = list(accumulate((part.height for part in self._parts), initial=0))
         here = next(number for number, top in enumerate(tops[1:]) if row < top or number == len(self._parts) - 1)
         part, offset = self._parts[here], row - tops[here]

@@ -1,8 +1,8 @@
 """Markdown as rows, all at once or while it streams in.
 
-The rule: finished blocks are drawn once. Only the last block (of a list its last item, of a table its last line,
-of a fence the line being written) is drawn again when text is added, and the result is the same as if the whole
-text had been drawn at once.
+Finished blocks are drawn once. Only the last block (of a list its last item, of a table its last line, of a fence the
+line being written) is drawn again when text is added, and the result is the same as if the whole text had been drawn at
+once.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class MarkdownDocument:
         return rows
 
     def _settle(self, rows: int, previous: str | None, blank: bool, line: int) -> None:
-        """What stands above `line` of the tail is finished."""
+        """Mark everything above `line` of the tail as finished."""
         self._settled_rows = rows
         self._settled_codes = len(self.codes)
         self._previous = previous

@@ -1,6 +1,6 @@
 """One message of the conversation as rows: title, folds, body, how it ended.
 
-The rule: an item is plain data given by the app; nothing here knows the service or the store.
+An item is plain data from the app; nothing here knows the service or the store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TranscriptItem(Struct, frozen=True):
     title: str
     """The model's name, or `You`."""
     time: str = ""
-    """When it was said, for the person: `09:16`."""
+    """When it was said, as shown: `09:16`."""
     text: str = ""
     reasoning: str = ""
     blocks: Sequence[ContextBlock] = ()
@@ -51,7 +51,7 @@ class TranscriptItem(Struct, frozen=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether it is the beginning of an answer, which can be gone on with."""
+        """Whether it is the beginning of an answer that can be continued."""
         return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning)
 
     @property
@@ -80,7 +80,7 @@ VERSIONS = "versions"
 BAR = 6
 """Cells of the bar in an answer's title."""
 WORDY = 50
-"""Cells from which on a word stands in front of the number of the version."""
+"""From this many cells on, a word precedes the number of the version."""
 TITLE_ROOM = 14
 """Cells of the title that figures leave alone."""
 
@@ -131,7 +131,7 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
 
 
 def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
-    """What stands above the body: the title, and an answer's reasoning."""
+    """The rows above the body: the title, and an answer's reasoning."""
     rows = [title_row(item, width, selected=selected)]
     if item.reasoning:
         rows += reasoning_rows(item, width, unfolded=folds.reasoning)
@@ -258,7 +258,7 @@ def foot_rows(
     has_keys: bool = True,
     pictures: Mapping[str, Thumbnail] = NO_PICTURES,
 ) -> list[Row]:
-    """What stands below the body: images, sources or context, the live row, how the message ended, and an empty row.
+    """The rows below the body: images, sources or context, the live row, how the message ended, and an empty row.
     `has_keys`: whether the messages have the focus, so that their keys work; else Tab leads there. `pictures`: the
     images that can be shown, by their names."""
     rows: list[Row] = source_rows(item.sources, width, selected=selected and has_keys) if item.sources else []
@@ -302,7 +302,7 @@ def _key_spans(keys: str) -> list[Span]:
 
 
 def error_box(note: str, width: int, keys: Sequence[str], has_keys: bool) -> list[Row]:
-    """A failure, told in a frame, with the keys of what can be done."""
+    """A failure in a frame, with the keys of what can be done."""
     inner = max(8, min(width, 96) - 4)
     lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
     hints = [span for key in keys for span in (*_key_spans(key), Span("   ", "", ""))][:-1]

@@ -1,7 +1,7 @@
 """The Markdown parser, set up so that no text vanishes.
 
-The rule: HTML is text, links are never followed or guessed, reference definitions stay where they are, and
-every construct depends only on the text around it, so that finished blocks need not be parsed again.
+HTML is text, links are never followed or guessed, reference definitions stay where they are, and every construct
+depends only on the text around it, so that finished blocks need not be parsed again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rows that stand for a prompt that is being read or waited for.
+"""Draw the rows of a prompt that is being prefilled or waited for.
 
-The rule: three tones with three glyphs, and what is not known is shown as unknown. Numbers keep their width
-while they count.
+There are three tones with three glyphs, and what is not known is shown as unknown. Numbers keep their width while they
+count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WATCHED = 3
 WAITING = {**messages.WAITING, "cancelled": "Server is finishing the cancelled batch · Esc"}
 """What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
-"""Phases in which nobody looks whether the server lives."""
+"""Phases in which kvchat does not check whether the server is alive."""
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
 
 
@@ -112,7 +112,7 @@ def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None
 
 def offline_row(way: str) -> list[Span]:
     """A question waits for a server that is off; `way`: what else can be done. It takes a second row where it is too
-    long for one. How long it waits stands in the status line."""
+    long for one. The status line shows how long it has waited."""
     return [
         Span("◌ ", "accent"),
         Span(f"Server offline · sends when it returns · Esc cancels · {way}", "muted"),

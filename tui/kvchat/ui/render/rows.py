@@ -1,7 +1,6 @@
 """Rows: what the transcript draws, one object per screen line, with the way back to the source text.
 
-The rule: a row holds style names, and colours only for the pixels of an image.
-Every span knows what a copy of it gives.
+A row holds style names, and colours only for the pixels of an image. Every span knows what a copy of it gives.
 """
 
 from __future__ import annotations

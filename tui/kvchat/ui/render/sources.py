@@ -1,7 +1,6 @@
-"""Sources: what an answer cites, marked in its text and listed below it, and what a question was sent with.
+"""Draw sources: what an answer cites, marked in its text and listed below it, and what a question was sent with.
 
-The rule: only a number that the branch has is a citation. What is drawn was sent with the question; no file is looked
-at for it.
+Only a number that the branch has is a citation. What is drawn was sent with the question; no file is read for it.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def given(blocks: Iterable[ContextBlock]) -> list[tuple[int | None, ContextBlock
 
 
 def title_of(block: ContextBlock) -> str:
-    """What a block is from, and where it stands there: `handbook/guide/setup.md:12-40`."""
+    """What a block is from, and its place there: `handbook/guide/setup.md:12-40`."""
     return _parts(block)[0]
 
 

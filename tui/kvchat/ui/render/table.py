@@ -1,7 +1,7 @@
 """Tables: columns aligned and wrapped to the width.
 
-The rule: every cell's text is drawn, cells beyond the header's columns too; when the columns cannot fit, or the lines
-are too many, the table is shown as it was written.
+Every cell's text is drawn, cells beyond the header's columns too; when the columns cannot fit, or the lines are too
+many, the table is shown as it was written.
 """
 
 from __future__ import annotations

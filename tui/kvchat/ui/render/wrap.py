@@ -1,7 +1,7 @@
 """Word wrap by terminal cells.
 
-The rule: nothing is lost. The white space taken at a break is kept as the row's end, a word longer than the
-row is broken between characters a person sees as one.
+Nothing is lost. The white space at a break is kept as the row's end, and a word longer than the row is broken between
+grapheme clusters.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _narrow_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _wide_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """As above for text with characters of no, one or two cells. A break is possible at a space and beside a
-    character of two cells, but not in front of closing punctuation."""
+    """As above for text with characters of no, one or two cells. A break is possible at a space and next to a character
+    of two cells, but not in front of closing punctuation."""
     start, used = 0, 0
     stop = resume = -1
     used_at_resume = 0

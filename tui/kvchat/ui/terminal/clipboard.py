@@ -1,8 +1,8 @@
 """The clipboard: texts are copied to the system's own and tmux's buffer by their programs, else to the terminal's
 (OSC 52), which works over ssh; an image comes from the system's own.
 
-The rule: what is copied holds no control characters (a paste into a shell must not run anything hidden), and what may
-not have arrived is not said to have.
+What is copied holds no control characters (a paste into a shell must not run anything hidden). A copy that may not have
+arrived is not reported as done.
 """
 
 from __future__ import annotations

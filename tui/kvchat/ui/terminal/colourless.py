@@ -1,7 +1,7 @@
 """The screen without colours, for NO_COLOR (https://no-color.org): bold, dim, underlined, reversed.
 
-The rule: no colour reaches the terminal. Textual's own way with NO_COLOR is shades of grey, which are colours. What a
-theme of the terminal's own colours marks by a background (a cursor, a selection, a match) is reversed instead.
+No colour reaches the terminal. Textual's own way with NO_COLOR is shades of grey, which are colours. What a theme of
+the terminal's own colours marks by a background (a cursor, a selection, a match) is reversed instead.
 """
 
 from __future__ import annotations

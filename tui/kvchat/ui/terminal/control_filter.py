@@ -1,7 +1,7 @@
 """The last line of defence: whatever widget drew it, no control character reaches the terminal.
 
-The rule: this is second, `kvchat.sanitize.clean` at the edge is first; here a line that is already clean costs
-one look per segment and is passed on as it is.
+The first line is `kvchat.sanitize.clean` at the edge. Here a line that is already clean costs one look per segment and
+is passed on as it is.
 """
 
 from __future__ import annotations

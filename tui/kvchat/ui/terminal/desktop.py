@@ -1,7 +1,7 @@
 """What the desktop around the terminal shows of kvchat: progress in the tab or the taskbar, and notifications.
 
-The rule: a terminal that is known to misread a sequence does not get it. Multiplexers keep it from the terminal around
-them or print it, and the Linux console prints it.
+A terminal that is known to misread a sequence does not get it. Multiplexers keep it from the terminal around them or
+print it, and the Linux console prints it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BARE = ("", "dumb", "linux")
 
 
 def is_reached(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal belongs to a desktop and nothing stands between."""
+    """Whether the terminal belongs to a desktop, with nothing in between."""
     between = environ.get("TMUX") or environ.get("STY") or environ.get("TERM", "").startswith(_MULTIPLEXED)
     return not between and not is_bare(environ)
 

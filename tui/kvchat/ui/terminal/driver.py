@@ -44,7 +44,7 @@ KEYBOARD = "\x1b[=25;1u"
 
 
 class _Outlet:
-    """Where frames are written. When the terminal is gone nobody takes them; an error would end the thread that
+    """Where frames are written. When the terminal is gone, frames are dropped; an error would end the thread that
     writes, and the app would wait for it for ever."""
 
     def __init__(self, file: TextIO) -> None:
@@ -86,7 +86,7 @@ def _drawn_on() -> TextIO:
 
 
 def _octets_waiting(terminal: int) -> int:
-    """How much was typed that nobody has read."""
+    """How many typed bytes are still unread."""
     return int.from_bytes(fcntl.ioctl(terminal, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
@@ -187,7 +187,7 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(self._go_on)
 
     def _go_on(self) -> None:
-        """Set the modes and paint anew, when something else than `suspend` had stopped the app, or nothing had. The
+        """Set the modes and repaint, when something else than `suspend` had stopped the app, or nothing had. The
         threads that read and write are there."""
         if not self.has_terminal:
             return

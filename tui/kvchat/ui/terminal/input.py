@@ -35,7 +35,7 @@ LONGEST = 1 << 16
 """Characters of a sequence of which more are not kept: none that is used is as long."""
 
 _STRING = r"[^\x18\x1a\x1b]"
-"""What stands in a string: not CAN, SUB and ESC, which end it."""
+"""Characters of a string: not CAN, SUB and ESC, which end it."""
 _SEQUENCE = re.compile(
     r"\x1b(?:\[(?:\[[^\x1b]|M[^\x1b]{3}|(?:3|7|8|23|24)\$|(?![\[M])[ -?]*[@-~])"  # Linux console, X10 mouse, rxvt, CSI
     r"|O[\d;]*[ @-~]"
