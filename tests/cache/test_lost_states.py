@@ -13,7 +13,8 @@ from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.cache.turn_journal import Asked, Journal
+from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.turn_journal import Journal
 
 A, B = 1000, 2000
 
@@ -232,7 +233,7 @@ def test_a_side_request_of_the_same_conversation_that_ran_over_its_end_is_told()
     said = simulator.begin(summary, "one", 1.0)
     journal.used("side", "one", "", said.slot, {None: said})
     simulator.end(said.slot, Tokens([5000]))
-    asked = Asked(ChatTurn((), "one"), (), number=journal.next(), tokens=chat + Tokens([1, 2]))
+    asked = TrackedTurn(ChatTurn((), "one"), (), number=journal.next(), tokens=chat + Tokens([1, 2]))
     figures = TurnFigures(prompt_tokens=1001, cached_tokens=400, new_tokens=2)
     (use,) = journal.evidence(asked, figures, str, lambda node: None).uses
     assert (use.kind, use.lost) == ("side", 999)

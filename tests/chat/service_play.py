@@ -14,7 +14,6 @@ from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.slot_observer import Look
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -117,7 +116,7 @@ class Play:
             said = cache.simulator.said
             assert said is not None
             self.ahead.append(this := Ahead(prompt, said.slot, said.cached))
-            open_.append((this, cache._tasks_seen))
+            open_.append((this, cache.slots.tasks))
 
             def heard(progress: PromptProgress) -> None:
                 this.cached, this.reached = progress.cached, progress.processed
@@ -128,14 +127,13 @@ class Play:
             open_.pop()
             return found
 
-        def observed(counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> Look:
-            found = observe(counts, slot, left)
+        def observed(counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> None:
+            observe(counts, slot, left)
             if counts:
                 for this, tasks in open_:
-                    if tasks != cache._tasks_seen:
+                    if tasks != cache.slots.tasks:
                         this.reached = max(this.reached, min(len(this.prompt), counts[this.slot].tokens))
                 open_.clear()
-            return found
 
         cache.access.prefill = prefill  # type: ignore[method-assign]
         cache._observe = observed  # type: ignore[method-assign]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Coroutine, Sequence
 
-from kvchat.backends.dialect import BackendError, SlotCount, Trouble, failure
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, SlotCount, Trouble, failure
 from kvchat.backends.errors import NoAnswerError
 from kvchat.chat.cache.cancelled_slots import FORGOTTEN_S, LATE, CancelledSlots
 from kvchat.text.faults import Fault
@@ -21,7 +22,7 @@ class Server:
         self.answers = list(answers)
         self.looks = 0
         self.now = 1000.0
-        self.notes: list[str] = []
+        self.notes: list[str | None] = []
         self.seen: list[Sequence[SlotCount]] = []
 
     async def slot_counts(self) -> Sequence[SlotCount]:
@@ -31,8 +32,22 @@ class Server:
             raise answer
         return answer
 
+    def timestamp(self) -> float:
+        return self.now
+
+    def setting(self, key: str) -> str:
+        return (self.notes and self.notes[-1]) or ""
+
+    async def keep_setting(self, key: str, value: str | None) -> None:
+        self.notes.append(value)
+
+    def in_background(self, work: Coroutine[object, object, None]) -> None:
+        with contextlib.suppress(StopIteration):
+            work.send(None)
+
     def slots(self) -> CancelledSlots:
-        return CancelledSlots(self, self.notes.append, self.seen.append, lambda: self.now)  # type: ignore[arg-type]
+        here = ServerInfo("llama.cpp", URL, HostClass.LOOPBACK)
+        return CancelledSlots(self, here, self, self.seen.append)  # type: ignore[arg-type]
 
 
 def busy(tokens: int, task: int = 7) -> SlotCount:
@@ -102,10 +117,10 @@ async def test_another_kvchat_waits_by_the_note_and_for_every_request() -> None:
     server = Server([busy(60), IDLE], [busy(60), IDLE], [IDLE, IDLE])
     one, other = server.slots(), server.slots()
     one.add(0, 100)
-    other.take_over(server.notes[0])
+    other.take_over()
     assert other.hold_up(0) and other.hold_up(1)
     assert await one.free() and await other.free()
-    assert server.notes[-1] == "", "the note is taken back"
+    assert server.notes[-1] is None, "the note is taken back"
 
 
 async def test_an_old_note_and_one_that_is_none_tell_nothing() -> None:
@@ -114,6 +129,7 @@ async def test_an_old_note_and_one_that_is_none_tell_nothing() -> None:
     one.add(0, 100)
     server.now += FORGOTTEN_S
     for note in (server.notes[0], "", "null", "{}", '{"at": 1, "slots": 3}', "[]", '{"at": "x", "slots": []}'):
-        other.take_over(note)
+        server.notes.append(note)
+        other.take_over()
     assert not other
     await one.free()

@@ -29,7 +29,7 @@ from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.speed import SpeedFit, SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache import warm_up
-from kvchat.chat.cache.server_cache import TrackedTurn
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.question import Question
 from kvchat.config import changed
@@ -258,15 +258,15 @@ async def cut(play: Play, id: str, ahead: Ahead, came: int = 0) -> tuple[int, Sp
     await cache.cancelled.free()
     await rested(play)
     await play.service.core.writer.write(lambda: None)  # what was noted is stored
-    play.service.tracker.measured()
-    return play.service.store.warmups().tokens, play.service.tracker.speed_fit(id)
+    play.service.speeds.measured()
+    return play.service.store.warmups().tokens, play.service.speeds.fit(id)
 
 
 async def test_one_cut_in_its_first_batch_says_nothing_of_speed(start: Start) -> None:
     """The server's batch ends long after the request: its tokens in the request's time were 21,176 tok/s."""
     async with start() as play:
         id = await cold(play)
-        before = play.service.tracker.speed_fit(id)
+        before = play.service.speeds.fit(id)
 
         async def unheard(prompt: Tokens, progressed: Callable[[PromptProgress], None]) -> None:
             await asyncio.Event().wait()
@@ -293,7 +293,7 @@ async def test_one_that_failed_counts_as_what_it_did(start: Start, batches: int)
     """Whatever its slot holds afterwards: another client may have used it."""
     async with start() as play:
         id = await cold(play)
-        before = play.service.tracker.speed_fit(id)
+        before = play.service.speeds.fit(id)
 
         async def refused(prompt: Tokens, progressed: Callable[[PromptProgress], None]) -> None:
             for _ in range(batches):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 
 import pytest
 
 from corpus import corpus
-from kvchat.backends.dialect import ServerState, SlotCount
+from kvchat.backends.dialect import HostClass, ServerInfo, ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
-from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.server_notes import Notebook, Recollection, note_in, noted
+from kvchat.chat.cache.server_notes import ServerNotes, note_in
+from kvchat.chat.cache.slot_observer import SlotObserver
 from kvchat.chat.cache.turn_journal import Journal
+from kvchat.chat.events import EventBus
 
 SERVER = "http://127.0.0.1:8080"
 LIGHT, SHIPS = Tokens(range(100, 400)), Tokens(range(1000, 1300))
@@ -22,17 +24,34 @@ BRANCHES = {("light", "a1"): LIGHT, ("ships", "b1"): SHIPS, ("light", "a2"): LIG
 
 
 class Run:
-    """One run of kvchat with a server, as far as notes are concerned."""
+    """One run of kvchat with a server, as far as notes are concerned: it is its own ground, and knows the ids of
+    branches."""
 
-    def __init__(self, text: str = "", slots: int = 1) -> None:
-        self.simulator = Hypotheses(guesses(slots))
-        self.journal = Journal(lambda: 1000.0)
-        self.recollection = Recollection(SERVER, self.simulator, self.journal, self._ids)
+    def __init__(self, text: str = "", slots: int = 1, *, at: float = 1000.0, incognito: bool = False) -> None:
+        self.incognito, self.stored, self.written = incognito, text, 0
         self.asked: list[tuple[str, str]] = []
-        if (note := note_in(text)) is not None:
-            self.recollection.recall(note)
+        self.simulator = Hypotheses(guesses(slots))
+        self.journal = Journal(lambda: at)
+        self.slots = SlotObserver(None, SERVER, self.simulator, self.journal, EventBus())  # type: ignore[arg-type]
+        self.notes = ServerNotes(
+            ServerInfo("llama.cpp", SERVER, HostClass.LOOPBACK),
+            self,
+            self,
+            self.slots,  # type: ignore[arg-type]
+        )
+        self.notes.recall()
 
-    async def _ids(self, conversation: str, tip: str) -> Tokens | None:
+    def setting(self, key: str) -> str:
+        return self.stored
+
+    async def keep_setting(self, key: str, value: str) -> None:
+        self.stored = value
+        self.written += 1
+
+    def known(self, conversation: str, tip: str) -> Tokens | None:
+        return BRANCHES.get((conversation, tip))
+
+    async def find(self, conversation: str, tip: str) -> Tokens | None:
         self.asked.append((conversation, tip))
         return BRANCHES.get((conversation, tip))
 
@@ -44,23 +63,11 @@ class Run:
         self.simulator.end(Tokens.unknown(extra + 1), tip=tip)
         return found.cached
 
-    def note(self) -> str:
-        def sure(held: Held) -> int | None:
-            ids = BRANCHES.get((held.owner, held.tip))
-            count = self.recollection.sure(held)
-            return count if count is not None else ids and held.tokens.common(ids)
-
-        counts = [len(held.tokens) if held else 0 for held in self.simulator.best.slots]
-        return noted(
-            self.simulator,
-            self.journal,
-            SERVER,
-            ServerState(process="p"),
-            [3] * len(counts),
-            counts,
-            self.simulator.running,
-            sure,
-        )
+    async def note(self) -> str:
+        counts = tuple(len(held.tokens) if held else 0 for held in self.simulator.best.slots)
+        self.slots.state, self.slots.tasks, self.slots.tokens = ServerState(process="p"), (3,) * len(counts), counts
+        await self.notes.noted()
+        return self.stored
 
 
 def shapes(simulator: Hypotheses) -> list[tuple[str, str, int, int]]:
@@ -72,11 +79,11 @@ async def test_the_next_run_knows_what_the_last_one_knew(slots: int) -> None:
     first = Run(slots=slots)
     for branch in (("light", "a1"), ("ships", "b1"), ("light", "a1"), ("ships", "b1")):
         first.turn(*branch)
-    second = Run(first.note(), slots)
+    second = Run(await first.note(), slots)
     assert {known for *_, known in shapes(second.simulator)} == {0}, "ids are not in a note"
-    await second.recollection.identify()
+    await second.notes.identify()
     assert shapes(second.simulator) == shapes(first.simulator)
-    assert second.recollection.is_known and sorted(set(second.asked)) == sorted(second.asked)
+    assert second.notes.is_known and sorted(set(second.asked)) == sorted(second.asked)
     assert second.turn("light", "a2") == first.turn("light", "a2")
 
 
@@ -84,8 +91,8 @@ async def test_a_state_whose_ids_nobody_asked_for_is_noted_as_it_was() -> None:
     first = Run()
     for branch in (("light", "a1"), ("ships", "b1")):
         first.turn(*branch)
-    third = Run(Run(first.note()).note())
-    await third.recollection.identify()
+    third = Run(await Run(await first.note()).note())
+    await third.notes.identify()
     assert shapes(third.simulator) == shapes(first.simulator)
 
 
@@ -93,35 +100,32 @@ async def test_only_what_is_needed_is_asked_for() -> None:
     first = Run()
     for branch in (("light", "a1"), ("ships", "b1")):
         first.turn(*branch)
-    second = Run(first.note())
-    await second.recollection.identify("ships")
-    assert second.asked == [("ships", "b1")] and not second.recollection.is_known
-    second.recollection.identify_by(LIGHT + Tokens(range(9, 12)), {"a1", "other"})
-    assert second.recollection.is_known and second.asked == [("ships", "b1")]
+    second = Run(await first.note())
+    await second.notes.identify("ships")
+    assert second.asked == [("ships", "b1")] and not second.notes.is_known
+    second.notes.identify_by(LIGHT + Tokens(range(9, 12)), {"a1", "other"})
+    assert second.notes.is_known and second.asked == [("ships", "b1")]
     assert shapes(second.simulator) == shapes(first.simulator)
 
 
 async def test_a_conversation_that_is_gone_leaves_its_states_without_ids() -> None:
     first = Run()
     first.turn("light", "a1")
-    note = first.note().replace('"light"', '"deleted"')
+    note = (await first.note()).replace('"light"', '"deleted"')
     second = Run(note)
-    await second.recollection.identify()
-    assert shapes(second.simulator) == [("deleted", "a1", 305, 0)] and second.recollection.is_known
+    await second.notes.identify()
+    assert shapes(second.simulator) == [("deleted", "a1", 305, 0)] and second.notes.is_known
 
 
-def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
+async def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
     first = Run()
     for branch in (("light", "a1"), ("ships", "b1")):
         first.turn(*branch)
     first.journal.saw(SERVER, "foreign", Foreign(0, 12))
-    note = note_in(first.note())
-    assert note is not None
-    second = Run()
-    for _ in range(2):
-        second.recollection.merge(note)
+    second = Run(await first.note())
+    second.notes.recall()
     uses = second.journal.uses_of(SERVER, second.simulator.proved_shape)
-    assert [(use.conversation, [held.owner for held in use.overwritten]) for use in uses] == [
+    assert [(use.conversation, [held.owner for held in said.overwritten]) for use, said in uses] == [
         ("light", []),
         ("ships", ["light"]),
     ]
@@ -129,10 +133,10 @@ def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
     assert second.journal.number == first.journal.number and second.journal.next() > first.journal.number
 
 
-def test_a_slot_is_ours_only_as_it_was_left() -> None:
+async def test_a_slot_is_ours_only_as_it_was_left() -> None:
     run = Run(slots=2)
     run.turn("light", "a1")
-    note = note_in(run.note())
+    note = note_in(await run.note())
     assert note is not None
     slot = next(slot for slot, held in enumerate(note.slots) if held is not None)
     left = note.left_in(slot, SlotCount(305, 3))
@@ -142,17 +146,17 @@ def test_a_slot_is_ours_only_as_it_was_left() -> None:
     assert note.left_in(1 - slot, SlotCount(0, 3)) is None and note.left_in(7, SlotCount(305, 3)) is None
 
 
-def test_a_request_on_its_way_is_noted() -> None:
+async def test_a_request_on_its_way_is_noted() -> None:
     run = Run()
     run.simulator.begin(LIGHT, "light", 0.0)
-    note = note_in(run.note())
+    note = note_in(await run.note())
     assert note is not None and note.running == 0
     run.simulator.end(Tokens.unknown(3))
-    note = note_in(run.note())
+    note = note_in(await run.note())
     assert note is not None and note.running is None
 
 
-NOTE = json.loads(Run().note())
+NOTE = json.loads(asyncio.run(Run().note()))
 
 
 ODD = (None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]})
@@ -169,12 +173,12 @@ ODD = (None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]})
         *(json.dumps({**NOTE, key: odd}) for key in NOTE for odd in ODD),
     ],
 )
-def test_a_damaged_or_old_note_is_none_or_harmless(text: str) -> None:
+async def test_a_damaged_or_old_note_is_none_or_harmless(text: str) -> None:
     if note_in(text) is not None:
         run = Run(text)
         run.turn("light", "a1")
-        note = note_in(run.note())
-        assert note is not None and note.sure
+        note = note_in(await run.note())
+        assert note is not None and any(claim.sure for claim in note.claims())
 
 
 def test_numbers_are_the_time_and_never_go_back() -> None:
@@ -187,57 +191,31 @@ def test_numbers_are_the_time_and_never_go_back() -> None:
     assert [*numbers, journal.next()] == [5000, 5001, 5002, 60_000]
 
 
-class Server:
-    """What a notebook is about, without a server."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.merged: list[int] = []
-
-    def merge(self, note: object) -> None:
-        self.merged.append(note.number)  # type: ignore[attr-defined]
-
-    def noted(self, sure: object) -> str:
-        return self.text
-
-
-async def test_a_notebook_keeps_what_others_wrote_and_writes_nothing_twice() -> None:
-    store: dict[str, str] = {}
-    written: list[str] = []
-
-    async def write(name: str, text: str) -> None:
-        written.append(text)
-        store[name] = text
-
-    def read(name: str) -> str:
-        return store.get(name, "")
-
-    def known(conversation: str, tip: str) -> Tokens | None:
-        return BRANCHES.get((conversation, tip))
-
-    one = Notebook("note", read, write, lambda work: work.close(), known)
-    first, second = Run(), Run()
-    first.turn("light", "a1")
+async def test_what_others_wrote_is_kept_and_nothing_is_written_twice() -> None:
+    one, second = Run(), Run(at=2000.0)
+    one.turn("light", "a1")
     second.turn("ships", "b1")
-    mine, theirs = Server(first.note()), second.note()
-    await one.write(mine)
-    await one.write(mine)
-    assert written == [mine.text] and mine.merged == []
-    store["note"] = theirs
-    await one.write(mine)
-    assert store["note"] == theirs, "nothing of ours is new"
-    first.turn("light", "a2")
-    mine.text = first.note()
-    await one.write(mine)
-    assert set(mine.merged) == {second.journal.number} and store["note"] == mine.text
-    silent = Notebook("note", read, None, lambda work: work.close(), known)
-    await silent.write(Server(theirs))
-    assert store["note"] == mine.text
+    mine, theirs = await one.note(), await second.note()
+    await one.note()
+    assert one.written == 1
+    one.stored = theirs
+    await one.notes.noted()
+    assert one.stored == theirs, "nothing of ours is new"
+    one.turn("light", "a2")
+    now = note_in(await one.note())
+    assert one.written == 2 and now is not None and mine != one.stored
+    assert {use.conversation for use in now.uses} == {"light", "ships"}
 
 
-def test_the_note_of_a_long_day_is_small() -> None:
+async def test_nothing_is_noted_incognito() -> None:
+    silent = Run(incognito=True)
+    silent.turn("light", "a1")
+    assert await silent.note() == ""
+
+
+async def test_the_note_of_a_long_day_is_small() -> None:
     run = Run(slots=4)
     branches: Mapping[tuple[str, str], Tokens] = BRANCHES
     for turn in range(300):
         run.turn(*list(branches)[turn % 3])
-    assert len(run.note()) < 64_000
+    assert len(await run.note()) < 64_000

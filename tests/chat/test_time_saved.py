@@ -34,7 +34,7 @@ async def test_it_is_equal_everywhere_and_after_a_restart_without_the_server(mak
     service = make(server.url)
     id = await talked(service, server)
     conversation = service.conversations.loaded[id]
-    speed = service.tracker.speed_in(conversation.path())
+    speed = service.speeds.on(conversation.path())
     assert speed is not None
     saved = conversation.totals(speed).seconds_saved
     report = await service.cache_reports.report(id)
@@ -53,12 +53,12 @@ async def test_it_is_equal_everywhere_and_after_a_restart_without_the_server(mak
 async def test_a_stopped_turn_saves_nothing(service: ChatService, server: ToyServer) -> None:
     id = await talked(service, server)
     conversation = service.conversations.loaded[id]
-    before = conversation.totals(service.tracker.speed_in(conversation.path())).seconds_saved
+    before = conversation.totals(service.speeds.on(conversation.path())).seconds_saved
     server.on_chat(tokens("Twenty", "never", prompt=3_000, cached=2_900, hang_after=1))
     await service.turns.send(id, Question("Stop"))
     while not (conversation.live and conversation.live.text):  # noqa: ASYNC110 - an event for each text would say less
         await asyncio.sleep(0.01)
     await service.conversations.stop(id)
     assert conversation.path()[-1].state is State.CANCELLED
-    after = conversation.totals(service.tracker.speed_in(conversation.path())).seconds_saved
+    after = conversation.totals(service.speeds.on(conversation.path())).seconds_saved
     assert after == pytest.approx(before)

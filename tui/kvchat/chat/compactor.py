@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.cache.server_cache import TrackedTurn
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.branches import Branches
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
@@ -139,7 +139,7 @@ class Compactor:
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError(ChatProblem.NO_ROOM)
-        reading, writing = self._core.tracker.prefill_speed(id), _decode_speed(conversation.figures())
+        reading, writing = self._core.speeds.tokens_per_second(id), _decode_speed(conversation.figures())
         return CompactionPrice(
             plan,
             window,
@@ -241,7 +241,7 @@ class Compactor:
         self._tracked = None
         if cache is not None and tracked is not None:
             await cache.ended(tracked, answer.figures)
-            cache.left(tracked, [answer], self._core.tracker.turn_after(conversation, [*path, answer]))
+            cache.left(tracked, [answer], self._core.branch_requests.after(conversation, [*path, answer]))
 
     def _usable(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Summary:
         """The summary in an answer. Raises ChatError when it cannot be used."""
@@ -267,7 +267,7 @@ class Compactor:
         await self._core.conversations.update(conversation, context_used=after)
         cache = self._core.servers.link(conversation.id).cache
         if cache is not None:  # how much of the new branch the server holds is known by its tokens alone
-            await cache.prompts.prefix(self._core.tracker.turn_after(conversation, conversation.path()))
+            await cache.prompts.prefix(self._core.branch_requests.after(conversation, conversation.path()))
             self._core.events.tell(WarmthChanged())
         return Compacted(summary.plan.before, after, spent or TurnFigures())
 

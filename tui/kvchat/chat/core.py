@@ -9,6 +9,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from kvchat.chat.cache.branch_requests import BranchRequests
+from kvchat.chat.cache.speeds import PrefillSpeeds
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.shared import Head
@@ -40,7 +42,9 @@ class Core(Ground):
         self.servers = Servers(
             self, self.conversations, snapshots=snapshots, lanes=lanes, one_server=one_server, model=model
         )
-        self.tracker = CacheTracker(self, self.conversations, self.servers)
+        self.branch_requests = BranchRequests(self, self.conversations, self.servers)
+        self.speeds = PrefillSpeeds(self, self.conversations, self.servers)
+        self.tracker = CacheTracker(self, self.conversations, self.servers, self.branch_requests, self.speeds)
 
 
 class Acting(Protocol):

@@ -107,7 +107,8 @@ class ChatService:
             model=model,
         )
         self.events, self.writer = core.events, core.writer
-        self.conversations, self.servers, self.tracker = core.conversations, core.servers, core.tracker
+        self.conversations, self.servers = core.conversations, core.servers
+        self.tracker, self.speeds = core.tracker, core.speeds
         self.drafts = Drafts(core)
         self.new_conversations = NewConversations(core)
         self.saver = StateSaver(core)
@@ -222,7 +223,7 @@ class ChatService:
     def exports(self) -> Exports:
         from kvchat.chat.exports import Exports
 
-        return Exports(self.store, self.conversations.loaded, self.tracker.speed_in)
+        return Exports(self.store, self.conversations.loaded, self.speeds.on)
 
     @cached_property
     def imports(self) -> Imports:

@@ -18,7 +18,8 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.routes import Routes
-from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.events import Noticed
@@ -74,7 +75,7 @@ class SideRequests:
             record.template_options,
             system_in_user=record.system_in_user,
         )
-        turn = self._core.tracker.by_ids(turn, path, info)
+        turn = self._core.branch_requests.by_ids(turn, path, info)
         ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
             await self._core.conversations.update(conversation, system_in_user=True)
@@ -227,7 +228,9 @@ class SideRequests:
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
             turn, path = tracked[-1].turn, [*tracked[-1].path, answer]
-            left = self._core.tracker.by_ids(replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server)
+            left = self._core.branch_requests.by_ids(
+                replace(turn, wires=(*turn.wires, answer.wire)), path, cache.server
+            )
             cache.left(tracked[-1], [answer], left)
 
     def _count_side_request(

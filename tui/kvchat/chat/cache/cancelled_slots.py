@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from kvchat.backends.dialect import BackendError, CacheAccess, SlotCount
+from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, SlotCount
 from kvchat.backends.errors import NoAnswerError
+from kvchat.chat.ground import Ground
 
 AGAIN_S = 0.02
 """Between two looks; each is answered only between two batches."""
@@ -57,20 +58,16 @@ class _Cancelled(Struct):
 
 
 class CancelledSlots:
-    """Those of one server. `changed` is called when a slot is added or free again, with what to note for other
-    kvchats; empty: nothing. `looked` is told what the slots hold when the last one is free."""
+    """Those of one server, which the store notes for other kvchats."""
 
     def __init__(
-        self,
-        access: CacheAccess,
-        changed: Callable[[str], None],
-        looked: Callable[[Sequence[SlotCount]], None],
-        now: Callable[[], float],
+        self, access: CacheAccess, server: ServerInfo, ground: Ground, freed: Callable[[Sequence[SlotCount]], None]
     ) -> None:
+        """`freed` gets what the slots hold when the last one is free."""
         self._access = access
-        self._changed = changed
-        self._looked = looked
-        self._now = now
+        self._key = f"cancelled slots {server.place}"
+        self._ground = ground
+        self._freed = freed
         self._slots: dict[int, _Cancelled] = {}
         self._watch: asyncio.Task[None] | None = None
         self._lost_sight = False
@@ -87,7 +84,7 @@ class CancelledSlots:
         the server had begun with it."""
         self._slots[slot] = _Cancelled(most, looks=1 if heard else UNSEEN_LOOKS)
         self._begin()
-        self._changed(self.note())
+        self._note()
 
     def computing(self) -> bool:
         """Whether one of them may still be computed now. One whose end could not be seen counts until it is asked."""
@@ -100,19 +97,18 @@ class CancelledSlots:
             await asyncio.wait({self._watch}, timeout=seconds)
         return not self._slots
 
-    def note(self) -> str:
-        """The slots as other kvchats on this store can take them over; empty: there are none."""
-        if not self._slots:
-            return ""
+    def _note(self) -> None:
+        """Note the slots, so that other kvchats on this store can take them over."""
         slots = [{"slot": slot, "most": found.most, "task": found.task} for slot, found in self._slots.items()]
-        return json.dumps({"at": self._now(), "slots": slots})
+        note = json.dumps({"at": self._ground.timestamp(), "slots": slots}) if slots else None
+        self._ground.in_background(self._ground.keep_setting(self._key, note))
 
-    def take_over(self, note: str) -> None:
+    def take_over(self) -> None:
         """Wait for what another kvchat has cancelled, by its note."""
         try:
-            found = json.loads(note)
+            found = json.loads(self._ground.setting(self._key) or "{}")
             slots = [(int(one["slot"]), int(one["most"]), one["task"]) for one in found["slots"]]
-            fresh = 0 <= self._now() - float(found["at"]) < FORGOTTEN_S
+            fresh = 0 <= self._ground.timestamp() - float(found["at"]) < FORGOTTEN_S
         except (ValueError, TypeError, KeyError):
             return
         for slot, most, task in slots if fresh else ():
@@ -138,7 +134,7 @@ class CancelledSlots:
                     self._lost_sight |= slot >= len(counts) or cancelled.writes_on(counts[slot])
                     self._slots.pop(slot, None)
             if not self._slots:
-                self._looked(counts)
-                self._changed("")
+                self._freed(counts)
+                self._note()
                 return
             await asyncio.sleep(AGAIN_S)

@@ -48,7 +48,7 @@ class Prices:
         conversation = self._core.conversations.loaded[id]
         path = conversation.path()
         turns = [n.figures for n in path if n.role is Role.ASSISTANT]
-        speed = self._core.tracker.speed_fit(id)
+        speed = self._core.speeds.fit(id)
         if act == "attach":
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
             tokens = self._sizes.estimate(conversation).of([text.encode()]) + images * MOST_TOKENS
@@ -88,9 +88,11 @@ class Prices:
         if not self._core.servers.consent.agreed_to(cache.server):
             return estimate
         asks = path[-1].role is Role.USER or act == "continue"
-        turn = self._core.tracker.turn_after(conversation, path)
+        turn = self._core.branch_requests.after(conversation, path)
         if options is not None:
-            turn = self._core.tracker.by_ids(replace(turn, template_options=options, known=None), path, cache.server)
+            turn = self._core.branch_requests.by_ids(
+                replace(turn, template_options=options, known=None), path, cache.server
+            )
         await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
@@ -99,7 +101,7 @@ class Prices:
             return estimate
         if not tokens:
             return estimate
-        speed = self._core.tracker.speed_fit(id)
+        speed = self._core.speeds.fit(id)
         end = len(tokens)
         start = max(0, end - self._routes.options(cache, path, tokens).chosen.tokens)
         if act == "edit" and not text:
@@ -115,7 +117,7 @@ class Prices:
     async def of_several(self, id: str, wanted: Wanted, question: Question | None, node_id: str | None = None) -> Price:
         """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
         conversation, link = self._core.conversations.loaded[id], self._core.servers.link(id)
-        tree, cache, speed = conversation.tree, self._core.tracker.cache_for(id), self._core.tracker.speed_fit(id)
+        tree, cache, speed = conversation.tree, self._core.tracker.cache_for(id), self._core.speeds.fit(id)
         path = tree.path(tree.turn_of(node_id)[0].id if node_id is not None else conversation.record.head)
         if question is not None:
             try:
@@ -133,7 +135,7 @@ class Prices:
         await cache.settled(PRICE_S)
         try:
             async with asyncio.timeout(PRICE_S):
-                tokens = await cache.prompts.prompt(self._core.tracker.turn_after(conversation, path))
+                tokens = await cache.prompts.prompt(self._core.branch_requests.after(conversation, path))
         except TimeoutError:
             tokens = None
         if not tokens:
@@ -190,7 +192,7 @@ class Prices:
     def moving(self, id: str, name: str) -> Price:
         """What another server would prefill of an open conversation: its context in tokens, and the seconds at the
         speed that was measured there; None for what is not known. `name`: of the server, as in a conversation's row."""
-        speed = self._core.tracker.speed_of(self._core.servers.links.at(name))
+        speed = self._core.speeds.of(self._core.servers.links.at(name))
         return price(self._core.conversations.loaded[id].context_used, speed)
 
 

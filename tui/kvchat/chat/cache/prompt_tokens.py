@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import TypeVar
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.causes.divergence import content_of
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.cache.message_offsets import Seams
+from kvchat.chat.events import EventBus, WarmthChanged
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.token_ids import KnownIds
 from kvchat.prompt.wire import canonical
@@ -58,10 +58,9 @@ class Answered(Struct, frozen=True):
 class PromptTokens:
     """The prompts of one server and model. Those that were read are kept."""
 
-    def __init__(self, access: CacheAccess, given_up: Callable[[], None]) -> None:
-        """`given_up` is called when the server turns out not to let itself be tracked."""
+    def __init__(self, access: CacheAccess, events: EventBus) -> None:
         self._access = access
-        self._given_up = given_up
+        self._events = events
         self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
         self._answered: OrderedDict[PrefixKey, Answered] = OrderedDict()
         self._frames: dict[PrefixKey, tuple[str, str]] = {}
@@ -197,7 +196,7 @@ class PromptTokens:
     def _give_up(self) -> None:
         if self._works:
             self._works = False
-            self._given_up()
+            self._events.tell(WarmthChanged())
 
 
 def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:

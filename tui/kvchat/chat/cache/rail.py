@@ -59,7 +59,7 @@ class Rail:
         cache = self._core.tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:
             return _by_size(self._core.tracker.warmth(conversation.id), path)
-        turn = self._core.tracker.turn_after(conversation, path)
+        turn = self._core.branch_requests.after(conversation, path)
         prefix = cache.prompts.known_prefix(turn)
         if not prefix:
             self._read(cache, turn, path[-1].id)
@@ -75,7 +75,7 @@ class Rail:
     def look_again(self, id: str) -> None:
         """The person comes back to the window: others may have used the slots of its server meanwhile."""
         cache = self._core.servers.link(id).cache
-        if cache is None or cache.state.asleep or cache.simulator.running is not None:
+        if cache is None or cache.slots.state.asleep or cache.simulator.running is not None:
             return
 
         async def look() -> None:
@@ -86,7 +86,7 @@ class Rail:
 
     def _read(self, cache: ServerCache, turn: ChatTurn, tip: str) -> None:
         """Ask for the token ids of a branch, once, beside everything else."""
-        if tip == self.reading or cache.state.asleep or not self._core.servers.consent.agreed_to(cache.server):
+        if tip == self.reading or cache.slots.state.asleep or not self._core.servers.consent.agreed_to(cache.server):
             return
         self.reading = tip
 

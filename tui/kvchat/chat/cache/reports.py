@@ -52,12 +52,12 @@ class CacheReports:
             predictions=cache.predictions if cache else 0,
             exact_predictions=cache.exact if cache else 0,
             plan=cache.plan if cache else None,
-            speed=self._core.tracker.speed_fit(record.id),
-            rules=cache_rules(cache.simulator.best.shape, self._core.tracker.known_ids(record.id, path))
+            speed=self._core.speeds.fit(record.id),
+            rules=cache_rules(cache.simulator.best.shape, self._core.branch_requests.known_ids(record.id, path))
             if cache
             else "",
             here=Ledger(
-                totals(figures, self._core.tracker.speed_in(path)),
+                totals(figures, self._core.speeds.on(path)),
                 misses(figures),
                 self._core.store.warmups(0.0, record.id),
                 self._core.store.side_requests.totals(0.0, record.id),
@@ -77,13 +77,13 @@ class CacheReports:
             window=info.context_size if info is not None else None,
             states=tuple(self._states(cache)),
             turns=tuple(conversation.figures()),
-            speed=self._core.tracker.speed_fit(id),
+            speed=self._core.speeds.fit(id),
         )
 
     def _week(self) -> tuple[Ledger, tuple[Day, ...]]:
         """The sums of the last days, and those of each of them if there was an answer."""
         try:
-            found = cache_stats(self._core.store, self._core.timestamp(), speed=self._core.tracker.speed_at)
+            found = cache_stats(self._core.store, self._core.timestamp(), speed=self._core.speeds.at)
         except StoreError:
             return Ledger(), ()
         week = Ledger(found.totals, found.misses, found.warmup, found.memory)

@@ -15,9 +15,10 @@ from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.snapshots import Refused
 from kvchat.chat.cache.states.state_saver import StateSaver, digests
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.core import Core
 from kvchat.prompt.message import Node
 
@@ -92,7 +93,7 @@ class Routes:
             prompt=prefix,
             detour=self._core.settings.cache.detour,
             idle=idle,
-            busy=cache.busy,
+            busy=cache.slots.busy,
             restorable=restorable,
             secured=self._secured(cache),
         )

@@ -1,8 +1,8 @@
 """The cache of one server: every request of ours is played on a simulator, and the server's own words correct it.
 
-The rule: nothing here makes a person wait. What is asked of the server before a request is who it is and what its slots
-hold; the prompt's token ids are read beside the answer, and whatever fails leaves the simulator without knowledge,
-never a chat without an answer.
+Nothing here makes the user wait. Before a request the server is asked who it is and what its slots hold; the prompt's
+token ids are read while it answers. Whatever fails leaves the simulator without knowledge, never a chat without an
+answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from msgspec import field
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import (
@@ -24,18 +23,23 @@ from kvchat.backends.dialect import (
     SlotCount,
     Waiting,
 )
-from kvchat.cache.accounting import TurnFigures, new_tokens, reads_back
-from kvchat.cache.causes.cause import Finding
+from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.divergence import content_of
-from kvchat.cache.llamacpp.cache_config import is_tested
+from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape, is_tested
 from kvchat.cache.llamacpp.hypotheses import MEMORY, TOLERANCE, Hypotheses
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.message_offsets import UserStarts
-from kvchat.chat.cache.slot_observer import LOOK_S, SlotObserver
-from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
+from kvchat.chat.cache.prompt_tokens import PromptTokens
+from kvchat.chat.cache.server_notes import ServerNotes
+from kvchat.chat.cache.slot_observer import LOOK_S, Look, SlotObserver, with_new_task
+from kvchat.chat.cache.tracked_turn import TrackedTurn
+from kvchat.chat.cache.turn_journal import BROKEN_OFF, Journal, identity, stopped_by_model
+from kvchat.chat.events import WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.tree_read import ReadBefore
@@ -47,38 +51,6 @@ RECALL_S = 5.0
 MOST_SAMPLED = 1 << 20
 KEPT_HEADS = 64
 """Conversations: as many as a server has slots."""
-
-
-class TrackedTurn(Asked):
-    """One chat request, from before it is sent until what it left is known."""
-
-    plan: Plan | None = None
-    reading: asyncio.Task[None] | None = None
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when what it left in the cache is known, or never will be."""
-    shown: str = ""
-    """The text of the prompt as the server said at the end that it tokenised it; empty: it did not."""
-    heard: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `shown` has come, or is not waited for any more."""
-    altered: bool = False
-    """Whether that is not what the server makes of what was sent: something has changed it on the way."""
-    finding: Finding | None = None
-    kind: Literal["conversation", "side"] = "conversation"
-    """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
-    certain: bool = True
-    """Whether the slots were at rest before: else a cancelled request may have read on."""
-    processed: int | None = None
-    """Prompt tokens that were in when the server was last heard of; None: it never was."""
-    played: bool = False
-    """Whether its end is played on the simulator."""
-    broken_off: bool = False
-    """Whether its answer was, so that the server may compute on for a while."""
-    order: tuple[int, ...] = ()
-    """In which its answers ended, where they were several."""
-    asked_before: bool = False
-    """Whether its question was answered before."""
-    sent_before: int | None = None
-    """Tokens that an earlier prompt or settled reply of its tree begins with, too; None: not counted."""
 
 
 def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
@@ -109,18 +81,26 @@ def _has_all(tracked: TrackedTurn) -> bool:
     )
 
 
-class ServerCache(SlotObserver):
-    """The cache of one server and model."""
+class ServerCache:
+    """The cache of one server and model. A chat request enters by four doors: `before`, `sent`, `ended` and `left`."""
 
     def __init__(
-        self,
-        access: CacheAccess,
-        server: ServerInfo,
-        simulator: Hypotheses,
-        journal: Journal,
-        ground: Ground,
+        self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, journal: Journal, ground: Ground
     ) -> None:
-        super().__init__(access, server, simulator, journal, ground)
+        self.access = access
+        self.server = server
+        self.simulator = simulator
+        self.journal = journal
+        self._ground = ground
+        self.prompts = PromptTokens(access, ground.events)
+        self.slots = SlotObserver(access, server.base_url, simulator, journal, ground.events)
+        self.cancelled = CancelledSlots(access, server, ground, self._freed)
+        self.notes: ServerNotes | None = None
+        """None: nothing is noted, as of the embedded engine, which ends with kvchat."""
+        self.is_brief = False
+        """Whether kvchat ends with this request: then nothing is asked that only a later one needs."""
+        self.is_new = False
+        """Whether it was made for the request that comes now, with a look at the slots."""
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
@@ -132,8 +112,6 @@ class ServerCache(SlotObserver):
         self._current: TrackedTurn | None = None
         """The chat request that is being played, or was played last."""
         self._side_prompt = NO_TOKENS
-        self.is_new = False
-        """Whether it was made for the request that comes now, with a look at the slots."""
         self._users = UserStarts(access)
 
     @property
@@ -150,6 +128,39 @@ class ServerCache(SlotObserver):
         """Whether a request for this model uses this cache: each model of a router has a server, and a cache, of its
         own."""
         return model in ("", self.server.model)
+
+    # -- its slots --------------------------------------------------------------------------------------------------
+
+    async def look(self) -> Look:
+        """Look at the slots and correct the simulator."""
+        counts = await self._counts()
+        if counts is None:
+            return Look(late=True)
+        self._observe(counts)
+        if self.simulator.running is None:
+            self._note()
+        return Look(tuple(counts))
+
+    async def _counts(self) -> Sequence[SlotCount] | None:
+        return await self.slots.counts() if self.prompts.works else ()
+
+    def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1) -> None:
+        """As of `SlotObserver`; a slot that holds what nobody of us left there was used by another program."""
+        if not counts:
+            return
+        for found in self.slots.observe(counts, slot, left):
+            if self.notes is None or not self.notes.explains(found.slot, counts[found.slot]):
+                self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
+        if self.notes is not None:
+            self.notes.looked()
+
+    def _freed(self, counts: Sequence[SlotCount]) -> None:
+        """Requests that were cancelled have ended: see what they left."""
+        self._observe(counts, None)
+
+    def _note(self) -> None:
+        if self.notes is not None:
+            self.notes.note_down()
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
@@ -175,13 +186,13 @@ class ServerCache(SlotObserver):
             emit(Waiting("prefill", 0.0))
         if self.is_new:
             self.is_new = False  # it was looked at just now
-        elif not self.state.asleep:  # a look would wake it, and there is nothing to see
+        elif not self.slots.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
         return TrackedTurn(
             turn,
             path,
             kind=kind,
-            certain=not self.busy,
+            certain=not self.slots.busy,
             asked_before=read.messages == len(path) and path[-1].role is Role.USER,
             server=identity(self.server, turn.model),
             beside_cancelled=self.cancelled.computing(),
@@ -201,7 +212,7 @@ class ServerCache(SlotObserver):
 
     def sent(self, tracked: TrackedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
-        self._tasks_at_begin, self._unheard, self._began = self._tasks_seen, False, True
+        self.slots.request_sent()
         tracked.number, tracked.pinned = self.journal.next(), slot
         tracked.before = self.simulator.best.copy()
         self._current = tracked
@@ -219,9 +230,9 @@ class ServerCache(SlotObserver):
             return
         if not tracked.tokens or self._current is not tracked:
             return
-        if self.recollection is not None:
-            self.recollection.identify_by(tracked.tokens, {node.digest.hex() for node in tracked.extended})
-            await self.recollection.identify(tracked.turn.session_id)
+        if self.notes is not None:
+            self.notes.identify_by(tracked.tokens, {node.digest.hex() for node in tracked.extended})
+            await self.notes.identify(tracked.turn.session_id)
         if self._current is not tracked:
             return
         users = () if self.simulator.rewinds else await self._users.places(tracked.turn.model, tracked.tokens)
@@ -234,7 +245,7 @@ class ServerCache(SlotObserver):
         self.journal.used(
             tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said, tracked.number
         )
-        self.noting()
+        self._note()
         if tracked.history is None:
             await self._read_history(tracked, _prefilled_before(tracked.turn, tracked.path))
         self._count_shared(tracked, tracked.tokens)
@@ -252,10 +263,10 @@ class ServerCache(SlotObserver):
         if shows and (text := self.prompts.assembled(turn)):
             return text
         if shows and self.is_brief:
-            self._unplaced = True
-            self.noting()  # should kvchat be killed meanwhile
+            self.slots.unplaced = True
+            self._note()  # should kvchat be killed meanwhile
             await tracked.heard.wait()
-            self._unplaced = False
+            self.slots.unplaced = False
         if tracked.shown and _has_all(tracked):
             return tracked.shown
         text = await self.access.prompt_text(turn)
@@ -319,7 +330,7 @@ class ServerCache(SlotObserver):
         cached = figures.cached_tokens
         if cached is None or tracked.tokens is None:
             return replace(figures, predicted_cached=prediction.cached)
-        inherited = cached > prediction.cached and (self._inherits or not tracked.certain)
+        inherited = cached > prediction.cached and (self.slots.inherits or not tracked.certain)
         hidden = inherited or (cached != prediction.cached and prediction.allows(cached))  # some ids were not known
         self.simulator.reported(cached, proves=not inherited)
         await self._answered_elsewhere(tracked, cached)
@@ -339,7 +350,7 @@ class ServerCache(SlotObserver):
         if prediction is None or tracked.altered or abs(prediction.cached - cached) <= TOLERANCE:
             return
         counts = await self._counts() or ()
-        new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot : slot + 1] != (count.task,)]
+        new = with_new_task(counts, self.slots.tasks_at_begin)
         if tracked.turn.answers == 1 and len(new) == 1 and new[0] != prediction.slot:
             tracked.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
             self.simulator.answered_in(new[0], cached)
@@ -361,7 +372,7 @@ class ServerCache(SlotObserver):
         tracked.heard.set()
         if tracked.reading is None or tracked.reading.done():
             return
-        recalls = self.recollection is not None and not self.recollection.is_known
+        recalls = self.notes is not None and not self.notes.is_known
         await asyncio.wait({tracked.reading}, timeout=RECALL_S if recalls else READ_S)
         if not tracked.reading.done():
             tracked.reading.cancel()
@@ -373,8 +384,8 @@ class ServerCache(SlotObserver):
             await self._note_left(tracked, answer, settled)
         finally:
             tracked.closed.set()
-        self.noting()
-        self._changed()
+        self._note()
+        self._ground.events.tell(WarmthChanged())
 
     async def _note_left(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
         figures, prompt = answer.figures, tracked.tokens
@@ -398,7 +409,7 @@ class ServerCache(SlotObserver):
                 )
             else:
                 self.simulator.cut(tracked.processed or tracked.prediction.cached)
-                self._unheard = tracked.processed is None
+                self.slots.request_cut(unheard=tracked.processed is None)
             if figures is not None or tracked.processed is not None:  # else it was refused, and the slot is as it was
                 self.holds(tracked.turn.session_id, tuple(node.digest.hex() for node in held))
             for used in (slot, *tracked.prediction.copies) if stopped else ():
@@ -415,13 +426,9 @@ class ServerCache(SlotObserver):
 
     def _unplayed(self, tracked: TrackedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
-        before, owner = self._tasks_seen, tracked.turn.session_id
+        found, owner = with_new_task(counts, self.slots.tasks), tracked.turn.session_id
         self._observe(counts, None)
-        new = [
-            slot
-            for slot, count in enumerate(counts)
-            if before[slot : slot + 1] != (count.task,) and (count.tokens or tracked.turn.answers == 1)
-        ]  # those of further answers are empty again
+        new = [slot for slot in found if counts[slot].tokens or tracked.turn.answers == 1]  # else empty again
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
             self.simulator.adopt(new[0], Held(left, owner, self._ground.timestamp(), tip=answer.digest.hex()))
@@ -492,9 +499,10 @@ class ServerCache(SlotObserver):
         """A request that reads `prompt` is sent: play it. `simulator.end` or `simulator.cut` must follow. `tip`: as of
         `Held`."""
         prediction = self.simulator.begin(prompt, owner, self._ground.timestamp(), slot, tip=tip)
-        self._tasks_at_begin, self._side_prompt, self._unheard, self._began = self._tasks_seen, prompt, False, True
+        self.slots.request_sent()
+        self._side_prompt = prompt
         self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said)
-        self.noting()
+        self._note()
         return prediction
 
     async def examined(self) -> None:
@@ -503,24 +511,46 @@ class ServerCache(SlotObserver):
         for slot in range(len(counts)):
             self.journal.used("side", "", self.server.base_url, slot, {})
         self._observe(counts, None)
-        self.noting()
+        self._note()
 
     def restored(self, slot: int, held: Held) -> None:
         """A snapshot of a conversation was put into a slot."""
         self.journal.used("conversation", held.owner, self.server.base_url, slot, self.simulator.restored(slot, held))
-        self.noting()
+        self._note()
 
     def probed(self, slot: int) -> None:
         """A request has asked what a slot holds and left that as it was."""
         self.simulator.probed(slot)
-        self._began = True
-        self.noting()
+        self.slots.probed()
+        self._note()
 
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
         is told how far it came when the slots say so: a batch may have been on its way."""
         self.simulator.cut(processed or 0)
-        self._unheard = processed is None
-        if self.simulator.said is not None:
-            self._came = (self.simulator.said.slot, came) if came is not None else None
-            self.cancelled.add(self.simulator.said.slot, len(self._side_prompt), heard=processed is not None)
+        said = self.simulator.said
+        came_there = (said.slot, came) if said is not None and came is not None else None
+        self.slots.request_cut(unheard=processed is None, came=came_there)
+        if said is not None:
+            self.cancelled.add(said.slot, len(self._side_prompt), heard=processed is not None)
+
+    def shape(self, evidence: Evidence) -> Shape:
+        """What the cache is like, as far as can be told with this turn. A model that was never seen to lose anything
+        by it is taken for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds
+        after an act that makes it go back."""
+        shape, said, cached = self.simulator.proved_shape, evidence.prediction, evidence.figures.cached_tokens
+        dense = self.simulator.is_dense
+        if dense is None:
+            held = said.best_where if said is not None else None
+            dense = (
+                said is None
+                or cached is None
+                or said.source != "slot"
+                or said.cached <= cached + NOISE
+                or held is None
+                or (held.kind, held.index) != ("slot", said.slot)
+                or evidence.changed_by not in GOING_BACK
+            )
+        if dense:
+            return replace(shape, rewind=Rewind.ANYWHERE)
+        return shape if shape.rewind is not Rewind.ANYWHERE else replace(shape, rewind=Rewind.NOWHERE)

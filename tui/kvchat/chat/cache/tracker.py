@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
-from itertools import islice
 
 from msgspec.structs import replace
 
@@ -28,19 +26,22 @@ from kvchat.backends.dialect import (
     TemplateFacts,
     Waiting,
 )
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
+from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, Way, plan
-from kvchat.cache.speed import SpeedFit
-from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache.tokens import NO_TOKENS
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
+from kvchat.chat.cache.branch_ids import ServerBranchIds
+from kvchat.chat.cache.branch_requests import BranchRequests
 from kvchat.chat.cache.model_file import model_in_file
-from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.server_notes import Notebook, Recollection, ids_in, ids_noted, note_in
-from kvchat.chat.cache.slot_observer import LOOK_S, cancelled_key
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.server_notes import ServerNotes, note_in, notes_key
+from kvchat.chat.cache.slot_observer import LOOK_S
+from kvchat.chat.cache.speeds import PrefillSpeeds
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.conversations.conversations import Conversations
 from kvchat.chat.conversations.live import OpenConversation
@@ -48,14 +49,10 @@ from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
-from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.images import has_images
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
-from kvchat.prompt.token_ids import known_ids
-from kvchat.prompt.wire import canonical
 from kvchat.store import StoreError
-from kvchat.store.conversations import PROMPT_IDS
 from kvchat.text.faults import Fault
 
 NOBODY_FORESEES = frozenset(
@@ -69,13 +66,20 @@ TEMPLATE_S = 2.0
 class CacheTracker:
     """What is known of the cache of every server in use."""
 
-    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        conversations: Conversations,
+        servers: Servers,
+        requests: BranchRequests,
+        speeds: PrefillSpeeds,
+    ) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
+        self._requests = requests
+        self._speeds = speeds
         self._journal = Journal(ground.timestamp)
-        self._fits: dict[tuple[str, str], SpeedFit | None] = {}
-        """By place and model: the prefill speed, until there are new measurements."""
         self.warming = ""
         """The conversation that is warmed up now; empty: none."""
         self.warmup_progress: PromptProgress | None = None
@@ -109,8 +113,8 @@ class CacheTracker:
             cache = await self._cache_of(link, backend)
             if cache is not None:
                 cache.is_new = cache is not before
-        if cache is not None and (note := self._ground.setting(cancelled_key(cache.server))):
-            cache.cancelled.take_over(note)
+        if cache is not None:
+            cache.cancelled.take_over()
         return cache if cache is not None and cache.follows(model) else None
 
     async def _cache_of(self, link: Link, backend: Backend) -> ServerCache | None:
@@ -118,7 +122,7 @@ class CacheTracker:
         cache = link.cache
         known_one = cache is not None and cache.server is backend.info
         if cache is not None and known_one and cache.prompts.works:
-            cache.noticed(state or cache.state)
+            cache.slots.noticed(state or cache.slots.state)
             return cache
         if cache is None and state is not None and self._may_be_several(backend.info, state):
             await self._told_apart(backend)
@@ -146,32 +150,20 @@ class CacheTracker:
                 await model_in_file(backend.info, state.file if state is not None else ""),
             )
         )
-        cache = ServerCache(
-            backend,
-            backend.info,
-            Hypotheses(shapes),
-            self._journal,
-            self._ground,
-        )
+        cache = ServerCache(backend, backend.info, Hypotheses(shapes), self._journal, self._ground)
         if known is None:
-            notebook = Notebook(
-                _states_key(backend.info),
-                self._ground.setting,
-                None if self._ground.incognito else self._note_down,
-                self._ground.in_background,
-                partial(self._known_prefix_of, cache),
-            )
-            cache.keep(notebook, partial(self._prefix_of, cache))
+            cache.notes = ServerNotes(backend.info, self._ground, self._ids(cache), cache.slots)
+            cache.notes.recall()
         cache.is_brief = self._servers.is_brief
-        cache.noticed(state or ServerState())
-        if not cache.state.asleep:
+        cache.slots.noticed(state or ServerState())
+        if not cache.slots.state.asleep:
             await cache.look()
         for slot, held in link.connector.refilled():
             cache.simulator.restored(slot, held)
             cache.simulator.probed(slot)
         link.cache = cache
-        if cache.recollection is not None and self._servers.consent.agreed_to(backend.info):
-            self._ground.in_background(self._identified(cache.recollection))
+        if cache.notes is not None and self._servers.consent.agreed_to(backend.info):
+            self._ground.in_background(self._identified(cache.notes))
         self._ground.events.tell(WarmthChanged())
         return cache
 
@@ -183,7 +175,7 @@ class CacheTracker:
             async with asyncio.timeout(LOOK_S):
                 state = await backend.server_state()
                 known = link.cache
-                if known is not None and known.server is backend.info and _who(state) != _who(known.state):
+                if known is not None and known.server is backend.info and _who(state) != _who(known.slots.state):
                     await backend.identify()
                     await self._told_apart(backend)
                     if backend.info == known.server:
@@ -196,8 +188,8 @@ class CacheTracker:
     def _may_be_several(self, info: ServerInfo, state: ServerState) -> bool:
         """Whether it is to be found out if several servers share an address: in a run that ends with its answer only
         where another one answered the last time."""
-        note = note_in(self._ground.setting(_states_key(info)))
-        return not self._servers.is_brief or (note is not None and note.state.process not in ("", state.process))
+        note = note_in(self._ground.setting(notes_key(info)))
+        return not self._servers.is_brief or (note is not None and note.process not in ("", state.process))
 
     async def _told_apart(self, backend: Backend) -> None:
         if isinstance(backend, Replicated):
@@ -229,7 +221,7 @@ class CacheTracker:
         info, cache = link.info, link.cache
         if info is None or self._servers.asked_model(id) != info.model:
             return None
-        asleep = cache is not None and cache.state.asleep
+        asleep = cache is not None and cache.slots.state.asleep
         if link.template is None and not asleep and self._servers.consent.agreed_to(info):
             try:
                 async with asyncio.timeout(TEMPLATE_S):
@@ -238,62 +230,21 @@ class CacheTracker:
                 pass
         return link.template or info.template
 
-    async def _identified(self, recollection: Recollection) -> None:
+    async def _identified(self, notes: ServerNotes) -> None:
         """Find out the ids of what the server still holds from the last time."""
-        await recollection.identify()
+        await notes.identify()
         self._ground.events.tell(WarmthChanged())
-
-    async def _prefix_of(self, cache: ServerCache, id: str, tip: str) -> Tokens | None:
-        """The token ids of a branch of a conversation, named by the digest of its last message."""
-        if (kept := ids_in(self._ground.setting(PROMPT_IDS + id), cache.state.process).get(tip)) is not None:
-            return kept
-        if cache.is_brief or not self._servers.consent.agreed_to(cache.server):
-            return None
-        try:
-            turn = self._turn_at(self._conversations.load(id), tip)
-        except StoreError:
-            return None
-        return await cache.prompts.prefix(turn) if turn is not None else None
-
-    def _known_prefix_of(self, cache: ServerCache, id: str, tip: str) -> Tokens | None:
-        conversation = self._conversations.loaded.get(id)
-        turn = self._turn_at(conversation, tip) if conversation is not None else None
-        return cache.prompts.known_prefix(turn) if turn is not None else None
-
-    def _turn_at(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
-        """The request that goes on after the branch with this last message."""
-        end = next((node for node in conversation.tree if node.digest.hex() == tip), None)
-        return self.turn_after(conversation, conversation.tree.path(end.id)) if end is not None else None
-
-    async def _note_down(self, name: str, note: str) -> None:
-        """Keep a note of a server."""
-        try:
-            await self._ground.writer.write(lambda: self._ground.store.set_setting(name, note))
-        except StoreError:
-            pass  # the next start reads a little more
 
     async def note_states(self) -> None:
         """Note what the servers hold, for the next time; the embedded engine ends with kvchat."""
         for link in self._servers.links:
-            if link.cache is not None and link.info is not None:
-                await link.cache.noted_now()
-                await self._note_ids(link.cache)
+            cache = link.cache
+            if cache is not None and cache.notes is not None and link.info is not None and not self._ground.incognito:
+                await cache.notes.noted()
+                await self._ids(cache).note_down(cache.simulator.best.held)
 
-    async def _note_ids(self, cache: ServerCache) -> None:
-        """Note the token ids of what a server holds, by conversation, so that the next run need not ask for them."""
-        if cache.notebook is None or self._ground.incognito:
-            return
-        process, found = cache.state.process, dict[str, dict[str, Tokens]]()
-        for held in cache.simulator.best.held:
-            if held.owner and held.tip:
-                kept = ids_in(self._ground.setting(PROMPT_IDS + held.owner), process).get(held.tip)
-                ids = self._known_prefix_of(cache, held.owner, held.tip) or kept
-                if ids is not None:
-                    found.setdefault(held.owner, {})[held.tip] = ids
-        for owner, ids_of in found.items():
-            name, note = PROMPT_IDS + owner, ids_noted(process, ids_of)
-            if self._conversations.listed(owner) is not None and self._ground.setting(name) != note:
-                await self._note_down(name, note)
+    def _ids(self, cache: ServerCache) -> ServerBranchIds:
+        return ServerBranchIds(cache, self._ground, self._conversations, self._servers, self._requests)
 
     def learnt(self, info: ServerInfo) -> Shape | None:
         """What was learnt about this server's cache, if anything was."""
@@ -304,16 +255,7 @@ class CacheTracker:
         if cache.simulator.settled and link.connector.cache_shape() is None:
             key, text = _rules_key(cache.server), shape_to_json(cache.simulator.best.shape)
             if self._ground.setting(key) != text:
-                await self._ground.writer.write(lambda: self._ground.store.set_setting(key, text))
-
-    def turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
-        """The request that goes on after `path`, as far as the prompt depends on it."""
-        return self._turn_of(conversation.record, path)
-
-    def known_ids(self, id: str, path: Sequence[Node]) -> int | None:
-        """How many token ids are known of a conversation's branch; None where its prompts go as messages."""
-        known = self._turn_of(self._conversations.find(id), path).known
-        return len(known.tokens) if known is not None else None
+                await self._ground.keep_setting(key, text)
 
     def most_answers(self, id: str) -> int:
         """How many answers to a question one request of a conversation gives. One where a window slides in one cache
@@ -328,27 +270,6 @@ class CacheTracker:
             and info.vocabulary(self._servers.asked_model(id))
         )
         return 1 if info is None or asked_by_ids else info.most_answers
-
-    def _turn_of(self, record: Conversation, path: Sequence[Node]) -> ChatTurn:
-        info = self._servers.link(record.id).info
-        model = self._servers.asked_model(record.id)
-        options = dict(record.template_options)
-        if info is not None and info.reasoning_option and record.turns == 0:
-            options.setdefault(*info.reasoning_option)
-        turn = ChatTurn(
-            wires_of(path), record.id, model, template_options=options, system_in_user=record.system_in_user
-        )
-        return self.by_ids(turn, path, info) if info is not None else turn
-
-    def by_ids(self, turn: ChatTurn, path: Sequence[Node], server: ServerInfo) -> ChatTurn:
-        """`turn`, whose messages are those of `path`, with what is known of its token ids where its prompt goes as
-        such: where the person has set that, the server takes them, and there is no image, whose tokens nobody knows."""
-        if not self._ground.settings.cache.token_ids or turn.answers > 1 or turn.has_images:
-            return turn
-        if not (vocabulary := server.vocabulary(turn.model)):
-            return turn
-        scope = canonical([vocabulary, dict(turn.template_options), turn.system_in_user]).decode()
-        return replace(turn, known=known_ids([node.ids for node in path], scope))
 
     # -- figures and causes ---------------------------------------------------------------------------------------
 
@@ -408,7 +329,7 @@ class CacheTracker:
         answer, *others = answers
         link = self._servers.link(conversation.id)
         cache = link.cache
-        self.measured()
+        self._speeds.measured()
         if tracked is not None and tracked.finding is not None:
             conversation.findings[answer.id] = tracked.finding
         is_tracked = cache is not None and tracked is not None and cache.plays(tracked)
@@ -416,7 +337,7 @@ class CacheTracker:
             path = conversation.tree.path(answer.id)
             if others and any(map(_ran_out, answers)):
                 cache.simulator.ran_out()
-            cache.left(tracked, answers, self.turn_after(conversation, path))
+            cache.left(tracked, answers, self._requests.after(conversation, path))
             self._ground.in_background(self.learn(link, cache))
             if not link.template_asked and not self._servers.is_brief:
                 link.template_asked = True
@@ -481,49 +402,7 @@ class CacheTracker:
             stopped=stopped_by_model(answer.state),
         )
 
-    # -- speed --------------------------------------------------------------------------------------------------------
-
-    def speed_fit(self, id: str = "") -> SpeedFit | None:
-        """The prefill speed of a conversation's server (without an id: of the one that is looked at), from its last
-        answers."""
-        return self.speed_of(self._servers.link(id))
-
-    def speed_of(self, link: Link) -> SpeedFit | None:
-        return self.speed_at(link.info.place, link.info.model) if link.info is not None else None
-
-    def speed_at(self, place: str, model: str) -> SpeedFit | None:
-        """The prefill speed of a model on a server. For any thread: an export asks from its own while new measurements
-        come."""
-        known = self._fits  # that `measured` replaces
-        if (place, model) not in known:
-            try:
-                known[place, model] = self._ground.store.speed_fit(place, model)
-            except StoreError:
-                return None
-        return known[place, model]
-
-    def measured(self) -> None:
-        """There are new measurements of a server's speed."""
-        self._fits = {}
-
-    def prefill_speed(self, id: str) -> float | None:
-        """The prefill speed in tokens/s as measured in this conversation, else on this server lately."""
-        conversation = self._conversations.get(id)
-        info = self._servers.link(id).info
-        return (measured_speed(conversation.figures()) if conversation else None) or (
-            measured_speed(self._ground.store.speed_samples(info.place, info.model)) if info else None
-        )
-
-    def speed_in(self, path: Sequence[Node]) -> SpeedFit | None:
-        """The prefill speed of the server that answered last on a branch, whether it is there or not; None until it was
-        measured. It is what the time saved is told by, everywhere."""
-        try:
-            answers = (node for node in reversed(path) if node.role is Role.ASSISTANT and node.figures is not None)
-            asked = map(self._ground.store.request_of, (node.id for node in islice(answers, 2)))
-            sent = next(filter(None, asked), None)
-        except StoreError:
-            return None
-        return self.speed_at(sent.server, sent.model) if sent is not None else None
+    # -- warmth ------------------------------------------------------------------------------------------------------
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation's branch in use, or a snapshot on the disk; of the one that is warmed
@@ -586,7 +465,7 @@ class CacheTracker:
         path = conversation.tree.path(node_id)
         if cache is None or not cache.prompts.works:
             return shared.warmth(path, self._ground.timestamp()) if shared else UNKNOWN
-        prefix = cache.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
+        prefix = cache.prompts.known_prefix(self._requests.after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
         simulator = cache.simulator.best
@@ -620,8 +499,3 @@ def _who(state: ServerState) -> tuple[str, str, str]:
 def _rules_key(info: ServerInfo) -> str:
     """The name under which the rules of a server, build and model are kept."""
     return f"cache rules {info.kind} {info.build} {info.model} {info.slots}"
-
-
-def _states_key(info: ServerInfo) -> str:
-    """The name under which is noted what a server holds."""
-    return f"cache states {info.base_url} {info.build} {info.model} {info.slots}"

@@ -198,7 +198,7 @@ class WarmUp(ConversationObserver):
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
-        turn = self._core.tracker.turn_after(conversation, path)
+        turn = self._core.branch_requests.after(conversation, path)
         await self._saver.ready(backend)
         begun = await self._questions.begun(conversation)
         prefix = await cache.prompts.prefix(turn, begun)
@@ -240,7 +240,9 @@ class WarmUp(ConversationObserver):
         self._core.tracker.warms(id)
         self._core.events.tell(WarmthChanged())
         try:
-            turn = replace(self._core.tracker.turn_after(conversation, path), parameters=conversation.record.parameters)
+            turn = replace(
+                self._core.branch_requests.after(conversation, path), parameters=conversation.record.parameters
+            )
             figures = await backend.prefill_messages(turn)
         finally:
             self._core.tracker.warms("")
@@ -260,7 +262,7 @@ class WarmUp(ConversationObserver):
         return (
             link.connector.cache_shape() is None
             and self._core.tracker.learnt(cache.server) is None
-            and not cache.state.asleep
+            and not cache.slots.state.asleep
             and await unused(cache)
         )
 
@@ -363,7 +365,7 @@ class WarmUp(ConversationObserver):
 
     def _spent(self, id: str, cache: ServerCache, read: SpeedSample) -> None:
         """Note what was read ahead."""
-        self._core.tracker.measured()
+        self._core.speeds.measured()
         self._count(id, cache.server, read)
 
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:

@@ -55,7 +55,7 @@ class PromptSizes:
     async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
         """Nothing, where the prompt of `path` fits or it cannot be told. Raises TooLongError."""
         info = self._core.servers.link(conversation.id).info
-        turn = self._core.tracker.turn_after(conversation, path)
+        turn = self._core.branch_requests.after(conversation, path)
         window = info.window(turn.model) if info is not None else None
         if info is None or not window:
             return

@@ -31,7 +31,8 @@ from kvchat.backends.dialect import (
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import said
 from kvchat.chat.cache.routes import Routes
-from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.core import Core
@@ -189,7 +190,7 @@ class AnswerRequests:
             continues=path[-1].role is Role.ASSISTANT,
             answers=len(task.runs),
         )
-        turn = self._core.tracker.by_ids(turn, path, info)
+        turn = self._core.branch_requests.by_ids(turn, path, info)
         if cache is not None:
             await self._warm_up.finished_for(link.lane, cache, turn, task.warmed)
         await link.lane.stop_spare()

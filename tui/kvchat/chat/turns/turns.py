@@ -19,8 +19,8 @@ from kvchat.backends.dialect import Emit, Ended
 from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.evidence import Change
-from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.states.state_saver import StateSaver
+from kvchat.chat.cache.tracked_turn import TrackedTurn
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import LiveAnswer, OpenConversation
 from kvchat.chat.conversations.shared import Head

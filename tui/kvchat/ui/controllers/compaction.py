@@ -44,7 +44,7 @@ class CompactionController:
         self.workspace = workspace
         self._service = service
         self._servers = service.servers
-        self._tracker = service.tracker
+        self._speeds = service.speeds
         self._server = server
         self._transcript = transcript
         self._status = status
@@ -115,7 +115,7 @@ class CompactionController:
         if live.first_token_at is not None:
             self._transcript.set_live(summary_row(live))
         else:
-            speed = self._tracker.prefill_speed(running.conversation)
+            speed = self._speeds.tokens_per_second(running.conversation)
             self._transcript.set_live(live_row(live, now, speed))
 
 

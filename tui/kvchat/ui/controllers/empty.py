@@ -94,7 +94,7 @@ class EmptyConversation:
         facts = (
             "no server yet"
             if server is None
-            else server_facts(server.model, server.context_size, server.slots, service.tracker.speed_fit())
+            else server_facts(server.model, server.context_size, server.slots, service.speeds.fit())
         )
         area = self._around.size
         return empty_screen(

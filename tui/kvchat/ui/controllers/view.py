@@ -77,6 +77,7 @@ class ConversationView:
         self._service = service
         self._conversations = service.conversations
         self._tracker = service.tracker
+        self._speeds = service.speeds
         self._server = server
         self._compaction = compaction
         self._sending = sending
@@ -149,7 +150,7 @@ class ConversationView:
         self._show_pictures(path)
         self._show_rail()
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
-        self._speed = self._tracker.speed_in(path)
+        self._speed = self._speeds.on(path)
         self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
         self._sending.show_refusal()
         self._queue.show()
@@ -291,7 +292,7 @@ class ConversationView:
         if conversation is None or live is None:
             return
         now = time.monotonic()
-        speed = self._tracker.prefill_speed(conversation.id)
+        speed = self._speeds.tokens_per_second(conversation.id)
         self._transcript.set_live(self._server.offline_row(live) or live_row(live, now, speed))
         self._status.set_live(live_of(live, now))
         self._show_rail()

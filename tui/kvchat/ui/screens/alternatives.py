@@ -175,7 +175,7 @@ class AlternativesScreen(Modal[str]):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        speed = self._service.tracker.prefill_speed(self._conversation.id)
+        speed = self._service.speeds.tokens_per_second(self._conversation.id)
         for column in self._columns:
             if column.live is not None and column.live.ended is None:
                 column.transcript.set_live(live_row(column.live, now, speed))

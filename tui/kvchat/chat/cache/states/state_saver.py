@@ -138,7 +138,7 @@ class StateSaver(ConversationObserver):
         """The snapshots of the server that has this cache; None where none can be used now: while it works for somebody
         else, no state can be proved."""
         link = self._links.with_cache(cache)
-        if link is None or cache.busy or link.connector.snapshots.why_not:
+        if link is None or cache.slots.busy or link.connector.snapshots.why_not:
             return None
         return link.connector.snapshots
 
@@ -237,7 +237,7 @@ class StateSaver(ConversationObserver):
         lane."""
         conversation = self._core.conversations.load(id)
         path = conversation.path()
-        prefix = cache.prompts.known_prefix(self._core.tracker.turn_after(conversation, path))
+        prefix = cache.prompts.known_prefix(self._core.branch_requests.after(conversation, path))
         if not prefix or digests(path) != cache.heads.get(id):
             return
         if self.whole(cache, id, path, prefix) is None:
@@ -264,7 +264,7 @@ class StateSaver(ConversationObserver):
 
     def as_tokens(self, cache: ServerCache, seconds: float) -> int:
         """How many tokens the server prefills in that time."""
-        return int(seconds / (self._core.tracker.speed_at(cache.server.place, cache.server.model) or FAST).alpha)
+        return int(seconds / (self._core.speeds.at(cache.server.place, cache.server.model) or FAST).alpha)
 
     # -- in spare time
 
