@@ -24,10 +24,11 @@ from kvchat.chat.events import ConversationsChanged, EventBus, JobsChanged, Noti
 from kvchat.chat.exports import Exports
 from kvchat.chat.ground import Ground
 from kvchat.chat.question import Question
-from kvchat.chat.question.builder import Context, QuestionBuilder
+from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.server.consent import Consent, has_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.config import Settings
+from kvchat.memory.recall import PROFILE_SOURCE, Recalled
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.drafts import Draft, Unsent, unsent_in
@@ -187,20 +188,14 @@ async def test_what_leaves_this_machine_needs_a_yes_once(
     assert has_agreed(ground.store, server.base_url) is (host_class is HostClass.LAN)
 
 
-class Fixed:
-    """A source that always gives the same."""
-
-    def __init__(self, text: str, *, first: bool = False) -> None:
-        self.block, self.first = ContextBlock("note", text, text), first
-
-    async def context(self, conversation: OpenConversation, path: object, question: Question) -> Context:
-        return Context((), [self.block]) if self.first else Context([self.block])
-
-
-async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
-    ground: Ground, conversations: Conversations
-) -> None:
+async def test_the_profile_stands_first_and_what_is_recalled_last(ground: Ground, conversations: Conversations) -> None:
     one = await begun(conversations)
+
+    def note(text: str, source: str = "") -> ContextBlock:
+        return ContextBlock("note", source or text, text)
+
+    async def recall(id: str, text: str, path: object) -> list[Recalled]:
+        return [Recalled(note("profile", PROFILE_SOURCE), ()), Recalled(note("memory"), ())]
 
     async def resolved(conversation: OpenConversation, path: object, question: Question) -> Question:
         return question
@@ -210,13 +205,14 @@ async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
 
     server = ServerInfo("llamacpp", "http://127.0.0.1:9", HostClass.LOOPBACK, model="SmolLM2-135M.gguf")
     link = SimpleNamespace(info=server)
-    servers, sources = SimpleNamespace(link=lambda _: link), [Fixed("one"), Fixed("two"), Fixed("profile", first=True)]
+    servers, memory = SimpleNamespace(link=lambda _: link), SimpleNamespace(recall=recall)
     core = SimpleNamespace(servers=servers, settings=ground.settings, clock=ground.clock)
-    builder = QuestionBuilder(core, SimpleNamespace(resolved=resolved), sources, SimpleNamespace(plain=plain))  # type: ignore[arg-type]
-    branch = await builder.built(one, one.record.head or "", Question("Hi"))
+    builder = QuestionBuilder(core, SimpleNamespace(resolved=resolved), memory, SimpleNamespace(plain=plain))  # type: ignore[arg-type]
+    question = Question("Hi", (note("one"),), passages=(note("two"),))
+    branch = await builder.built(one, one.record.head or "", question)
     texts = [block.text for block in branch.nodes[0].message.blocks if block.kind == "note"]
-    assert texts == ["PROFILE", "ONE", "TWO"]
-    again = await builder.built(one, one.record.head or "", Question("Hi"))
+    assert texts == ["PROFILE", "ONE", "TWO", "MEMORY"]
+    again = await builder.built(one, one.record.head or "", question)
     assert again.nodes[0].wire == branch.nodes[0].wire, "the same question has the same bytes"
     assert next(block.kind for block in again.nodes[0].message.blocks) == "time"
     link.info = replace(server, embedded=True)

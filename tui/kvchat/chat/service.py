@@ -32,7 +32,6 @@ from kvchat.chat.ground import QUIT_S, Clock, Once, system_clock
 from kvchat.chat.question.builder import QuestionBuilder, SpecialTokens
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
-from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource
 from kvchat.chat.turns.answer_request import AnswerRequests
 from kvchat.chat.turns.dropped_text import DroppedText
 from kvchat.chat.turns.queue import MessageQueue
@@ -132,9 +131,8 @@ class ChatService:
         self.documents = DocumentService(core, None if incognito else library)
         self.vectors = Vectors(core, jobs, self.memory, self.documents)
         self.retrieval = Retrieval(core, self.documents, self.vectors)
-        sources = AttachmentSource(), PassageSource(), MemorySource(self.memory)
         self._special_tokens = SpecialTokens(core.servers)
-        self.questions = QuestionBuilder(core, self.retrieval, sources, self._special_tokens)
+        self.questions = QuestionBuilder(core, self.retrieval, self.memory, self._special_tokens)
 
         self.warm_up = WarmUp(core, self.saver, self.routes, self.questions)
         self.queue = MessageQueue(core)

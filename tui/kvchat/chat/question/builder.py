@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import BackendError
@@ -18,6 +17,7 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import with_files
 from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
@@ -29,32 +29,18 @@ from kvchat.prompt.images import images_in
 from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due
 
-
-class Context(Struct, frozen=True):
-    """What one source puts in front of a question."""
-
-    blocks: Sequence[ContextBlock]
-    first: Sequence[ContextBlock] = ()
-    """What stands in front of the blocks of all sources."""
-
-
-class ContextSource(Protocol):
-    """Where blocks in front of questions come from."""
-
-    async def context(self, conversation: OpenConversation, path: Sequence[Node], question: Question) -> Context:
-        """What goes in front of this question after `path`, as it was captured. Raises ChatError."""
+if TYPE_CHECKING:
+    from kvchat.chat.background.memory_service import MemoryService
+    from kvchat.memory.recall import Recalled
 
 
 class QuestionBuilder:
     """Builds the questions of all conversations."""
 
-    def __init__(
-        self, core: Core, retrieval: Retrieval, sources: Sequence[ContextSource], special_tokens: SpecialTokens
-    ) -> None:
-        """`sources`: in the order in which their blocks stand."""
+    def __init__(self, core: Core, retrieval: Retrieval, memory: MemoryService, special_tokens: SpecialTokens) -> None:
         self._core = core
         self._retrieval = retrieval
-        self._sources = sources
+        self._memory = memory
         self._special_tokens = special_tokens
         self._warm_up: tuple[str, tuple[ContextBlock, ...]] = ("", ())
         """A conversation, and what is attached to the question that is written in it."""
@@ -114,11 +100,37 @@ class QuestionBuilder:
     async def _in_front(
         self, conversation: OpenConversation, path: Sequence[Node], question: Question
     ) -> list[ContextBlock]:
-        """The blocks of a question as they are sent, but for the time stamp."""
-        found = [await source.context(conversation, path, question) for source in self._sources]
-        first = [block for context in found for block in context.first]
-        rest = [block for context in found for block in context.blocks]
-        return numbered(await self._special_tokens.plain(conversation, [*first, *rest]), path)
+        """The blocks of a question as they are sent, but for the time stamp: the profile first, which is the same in
+        every conversation; then what is attached or mentioned, and passages of documents; last the memories that only
+        the whole question recalls, behind all that is prefilled ahead."""
+        blocks = [*await with_files(question.blocks, question.files or ()), *(question.passages or ())]
+        if recalled := await self._recalled(conversation, path, question):
+            from kvchat.memory.recall import PROFILE_SOURCE
+
+            profile = [block for block in recalled if block.source == PROFILE_SOURCE]
+            blocks = [*profile, *blocks, *(block for block in recalled if block.source != PROFILE_SOURCE)]
+        return numbered(await self._special_tokens.plain(conversation, blocks), path)
+
+    async def _recalled(
+        self, conversation: OpenConversation, path: Sequence[Node], question: Question
+    ) -> list[ContextBlock]:
+        """The memories of a question, without those that the user took out."""
+        found: Sequence[Recalled] = ()
+        if question.recalls and question.is_warm_up:
+            profile = await self._memory.profile(conversation)
+            found = (profile,) if profile is not None else ()
+        elif question.recalls:
+            found = await self._memory.recall(conversation.id, question.text, path)
+        return [block for recalled in found if (block := _without(recalled, question.without)).text]
+
+
+def _without(recalled: Recalled, ids: frozenset[str]) -> ContextBlock:
+    """The block without the lines of some entries."""
+    if not any(entry.id in ids for entry in recalled.entries):
+        return recalled.block
+    lines = recalled.block.text.splitlines()
+    kept = [line for line, entry in zip(lines, recalled.entries, strict=True) if entry.id not in ids]
+    return replace(recalled.block, text="\n".join(kept))
 
 
 class SpecialTokens:
