@@ -406,7 +406,7 @@ class KvchatApp(App[int]):
             self.theme = name
 
     def follow_terminal(self) -> None:
-        """Apply the user's settings for it from now on."""
+        """Choose the theme by the terminal's background from now on, in later runs too."""
         self.follows_terminal = True
         self._save_theme(AUTOMATIC)
         self.ask_terminal()

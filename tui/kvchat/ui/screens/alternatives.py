@@ -1,7 +1,6 @@
-"""Several answers beside each other while they stream, of which one is chosen: in columns, where there is room for
-them, else one at a time.
+"""Show several answers while they stream, to choose one: in columns where there is room for them, else one at a time.
 
-The rule: an answer is taken only when it is whole or was stopped; one that is chosen before is waited for.
+An answer is taken only when it is whole or was stopped; one that is chosen earlier is waited for.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ TICK = 0.25
 
 
 class Column(Vertical):
-    """One answer, under a line that says how it stands."""
+    """One answer, under a line with its state."""
 
     def __init__(self, at: int, *, unfold_reasoning: bool) -> None:
         super().__init__()
@@ -181,7 +180,7 @@ class AlternativesScreen(Modal[str]):
                 column.transcript.set_live(live_row(column.live, now, speed))
 
     def _line(self, column: Column, *, short: bool = False) -> Content:
-        """How an answer stands: its number, its size, and what choosing it costs."""
+        """The state of an answer: its number, its size, and what choosing it costs."""
         live, here = column.live, column.at == self._at
         parts: list[Part] = [(f"▸{column.at + 1}" if here else f" {column.at + 1}", ACCENT if here else STRONG)]
         if column.at == self._chosen:
@@ -223,7 +222,7 @@ class AlternativesScreen(Modal[str]):
             ]
         )
 
-    # -- what the person does
+    # -- what the user does
 
     def on_key(self, event: Key) -> None:
         if event.character and event.character.isdecimal() and 0 < int(event.character) <= len(self._columns):

@@ -24,9 +24,9 @@ class Beginning(NamedTuple):
 
     name: str
     about: str
-    """What stands beside its name."""
+    """The text next to its name."""
     whole: Content
-    """What stands below the list while the cursor is on it."""
+    """The text below the list while the cursor is on it."""
     words: str
     """In these it is found."""
 
@@ -37,7 +37,7 @@ class BeginningScreen(ListModal[str]):
     DEFAULT_CSS = "BeginningScreen #whole { height: auto; max-height: 6; margin: 1 0 0 2; }"
 
     def __init__(self, noun: str, beginnings: Sequence[Beginning], how: str) -> None:
-        """`noun`: what they are, `persona`. `how`: how one is made, told where there is none."""
+        """`noun`: what they are, `persona`. `how`: how one is made, shown where there is none."""
         super().__init__(classes="-list")
         self.heading = f"New conversation with a {noun}"
         self.hints = (("rows.choose", "begin"), ("type", "to find"), ("dialog.close", "close"))

@@ -1,8 +1,8 @@
 """The tree of a conversation: every branch, and the way to each.
 
-The rule: what goes on straight stays in its column. A branch that is not the current one (or, off the current branch,
-not the newest) stands aside, in a column of its own, above the way its parent goes on. So a conversation with ten
-thousand messages in a row is as narrow as one with two.
+What continues straight stays in its column. A branch that is not the current one (or, off the current branch, not the
+newest) is indented, in a column of its own, above its parent's continuation. So a conversation with ten thousand
+messages in a row is as narrow as one with two.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, conten
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, mark_of
 
 WIDE = 90
-"""Cells of a row from which on the time stands in it too."""
+"""From this many cells on, a row shows the time too."""
 
 
 class TreeRow(Struct, frozen=True):
@@ -76,7 +76,8 @@ def tree_rows(tree: Tree, head: str | None) -> list[TreeRow]:
 
 
 def _lanes(outer: tuple[bool, ...], on: bool, first: bool, last: bool) -> str:
-    """The columns in front of a row: those it stands aside of, then its own. True in `outer`: the current branch."""
+    """The columns in front of a row: those of the branches around it, then its own. True in `outer`: the current
+    branch."""
     if not outer:
         return "┃ " if on else "└ " if last else "│ "
     columns = ["┃ " if heavy else "│ " for heavy in outer]

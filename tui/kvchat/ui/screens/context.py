@@ -1,7 +1,7 @@
-"""What goes with a message: each item as it is sent, and attaching a file.
+"""Show what goes with a message, each item as it is sent, and attach a file.
 
-The rule: it shows the text that the server will get, made safe to show, and changes nothing but whether it goes. The
-disk is looked at beside the typing, and what cannot be attached is said here, where it can be mended.
+It shows the text that the server will get, made safe to show, and changes nothing but whether it goes. Look-ups on the
+disk never delay the typing, and what cannot be attached is reported here, where it can be corrected.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class ContextScreen(Modal[frozenset[str]]):
         price: Callable[[Item], str],
         agree: Callable[[str], None],
     ) -> None:
-        """`price`: what the server has to read for an item, in words; empty: not known. `agree` takes the person's yes
-        to a file from outside, by where it really is."""
+        """`price`: the prefill of an item, in words; empty: not known. `agree` takes the user's consent to a file from
+        outside, by its real path."""
         super().__init__()
         self._items = items
         self._at = at

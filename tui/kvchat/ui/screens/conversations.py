@@ -1,7 +1,7 @@
-"""The conversations in a list with a filter, searching all of them as one types, and giving one a title.
+"""List the conversations with a filter, search all of them during typing, and give one a title.
 
-The rule: nothing is deleted here: the list only says what was asked. A search starts when the typing pauses, and an
-answer to an older query is never shown.
+Nothing is deleted here: the list only returns what was asked for. A search starts when the typing pauses, and the
+result of an older query is never shown.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class ConversationPicker(ListModal[Picked]):
         kept: Mapping[str, str] = MappingProxyType({}),
         turns: Callable[[Conversation], int] = lambda one: one.turns,
     ) -> None:
-        """`mark` tells the mark of the conversation with this id, `state` the same in a few words, `turns` how many
-        its branch in use has. By id: `queued`, how many messages wait for the person; `kept`, what is saved of those
-        that are kept. The cursor begins on `at` (None: the open one), else in this `row`."""
+        """`mark` gives the mark of the conversation with this id, `state` the same in a few words, `turns` how many its
+        branch in use has. By id: `queued`, how many messages wait for the user; `kept`, what is saved of those that are
+        kept. The cursor begins on `at` (None: the open one), else in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
         self.hints = (

@@ -1,6 +1,6 @@
-"""Writing conversations to a file: an export, and what is not saved when kvchat is left.
+"""Ask where to write conversations: an export, or what is not saved when the user leaves kvchat.
 
-The rule: the export screen writes nothing. It asks before a file is replaced, and its answer says whether it may be.
+The export screen writes nothing. It asks before a file is replaced, and its answer says whether it may be.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class ExportRequest(Struct, frozen=True):
 
 
 class ExportScreen(Modal[ExportRequest]):
-    """Asks for format, extent and file. `folder` is where the suggested file stands."""
+    """Asks for format, extent and file. `folder` is that of the suggested file."""
 
     DEFAULT_CSS = """
     ExportScreen .field { height: auto; & Label { width: 12; color: $foreground 60%; } }
@@ -176,7 +176,7 @@ class ExportScreen(Modal[ExportRequest]):
         self._formats = list(FORMATS)
         self._suggested = ""
         self._agreed: Path | None = None
-        """The file the person was asked about and may be replaced."""
+        """The file that the user agreed to replace."""
 
     def body(self) -> Iterable[Widget]:
         title = f"“{one_line(self._conversation.title, 40)}”" if self._conversation else NOTHING
@@ -223,7 +223,7 @@ class ExportScreen(Modal[ExportRequest]):
         self._explain()
 
     def _suggest(self) -> None:
-        """Suggest a file name for what is chosen, unless the person wrote another."""
+        """Suggest a file name for what is chosen, unless the user wrote another."""
         path = self.query_one(Input)
         if path.value not in ("", self._suggested):
             return

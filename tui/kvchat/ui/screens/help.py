@@ -70,7 +70,7 @@ class Line(NamedTuple):
 
 
 class HelpScreen(ListModal[None]):
-    """All of it on one filtered list; the line under the cursor is told in full below."""
+    """All of it on one filtered list; the line under the cursor is shown in full below."""
 
     DEFAULT_CSS = "HelpScreen #whole { height: 2; margin: 1 0 0 2; }"
 

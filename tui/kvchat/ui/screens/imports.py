@@ -1,7 +1,7 @@
-"""Importing conversations: asks for a file or folder, shows how far it has come, and what came of it.
+"""Import conversations: ask for a file or folder, show the progress and the report.
 
-The rule: the work runs off the loop. The first Esc stops it and what is done is kept; with the report on the screen Esc
-or Enter closes, and the answer is the report.
+The work runs off the loop. The first Esc stops it and what is done is kept; with the report on the screen Esc or Enter
+closes, and the answer is the report.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 Told = Callable[["Progress", "Report"], None]
 Run = Callable[[Path, Told, Callable[[], bool]], Awaitable["Report"]]
-"""Imports what is at a path; it is told how far it has come, and asks whether it is stopped. Raises ChatError."""
+"""Imports what is at a path: reports its progress to the second argument and asks the third whether to stop. Raises
+ChatError."""
 
 FROM = "ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, aichat, OpenAI JSON, or another kvchat"
 
 
 class ImportScreen(Modal["Report"]):
-    """`path`: what to import at once; empty: the person is asked."""
+    """`path`: what to import at once; empty: the user is asked."""
 
     DEFAULT_CSS = """
     ImportScreen VerticalScroll { height: auto; max-height: 50vh; }

@@ -1,7 +1,7 @@
 """The cache inspector: what the server reused of each turn and message, why not more, and what it holds now.
 
-The rule: it only shows; what it shows is a `CacheReport`, asked for again when the cache may have changed. Figures are
-the server's or measured by kvchat; what neither knows is shown as unknown.
+It only shows a `CacheReport`, and asks for a new one when the cache may have changed. Figures are the server's or
+measured by kvchat; what neither knows is shown as unknown.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, in
 
 
 def bar(cached: int, new: int, wasted: int) -> Content:
-    """A bar of so many cells of each kind."""
+    """A bar with this many cells of each kind."""
     return content(("█" * cached, CACHED), ("▒" * new, EVALUATED), ("░" * wasted, WASTED))
 
 
@@ -385,7 +385,7 @@ def _states(states: Sequence[HeldState] | None, width: int, now: float) -> Itera
 
 
 def _kept(room: KeptRoom, width: int) -> Iterable[Content]:
-    """The states that the person keeps, and the room that they take."""
+    """The states that the user keeps, and the room that they take."""
     if room.states:
         yield from _told("kept", room_words(room), width)
     for state in room.states:
@@ -422,7 +422,7 @@ TALL = 36
 PATIENCE = 0.4
 """Seconds between two looks while the cache changes."""
 AGES = 5.0
-"""Seconds after which it is told anew how long ago something was."""
+"""Seconds between updates of the ages shown."""
 
 
 class InspectorScreen(ListModal[None]):
@@ -455,7 +455,7 @@ class InspectorScreen(ListModal[None]):
         pin: Callable[[], None],
         can_pin: bool = False,
     ) -> None:
-        """`pin`: what shows or hides the panel beside the conversation. `can_pin`: whether there is room for it."""
+        """`pin`: shows or hides the panel next to the conversation. `can_pin`: whether there is room for it."""
         super().__init__(classes="-list -wide")
         self.heading = f"Cache · {one_line(conversation.record.title, 60)}"
         self.hints = (
@@ -520,7 +520,7 @@ class InspectorScreen(ListModal[None]):
         self._fill()
 
     def _take(self, report: CacheReport) -> None:
-        """Show this; the cursor stays, and goes along with the newest turn if it was there."""
+        """Show this report; the cursor stays, or follows the newest turn if it was there."""
         first, before = self._report is None, self._count()
         at = self.query_one("#rows", RowList).cursor
         self._report = report

@@ -58,7 +58,7 @@ class LongText(TextArea):
 
     @property
     def told(self) -> str:
-        """In words, that what stands there was written before."""
+        """The sentence that this text was written before."""
         if not self._left or self.text != self._left:
             return ""
         return f"Not saved; {keys.shown(first_key('undo', self.app.keys))} takes it back."

@@ -1,8 +1,8 @@
-"""One screen for what kvchat keeps, memories or documents: pages of rows, a search, and the row under the cursor told
-below them.
+"""One screen for what kvchat keeps, memories or documents: pages of rows, a search, and the row under the cursor in
+full below them.
 
-The rule: it lays out, listens and draws. What is listed, how it is told and what can be done with it is its source's; a
-look is taken again when something may have changed, and the cursor stays on its row.
+It lays out, listens and draws. Its source decides what is listed, in which words, and what can be done with it. The
+screen looks again when something may have changed, and the cursor stays on its row.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 class Jump(NamedTuple):
-    """The message that the person wants to see."""
+    """The message that the user wants to see."""
 
     conversation: str
     node: str | None
@@ -74,11 +74,11 @@ class Page(ABC):
     @property
     @abstractmethod
     def empty(self) -> str:
-        """What stands there when it has no rows."""
+        """The text shown when it has no rows."""
 
     @abstractmethod
     def row(self, index: int, width: int) -> Content:
-        """A row in so many cells."""
+        """A row in `width` cells."""
 
     @abstractmethod
     def detail(self, index: int, width: int) -> Sequence[Content]:
@@ -89,7 +89,7 @@ class Page(ABC):
         return ()
 
     def columns(self, width: int) -> Content:
-        """What stands above the columns of the rows."""
+        """The headings of the columns."""
         return Content()
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def welcome(self) -> Sequence[str]:
-        """What stands in the place of the first page, as long as it has nothing at all to show; empty: it has."""
+        """The text in place of the first page while there is nothing at all to show; empty: there is something."""
 
     def title(self) -> str:
         return self.heading
@@ -140,7 +140,7 @@ class Source(ABC):
         return {}
 
     def note(self, width: int) -> Content:
-        """What stands in the last line when nothing else is to be said."""
+        """The last line when there is no other notice."""
         return Content()
 
     def widgets(self) -> Iterable[Widget]:
@@ -256,7 +256,7 @@ class ManagerScreen(ListModal[Jump]):
 
     @property
     def search_field(self) -> Input | None:
-        """Where the person writes what is searched for."""
+        """The field in which the user writes what to search for."""
         return next(iter(self.query("#search Input").results(Input)), None)
 
     @property
@@ -294,7 +294,7 @@ class ManagerScreen(ListModal[Jump]):
 
     @property
     def is_looking(self) -> bool:
-        """Whether something is looked at, or will be soon, because something was told."""
+        """Whether a look is running, or will be soon, because of an event."""
         return self._soon is not None or any(
             worker.group == "look" and worker.node is self and not worker.is_finished for worker in self.workers
         )
@@ -327,7 +327,7 @@ class ManagerScreen(ListModal[Jump]):
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """What fails in here is told: a disk or a store that fails must not end the app."""
+        """Report what fails in here: a disk or a store that fails must not end the app."""
         try:
             yield
         except Exception as error:

@@ -1,7 +1,7 @@
-"""What all modal screens share: one frame, the title in its top edge, the keys in its bottom edge, escape closes. It
-stands on a sheet as wide as the terminal, so that each row behind it is hidden or whole.
+"""What all modal screens share: one frame, the title in its top edge, the keys in its bottom edge, escape closes. It is
+on a sheet as wide as the terminal, so that each row behind it is hidden or whole.
 
-The rule: a modal answers once. Whatever is pressed or clicked after that is too late.
+A modal answers once. Whatever is pressed or clicked after that is too late.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Hint = tuple[str, str]
-"""An action of the table, or several (`rows.up rows.down`), and what it does in a word. What is no action stands as it
-is: `type`."""
+"""An action of the table, or several (`rows.up rows.down`), and what it does in a word. What is no action is shown as
+it is: `type`."""
 
 
 class Modal(ModalScreen[T | None]):
@@ -90,8 +90,8 @@ class Modal(ModalScreen[T | None]):
 
     @property
     def is_up(self) -> bool:
-        """Whether it was not dismissed yet. One that was still stands for a moment, but its widgets go one after the
-        other."""
+        """Whether it was not dismissed yet. A dismissed one exists for a moment longer, while its widgets go one after
+        the other."""
         return self in self.app.screen_stack
 
     def hear(self, events: EventBus, listener: Listener) -> None:

@@ -1,7 +1,8 @@
-"""What a conversation is asked with: the sampling parameters, and the system prompt with the library of saved ones.
+"""Edit what a conversation is asked with: the sampling parameters, and the system prompt with the library of saved
+ones.
 
-The rule: an empty field leaves the server's default alone, and parameters never touch the prefix. The price of another
-system prompt stands beside the text, and nothing is changed before it is applied.
+An empty field leaves the server's default alone, and parameters never touch the prefix. The price of another system
+prompt is shown next to the text, and nothing is changed before it is applied.
 """
 
 from __future__ import annotations
@@ -232,8 +233,8 @@ class ParametersScreen(Modal[Parameters]):
             self._value(next(row for row in ROWS if row.name == event.input.id))
 
     def _value(self, row: Row) -> object:
-        """The value of a line; a wrong one is told beside it. What was not touched stays as it was, to the last digit.
-        Raises ValueError."""
+        """The value of a line; the error of a wrong one is shown next to it. An untouched value stays as it was, to the
+        last digit. Raises ValueError."""
         says = self.query_one(f"#{row.name}-says", Static)
         text = self.query_one(f"#{row.name}", Input).value
         try:

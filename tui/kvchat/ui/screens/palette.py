@@ -1,7 +1,6 @@
 """The palette: every action by its name, in groups, with its key and what it would have the server prefill.
 
-The rule: what was typed is looked for in names and commands letter by letter, in the sentences word by word; the best
-name stands first.
+The search matches names and commands letter by letter, sentences word by word; the best name comes first.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Entry(NamedTuple):
 
 
 class PaletteScreen(ListModal[Action]):
-    """All actions on one filtered list; the one under the cursor is told in full below."""
+    """All actions on one filtered list; the one under the cursor is shown in full below."""
 
     DEFAULT_CSS = "PaletteScreen { & #frame { max-width: 104; } & #whole { height: 2; margin: 1 0 0 2; } }"
 

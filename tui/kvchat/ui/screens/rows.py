@@ -1,7 +1,7 @@
 """A list of one-line rows, drawn on demand, and the filter line on top of it.
 
-The rule: a row is drawn when it is seen and never before, so ten thousand rows open as fast as ten. Every word of the
-filter must occur in a row's text, in any order and case.
+A row is drawn when it is seen and never before, so ten thousand rows open as fast as ten. Every word of the filter must
+occur in a row's text, in any order and case.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def kept(texts: Sequence[str], query: str) -> list[int]:
 
 
 def column(text: Content, cells: int) -> Content:
-    """A text in a column of so many cells, the last two of them free."""
+    """A text in a column of `cells` cells, the last two of them free."""
     return text.truncate(cells - 2, ellipsis=True).truncate(cells, pad=True)
 
 
@@ -89,7 +89,7 @@ Draw = Callable[[int, int], Content]
 """The content of the row with this index in this many cells."""
 
 GUTTER = 2
-"""Cells in front of each row: the cursor stands there."""
+"""Cells in front of each row, for the cursor."""
 
 
 class RowList(ScrollView, can_focus=False):
@@ -119,7 +119,7 @@ class RowList(ScrollView, can_focus=False):
             self.index = index
 
     class Moved(Message):
-        """The cursor stands on another row."""
+        """The cursor moved to another row."""
 
         def __init__(self, rows: RowList, index: int | None) -> None:
             super().__init__()
@@ -135,7 +135,7 @@ class RowList(ScrollView, can_focus=False):
         tip: Callable[[int], str] | None = None,
         classes: str | None = None,
     ) -> None:
-        """`empty`: what stands there when there are no rows; `tip`: the tooltip of a row."""
+        """`empty`: the text shown when there are no rows; `tip`: the tooltip of a row."""
         super().__init__(classes=classes)
         self._draw = draw
         self._tip = tip
@@ -236,7 +236,7 @@ class RowList(ScrollView, can_focus=False):
         return strips[0] if strips else Strip.blank(width)
 
     def _row_at(self, event: events.MouseEvent) -> int | None:
-        """The row under the mouse; None beside the rows and on a heading."""
+        """The row under the mouse; None outside the rows and on a heading."""
         offset = event.get_content_offset(self)
         if offset is None:
             return None

@@ -1,8 +1,8 @@
-"""Choosing where a conversation goes on: a server and one of its models, a file on this disk, or an address; the first
+"""Choose where a conversation continues: a server and one of its models, a file on this disk, or an address; the first
 run, when no server was found; and what can be done when the engine fails.
 
-The rule: what is typed filters the list, and is offered as a server when it reads like an address. What went wrong is
-one sentence, then the ways out; every way ends in a key, or in a command that can be copied as it stands.
+What is typed filters the list, and is offered as a server when it reads like an address. An error is one sentence, then
+the ways out; every way ends in a key, or in a command that can be copied as it is.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Line(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """A heading and what stands under it."""
+    """A heading and the lines under it."""
 
     words: str
     about: str
@@ -138,7 +138,7 @@ class ModelPicker(ListModal[ModelChoice]):
         self._lines: list[Line] = []
         self._query = ""
         self._first: int | None = None
-        """The first line that has what is typed in so many words."""
+        """The first line that contains the typed text literally."""
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine("filter, http://HOST:PORT, path of a .gguf, or OWNER/REPO of Hugging Face", self._typed)
@@ -376,7 +376,7 @@ class WelcomePanel(Widget, can_focus=True):
         return len(self._lines(width))
 
     def _lines(self, width: int) -> list[tuple[Content, Way | None]]:
-        """The lines of the panel in `width` cells, each with the way it stands for."""
+        """The lines of the panel in `width` cells, each with the way that it offers."""
         width = max(20, width)
         asked = ", ".join(one_line(name, 40) for name in self._asked)
         head = content(

@@ -1,6 +1,6 @@
 """Every setting on one filtered list, and the one under the cursor in full below, where it is changed.
 
-The rule: a change is saved when it is made, and what is wrong with it is said in one sentence at the field.
+A change is saved when it is made, and its error is one sentence at the field.
 """
 
 from __future__ import annotations

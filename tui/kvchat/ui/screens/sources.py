@@ -1,8 +1,8 @@
-"""A source: the text as it was sent, where it is from, and whether the file says something else by now. And the sources
-of a message in a list, one chosen with its number.
+"""Show a source: the text as it was sent, where it is from, and whether the file has changed since. And list the
+sources of a message, where a number chooses one.
 
-The rule: it shows what was sent. The file is opened only on a key, and only where it may be; nothing is ever fetched.
-The numbers are those that the answer uses, so that `[3]` is opened with 3.
+It shows what was sent. The file is opened only on a key, and only where that is allowed; nothing is ever fetched. The
+numbers are those that the answer uses, so that `[3]` is opened with 3.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SourceScreen(ListModal[None]):
         query: str = "",
         editor: str = "",
     ) -> None:
-        """`query`: what it was found for, to be marked in the text; `editor`: the command of the person's editor."""
+        """`query`: what it was found for, to be marked in the text; `editor`: the command of the user's editor."""
         super().__init__(classes="-list -wide")
         self.heading = f"[{number}] {title_of(block)}" if number is not None else title_of(block)
         self.hints = (
@@ -97,7 +97,7 @@ class SourceScreen(ListModal[None]):
         self._editor = editor
         self._lines = clean(block.text).strip("\n").expandtabs(4).split("\n")
         self._rows: list[tuple[int | None, str]] = []
-        """The number of a line, where it begins here, and what of it stands in this row."""
+        """The number of a line, where it begins here, and the part of it in this row."""
         self._width = 0
 
     def body(self) -> Iterable[Widget]:
@@ -186,7 +186,7 @@ class SourceScreen(ListModal[None]):
 
     @work(group="editor")
     async def action_editor(self) -> None:
-        """The file in the person's editor, at the line."""
+        """Open the file in the user's editor, at the line."""
         file = self._file
         if file.path is None:
             self.tell(file.words or "The file is being looked up.", bad=True)
@@ -300,7 +300,7 @@ async def handed_over(app: App[Any], act: Awaitable[None]) -> str:
 
 
 async def paged(path: Path, line: int = 1) -> None:
-    """Let the person read a file in $PAGER, else less, from `line` on where the pager can be told. Raises
+    """Let the user read a file in $PAGER, else less, from `line` on where the pager supports that. Raises
     EditorError."""
     command = os.environ.get("PAGER") or ("less" if shutil.which("less") else "more")
     try:

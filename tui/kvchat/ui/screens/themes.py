@@ -1,6 +1,6 @@
-"""The theme chooser: the themes at the left, a conversation in the one under the cursor beside them.
+"""The theme chooser: the themes at the left, a conversation in the one under the cursor at the right.
 
-The rule: the whole app wears the theme that is looked at; only a choice is kept.
+The whole app shows the theme under the cursor; only a choice is kept.
 """
 
 from __future__ import annotations

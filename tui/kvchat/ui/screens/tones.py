@@ -1,6 +1,6 @@
 """The few tones every modal screen is painted with, and text from outside made safe for them.
 
-The rule: a widget gets `Content`, never a bare string, and colours come from the theme through these tones.
+A widget gets `Content`, never a bare string, and colours come from the theme through these tones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Adding a folder or a file: its path, completed from the disk while it is typed, and the name it gets.
+"""Add a folder or a file: its path, completed from the disk while it is typed, and the name it gets.
 
-The rule: Tab completes, and so does Enter for one that was gone to in the list; else Enter adds what is written. What
-cannot be added is said here, and the text stays.
+Tab completes, and so does Enter on an entry that was reached in the list; else Enter adds what is written. What cannot
+be added is reported here, and the text stays.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ class AddDocumentsScreen(ListModal[Collection]):
         self._offers: Sequence[str] = ()
         self._proposed = ""
         self._is_known = False
-        """Whether the path is a collection already: its name stands fast then."""
+        """Whether the path is a collection already: its name is fixed then."""
         self._moved = False
-        """Whether the person went into the list: Enter takes what is there then."""
+        """Whether the user went into the list: Enter takes what is there then."""
 
     def body(self) -> Iterable[Widget]:
         yield Field("path", "such as ~/notes", self._begin)

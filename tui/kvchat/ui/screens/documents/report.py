@@ -1,6 +1,6 @@
 """The report of a collection: every file that is not indexed, with its reason, and what the last indexing did.
 
-The rule: a file that was skipped is never passed over in silence.
+Every skipped file is listed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A collection in words: its row, its progress and its sentences. Pure functions of what is known and the width.
 
-The rule: names and paths are data: they are cleaned here, shown as they are, and never read as markup.
+Names and paths are data: they are cleaned here, shown as they are, and never read as markup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
 
 WIDE = 84
-"""Cells of a row from which on the folder stands in it too."""
+"""From this many cells on, a row shows the folder too."""
 BAR = 8
 _FIGURES = (("files", 8), ("chunks", 9), ("size", 8), ("indexed", 12))
 _HERE = 6
@@ -61,7 +61,7 @@ class RetrievalChoice(Struct, frozen=True):
 
 
 class Telling(Struct, frozen=True):
-    """What the rows are told with."""
+    """What the rows are drawn from."""
 
     now: datetime
     key: Callable[[str], str]
@@ -76,7 +76,7 @@ class Telling(Struct, frozen=True):
 
 
 def welcome(key: Callable[[str], str]) -> Sequence[str]:
-    """What stands there when there are no collections."""
+    """The text shown when there are no collections."""
     return (
         "No documents yet.",
         "",
@@ -91,14 +91,14 @@ def welcome(key: Callable[[str], str]) -> Sequence[str]:
 
 
 def _cells(longest: int, width: int) -> tuple[int, int]:
-    """Cells of the name and of what stands between it and the figures: the folder, where there is room for it."""
+    """Cells of the name and of what is between it and the figures: the folder, where there is room for it."""
     left = width - sum(cells for _, cells in _FIGURES) - _HERE - 4
     name = max(8, min(longest, left if width < WIDE else left // 2))
     return name, max(0, left - name)
 
 
 def heading_row(telling: Telling, width: int) -> Content:
-    """What stands in the columns."""
+    """The headings of the columns."""
     name, between = _cells(telling.longest, width)
     left = "name".ljust(name) + (f"  {'folder' if width >= WIDE else ''}".ljust(between))
     right = "".join(word.rjust(cells) for word, cells in _FIGURES)

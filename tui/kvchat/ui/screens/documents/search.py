@@ -1,6 +1,6 @@
-"""Trying the index: what is found for some words, with the text that would go with a question.
+"""Try the index: show what it finds for some words, with the text that would go with a question.
 
-The rule: a search starts when the typing pauses, and an answer to an older query is never shown. It sends nothing.
+A search starts when the typing pauses, and the result of an older query is never shown. It sends nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HELLO = "Type some words: this shows what of your documents they find. Nothing 
 
 
 class PassageRows(RowList):
-    """Two rows for each passage; the cursor stands on the first and both are in view."""
+    """Two rows for each passage; the cursor is on the first and both are in view."""
 
     def _follow(self) -> None:
         super()._follow()
@@ -52,7 +52,7 @@ class DocumentSearchScreen(ListModal[None]):
     def __init__(
         self, documents: DocumentService, collection: Collection | None = None, *, query: str = "", editor: str = ""
     ) -> None:
-        """`collection`: the one that the search can be narrowed to; `editor`: the command of the person's editor."""
+        """`collection`: the one that the search can be narrowed to; `editor`: the command of the user's editor."""
         super().__init__(classes="-list -wide")
         self.heading = "Search the documents"
         self.documents = documents
@@ -136,7 +136,7 @@ class DocumentSearchScreen(ListModal[None]):
 
 
 def headings_of(passage: Passage) -> str:
-    """The headings above a passage, without the file's name, which stands before them."""
+    """The headings above a passage, without the file's name, which precedes them."""
     first, _, rest = passage.head.partition(" > ")
     return rest if first == passage.place.path.rpartition("/")[2] else passage.head
 

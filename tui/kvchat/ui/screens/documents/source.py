@@ -1,8 +1,7 @@
 """The documents in the manager: the collections, how far indexing is, and which of them this conversation searches.
 
-The rule: nothing here touches a file of the person. The list comes first, at once; what is in each collection is
-counted a few at a time, so that a thousand of them hold nothing up. Indexing goes on when the screen is closed; only a
-key that says so ends it.
+Nothing here touches the user's files. The list comes first, at once; the contents of collections are counted a few at a
+time, so that a thousand of them cause no delay. Indexing continues when the screen is closed; only its own key ends it.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class DocumentsSource(Source):
         add: str | None = None,
         editor: str = "",
     ) -> None:
-        """`conversation`: the open one; `add`: begin with adding this path; `editor`: the command of the person's
+        """`conversation`: the open one; `add`: begin with adding this path; `editor`: the command of the user's
         editor."""
         self.documents, self.retrieval, self.conversations = documents, retrieval, conversations
         self._now = now
@@ -89,9 +88,9 @@ class DocumentsSource(Source):
         self._counted: dict[str, object] = {}
         """Of what state of a collection the count is."""
         self._told_of = ("", "")
-        """A sentence that stands until the indexing of a collection ends, and that collection."""
+        """A sentence that is shown until the indexing of a collection ends, and that collection."""
         self._tried: set[str] = set()
-        """The collections for which it is tried, without a word, whether another kvchat still indexes them."""
+        """The collections for which kvchat checks silently whether another kvchat still indexes them."""
 
     # What is shown.
 
@@ -125,7 +124,7 @@ class DocumentsSource(Source):
         return (("manager.add", "add"), ("dialog.close", "close")) if self.welcome else ()
 
     def lines(self, page: Page, width: int) -> Mapping[str, Content]:
-        """Nothing stands above the list; but here all that goes on is taken anew."""
+        """No lines above the list; but each call refreshes what is in progress."""
         indexing = {
             name: progress
             for name, progress in self.documents.indexing.items()
@@ -174,7 +173,7 @@ class DocumentsSource(Source):
             yield
 
     async def _try_again(self) -> None:
-        """What another kvchat indexes is tried again, for nobody tells of its end."""
+        """Try again what another kvchat indexes, since its end is not announced."""
         self._tried &= self.documents.indexing.keys()
         for name, report in dict(self.documents.reports).items():
             if report.is_elsewhere and name not in self.documents.indexing:

@@ -1,6 +1,6 @@
-"""Changing the words of a memory: on the spot, below the list, or in the person's own editor at its line.
+"""Change the words of a memory: on the spot, below the list, or in the user's own editor at its line.
 
-The rule: a text that was only looked at is not changed, and nothing is stored before it is saved.
+A text that was only looked at is not changed, and nothing is stored before it is saved.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A memory, a change and a line of the queue in words. Pure functions of the values and the width.
 
-The rule: a text from the memory is data: it is cleaned here, shown as it is, and never read as markup. What failed says
-why, and that nothing is lost by it.
+A text from the memory is data: it is cleaned here, shown as it is, and never read as markup. A failure says why, and
+that nothing is lost by it.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ TASKS: Mapping[str, str] = {
 }
 """Work that goes through no conversation."""
 WIDE = 90
-"""Cells of a row from which on the conversation stands in it too."""
+"""From this many cells on, a row shows the conversation too."""
 DETAIL = 4
 """Lines below the list."""
 
 
 class Telling(Struct, frozen=True):
-    """What the rows are told with."""
+    """What the rows are drawn from."""
 
     now: datetime
     key: Callable[[str], str]
@@ -75,9 +75,9 @@ class Telling(Struct, frozen=True):
     titles: Mapping[str, str] = field(default_factory=dict)
     """The titles of the conversations by their ids."""
     fresh: Collection[str] = ()
-    """The ids of what was noted since the person looked last."""
+    """The ids of what was noted since the user looked last."""
     why: Mapping[str, str] = field(default_factory=dict)
-    """Why the person is asked, by the ids of the proposals."""
+    """Why the user is asked, by the ids of the proposals."""
     query: str = ""
 
     def ago(self, seconds: float) -> str:
@@ -172,7 +172,7 @@ def folder_words(folder: Path, width: int) -> Content:
 
 
 def welcome(key: Callable[[str], str]) -> Sequence[str]:
-    """What stands in an empty memory."""
+    """The text shown for an empty memory."""
     return (
         "Nothing is remembered yet.",
         "",

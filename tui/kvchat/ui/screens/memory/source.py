@@ -1,7 +1,7 @@
-"""The memory in the manager: what is remembered and what waits for the person's yes, the queue and the history.
+"""The memory in the manager: what is remembered and what is pending approval, the queue and the history.
 
-The rule: it acts only through the service, on one look at a time; files and tables it never touches. Whatever is done
-here can be undone here.
+It acts only through the service, on one look at a time, and never touches files or tables. Whatever is done here can be
+undone here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CHANGING: Sequence[Hint] = (*WRITING[:2], WRITING[3])
 
 
 class MemorySource(Source):
-    """What is remembered, and what is being gone through for it."""
+    """What is remembered, and the extractions that feed it."""
 
     heading: ClassVar[str] = "Memory"
     context: ClassVar[str] = "memory"
@@ -73,8 +73,8 @@ class MemorySource(Source):
         add: bool = False,
         editor: str = "",
     ) -> None:
-        """`conversation`: the open one; `fresh`: the ids of what was noted since the person looked last; `add`: begin
-        with a new memory; `editor`: the command of the person's editor."""
+        """`conversation`: the open one; `fresh`: the ids of what was noted since the user looked last; `add`: begin
+        with a new memory; `editor`: the command of the user's editor."""
         self.memory, self.extraction, self.jobs = memory, extraction, jobs
         self.conversations, self._now = conversations, now
         self.conversation = conversation
@@ -290,7 +290,7 @@ class MemorySource(Source):
             self.screen.tell(f"{said}: {quoted(saved.text)}")
 
     def _open_editor(self) -> None:
-        """The page in the person's editor, at the line of the memory under the cursor."""
+        """Open the page in the user's editor, at the line of the memory under the cursor."""
         entry, known = self.entry, self.overview
         if entry is not None and entry.status is Status.PENDING:
             self.screen.tell(f"It is in no file before you take it ({self.screen.key('memory.accept')}).")
@@ -351,7 +351,7 @@ class MemorySource(Source):
             await self.screen.act(self.memory.undo(change.seq), lambda _: said)
 
     def _last_change(self) -> Change | None:
-        """What the person did here last, else the newest change of all."""
+        """The user's last change here, else the newest change of all."""
         left = [change for change in self.changes if not change.undone and change.act is not Act.RESTORED]
         yours = [
             change for change in left if change.seq > (self._opened_at or 0) and change.act in TOUCHED | {Act.DELETED}
@@ -446,7 +446,7 @@ class MemorySource(Source):
 
 
 class Memories(Page):
-    """What waits for the person's yes, then what is remembered."""
+    """What is pending approval, then what is remembered."""
 
     has_search: ClassVar[bool] = True
     hints = (
@@ -557,7 +557,7 @@ class Memories(Page):
 
 
 class Queue(Page):
-    """What waits to be gone through."""
+    """What waits for an extraction."""
 
     hints = (
         ("memory.retry", "do it now"),
