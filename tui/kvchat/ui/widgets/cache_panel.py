@@ -1,4 +1,4 @@
-"""The panel beside the conversation, on a wide terminal: the server's cache, live."""
+"""The panel next to the conversation, on a wide terminal: the server's cache, live."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the header says: the model and where it runs at the left, how full the context window is at the right.
+"""The text of the header: the model and where it runs at the left, how full the context window is at the right.
 
-The rule: where the text goes is always in words; a cloud server is never quiet. Pure functions of (state, width).
+The place that the text is sent to is always in words; a cloud server is never quiet. Pure functions of (state, width).
 """
 
 from __future__ import annotations

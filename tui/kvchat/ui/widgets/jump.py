@@ -1,6 +1,6 @@
-"""Jump letters: one on everything on the screen that can be gone to or taken; typing it does that.
+"""Jump letters: one on every target on the screen; typing it goes there or takes it.
 
-The rule: letters are drawn over what stands there, nothing moves for them; any other key only takes them away.
+Letters are drawn over the text and nothing moves for them; any other key only removes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Target(Struct, frozen=True):
     """What a letter leads to."""
 
     place: Hashable
-    """The row that it stands on, by the widget's own name for it."""
+    """Its row, by the widget's own name for it."""
     cell: int
     act: Callable[[], object]
 

@@ -1,6 +1,7 @@
-"""The panel beside the conversation: what the server's cache holds now, how the last turns went, how fast it is.
+"""The text of the panel next to the conversation: what the server's cache holds now, how the last turns went, how fast
+it is.
 
-The rule: pure functions of the figures and the width; what is not known is said to be unknown.
+Pure functions of the figures and the width; what is not known is said to be unknown.
 """
 
 from __future__ import annotations

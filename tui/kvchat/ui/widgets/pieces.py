@@ -1,7 +1,7 @@
 """One-line bars: text in pieces, each with a tone, measured in terminal cells, and the widget that draws them at both
 ends of a line.
 
-The rule: what to say is decided by pure functions that return pieces; colours come from the theme by tone.
+Pure functions decide what to say and return pieces; colours come from the theme by tone.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class PieceLine(Widget):
         self._tones.clear()
 
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
-        """What stands left and right in a line of `width` cells."""
+        """The pieces at the left and at the right of a line of `width` cells."""
         return (), ()
 
     def render(self) -> Content:

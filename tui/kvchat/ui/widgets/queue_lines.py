@@ -1,6 +1,6 @@
 """The lines over the composer: the messages that wait in the open conversation, and what holds them.
 
-The rule: a line each, in the order in which they are sent; where there are more than fit, the last line counts them.
+Each has a line, in the order in which they are sent; where there are more than fit, the last line counts them.
 """
 
 from __future__ import annotations

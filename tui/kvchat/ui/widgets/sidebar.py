@@ -1,7 +1,7 @@
 """The sidebar: the list of conversations, grouped by age, with what each would cost to open.
 
-The rule: one widget, whatever the number of rows. Only of the lines on the screen is asked how warm they are, only
-those are drawn, and new rows move neither the cursor nor the view.
+It is one widget, whatever the number of rows. Only the lines on the screen are drawn and asked for their warmth, and
+new rows move neither the cursor nor the view.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._styles = ThemeStyles(self, STYLES)
         self.rows: Sequence[SidebarRow] = ()
         self._is_known = False
-        """Whether it was told what there is; before that nothing is shown."""
+        """Whether it has received its rows; before that nothing is shown."""
         self._clock = clock
         self._lines: list[Line] = []
         self._line_of: dict[str, int] = {}
@@ -166,7 +166,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._spin()
 
     def _redraw(self, rows: Sequence[SidebarRow]) -> None:
-        """The same list with other titles or states: only the lines that changed are drawn anew."""
+        """Take the same list with other titles or states, and redraw only the lines that changed."""
         before, self.rows = self.rows, rows
         for old, new in zip(before, rows, strict=True):
             if old != new:
@@ -175,7 +175,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._spin()
 
     def refresh_marks(self) -> None:
-        """Look how warm the conversations on the screen are now; only the lines that changed are drawn anew."""
+        """Look how warm the conversations on the screen are now, and redraw only the lines that changed."""
         before, self._warmth = self._warmth, {}
         top = self.scroll_offset.y
         for at, line in enumerate(self._lines[top : top + self.size.height], top):
@@ -204,7 +204,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._go(self._cursor)
 
     def regroup(self) -> None:
-        """Sort the rows into groups anew, as at midnight."""
+        """Sort the rows into their groups again, as at midnight."""
         self._regroup()
 
     def _regroup(self) -> None:

@@ -1,6 +1,6 @@
 """What the sidebar shows, before it is drawn: rows, marks and their words, and the groups by age.
 
-The rule: pure functions of the rows and the time; a row's group depends on local midnights, not on hours passed.
+Pure functions of the rows and the time; a row's group depends on local midnights, not on hours passed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SidebarRow(Struct, frozen=True):
     unread: bool = False
     favourite: bool = False
     held: int = 0
-    """Messages in its queue that wait for the person."""
+    """Messages in its queue that wait for the user."""
     kept: bool = False
 
 
@@ -58,8 +58,8 @@ def rows_of(
     kept: Collection[str] = (),
 ) -> list[SidebarRow]:
     """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered;
-    `held`: of those whose queue waits for the person, and its messages; `kept`: of those whose state the person
-    keeps."""
+    `held`: of those whose queue waits for the user, with the number of its messages; `kept`: of those whose state the
+    user keeps."""
     return [
         SidebarRow(
             c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags, held.get(c.id, 0), c.id in kept
@@ -74,7 +74,7 @@ def mark_of(warmth: Warmth, streaming: bool = False) -> Mark:
 
 
 def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
-    """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and what else is to be told."""
+    """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and whatever else is known."""
     known = not row.streaming and warmth.heat is not Heat.UNKNOWN
     words = warmth_words(warmth, now) if known else WORDS[mark_of(warmth, row.streaming)]
     more = (

@@ -1,8 +1,7 @@
 """What the status line says about the cache: one sentence for each case a turn can end in, and one while it runs.
 
-The rule: figures are the server's. What it did not report is said to be unknown, never shown as 0; wasted tokens
-are mentioned only above the noise. Pure functions of the figures and the width of the
-screen.
+Figures are the server's. What it did not report is said to be unknown, never shown as 0; wasted tokens are mentioned
+only above the noise. Pure functions of the figures and the width of the screen.
 """
 
 from __future__ import annotations
@@ -93,9 +92,9 @@ def _ttft(turn: TurnFigures) -> list[Piece]:
 
 
 def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
-    """`warm-up ▕▒▒▒  ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
-    in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
-    that is little."""
+    """`warm-up ▕▒▒▒ ▏ 1,204/3,400`, quiet, while a conversation is prefilled before the user sends; with the cause in
+    front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when that
+    is little."""
     cause = f"{cause_name(progress.cause)}: " if progress is not None and progress.cause else ""
     words = [Piece(f"{cause}warm-up", "quiet")]
     if progress is None or progress.total <= progress.cached:

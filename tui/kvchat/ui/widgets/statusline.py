@@ -1,7 +1,6 @@
 """The bars of the main screen: header, status line and the line of keys.
 
-The rule: these widgets only hold what the app feeds them and draw it; the sentences are in `header_text` and
-`status_text`.
+These widgets only hold what the app gives them and draw it; the sentences are in `header_text` and `status_text`.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class StatusLine(PieceLine):
         self.refresh()
 
     def set_memory(self, words: str, key: str = "") -> None:
-        """What was noted since the person looked last, at the right end until it is looked at; empty: nothing. `key`
+        """Show what was noted since the user looked last, at the right end until it is looked at; empty: nothing. `key`
         leads to it."""
         self._memory, self._memory_key = words, key
         self.refresh()
@@ -132,7 +131,7 @@ def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
         tokens = (len(answer.text) + len(answer.reasoning)) // CHARACTERS_PER_TOKEN
     waiting = answer.waiting
     if waiting is not None and waiting.phase == "prefill" and answer.prefill is not None:
-        waiting = None  # how far it is stands there
+        waiting = None  # its progress is shown there
     return Live(
         elapsed=max(0.0, now - answer.sent_at),
         progress=answer.prefill,
@@ -159,8 +158,8 @@ class Header(PieceLine):
         self.refresh()
 
     def set_documents(self, words: Sequence[str]) -> None:
-        """What the conversation searches by itself, the longest way to say it first; empty: nothing. It stands beside
-        the window's meter where there is room."""
+        """What the conversation searches by itself, the longest way to say it first; empty: nothing. It is shown next
+        to the window's meter where there is room."""
         if words != self._documents:
             self._documents = words
             self.refresh()

@@ -1,7 +1,7 @@
-"""Style names become styles of the theme, for widgets that draw their lines themselves.
+"""Turn style names into styles of the theme, for widgets that draw their lines themselves.
 
-The rule: colours come from the theme's variables only. A table stands in for one component class per name: Textual
-applies the whole style sheet to every component class of every widget, which is most of the time to the first paint.
+Colours come from the theme's variables only. A table replaces one component class per name: Textual applies the whole
+style sheet to every component class of every widget, which is most of the time to the first paint.
 """
 
 from __future__ import annotations

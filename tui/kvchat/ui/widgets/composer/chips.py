@@ -1,6 +1,6 @@
-"""Chips: a long paste or an attached file stands in the composer as a short label, its text beside it.
+"""Chips: a long paste or an attached file is a short label in the composer; its text is kept apart.
 
-The rule: a chip is whole or gone. Its span in the text is what sends its block; an edit takes all of it or nothing.
+A chip is whole or gone. Its span in the text is what sends its block; an edit takes all of it or nothing.
 """
 
 from __future__ import annotations

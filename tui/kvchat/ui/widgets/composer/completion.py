@@ -1,7 +1,7 @@
-"""The composer's side that completes mentions of documents while they are typed.
+"""The part of the composer that completes mentions of documents while they are typed.
 
-The rule: the typing never waits for it, an answer to what was typed before is dropped, Enter sends unless something is
-marked, and nothing is offered for what was pasted.
+Typing never waits for it, and a result for earlier text is dropped. Enter sends unless something is marked, and nothing
+is offered for what was pasted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Completing(Accompanied):
         self._mentions = MentionList()
         self._asking: Timer | None = None
         self._closed_at: tuple[int, int] | None = None
-        """Where the mention begins whose list the person closed."""
+        """Where the mention begins whose list the user closed."""
 
     def set_completions(self, mentions: Sequence[Mention], beginning: str) -> None:
         """What a mention with this beginning can become; dropped when another one is being typed by now."""
@@ -92,7 +92,7 @@ class Completing(Accompanied):
 
     def _touched(self, clicked: bool = False) -> bool:
         """Make the pasted mention at the cursor one that counts; False: there is none. `clicked`: the one that the
-        cursor stands in, not behind."""
+        cursor is in, not behind."""
         area = self._area
         if not area.selection.is_empty or parse(area.text).command is not None:
             return False

@@ -1,7 +1,7 @@
-"""The composer's side that knows what goes with the message: memories, files and passages that were found for it.
+"""The part of the composer that knows what goes with the message: memories, files and passages found for it.
 
-The rule: what is shown was found for what is written, or stays while one types on; what is sent as chosen was found
-for exactly the text that is sent.
+What is shown was found for the text, or stays while the user types on; what is sent as chosen was found for exactly the
+text that is sent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 
 class Accompanied(Vertical):
-    """The line of what goes along, and what the app tells it."""
+    """The line of what goes with the message, and what the app has found for it."""
 
     _area: ComposerText
     _key: str
@@ -58,7 +58,7 @@ class Accompanied(Vertical):
         self._passages: dict[str, Passage] = {}
         self._files: tuple[ContextBlock, ...] = ()
         self._asked = Written()
-        """What the last `Rested` told."""
+        """The text of the last `Rested`."""
         self._retrieved_for: Written | None = None
         """What the passages and files were found for; None: they are not known."""
 
@@ -90,9 +90,9 @@ class Accompanied(Vertical):
         fixed: bool = False,
     ) -> None:
         """What was found in the documents for `text` with these spans, and the files that it mentions; not shown when
-        another text is being written by now. `taken` False: passages are offered, and go only if the person takes
-        them; `fixed`: they go in any case. `outside`: of files that need a yes where they really are, by their
-        references. `mentions`: where those stand that name something. `pasted`: mentions that are only text."""
+        another text is being written by now. `taken` False: passages are offered, and go only if the user takes them;
+        `fixed`: they go in any case. `outside`: the real paths of files that need consent, by their references.
+        `mentions`: the places of those that name something. `pasted`: mentions that are only text."""
         written, outside = Written(text, pasted_of(spans)), outside or {}
         if written != self._asked or not text:
             return
@@ -171,8 +171,8 @@ class Accompanied(Vertical):
         return self._files if found and not self._line.problems else None
 
     def _spans_of(self, text: str) -> Spans:
-        """The spans of `text`, which is the end of what is written: what stands in front of it is a command, or a
-        slash that begins no command."""
+        """The spans of `text`, which is the end of what is written: what precedes it is a command, or a slash that
+        begins no command."""
         begin = self._area.text.rfind(text)
         return cut_out(self._area.spans, begin, begin + len(text))
 
@@ -180,7 +180,7 @@ class Accompanied(Vertical):
         return Written(text, pasted_of(self._spans_of(text)))
 
     def _left_out(self) -> Picked:
-        """What the person decided, also that none of those found is to go."""
+        """What the user decided, also that nothing found is to go."""
         none = {item.id for item in self.context.of(PASSAGE) if PASSAGE in self.context.none}
         picked = self.context.picked
         return Picked(picked.dropped | none, picked.taken - none)

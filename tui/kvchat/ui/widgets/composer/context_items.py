@@ -1,6 +1,6 @@
-"""What goes with a message besides its words: memories, files and passages, and what of it the person left out.
+"""What goes with a message in addition to its text: memories, files and passages, and which the user left out.
 
-The rule: what was left out stays out, and what is only offered stays an offer, until the message is sent.
+What was left out stays out, and what is only offered stays an offer, until the message is sent.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Item(Struct, frozen=True):
     is_fixed: bool = False
     """Whether it goes in any case: it is mentioned in the text."""
     outside: str = ""
-    """Where a file from outside really is: it goes only when the person said yes to this. Empty: none is needed."""
+    """The real path of a file from outside, which goes only with the user's consent. Empty: none is needed."""
     is_image: bool = False
 
 
 class Picked(Struct, frozen=True):
-    """What the person decided about passages: of what is found for a text, these go or do not."""
+    """What the user decided about passages: of what is found for a text, these go or do not."""
 
     dropped: frozenset[str] = frozenset()
     taken: frozenset[str] = frozenset()
@@ -100,10 +100,10 @@ class ContextItems:
     def __init__(self) -> None:
         self._found: dict[str, tuple[Item, ...]] = {}
         self.offers = False
-        """Whether passages go only when the person takes them."""
+        """Whether passages go only when the user takes them."""
         self.dropped: set[str] = set()
         self.taken: set[str] = set()
-        """The passages that the person took, offered or left out before."""
+        """The passages that the user took, offered or left out before."""
         self.none: set[str] = set()
         """The kinds of which nothing is to go, whatever is found."""
         self.agreed: set[str] = set()
@@ -135,7 +135,7 @@ class ContextItems:
         return tuple(item for kind in _ORDER for item in self.of(kind))
 
     def needs_yes(self, item: Item) -> bool:
-        """Whether it is a file from outside that the person did not agree to yet."""
+        """Whether it is a file from outside that the user has not agreed to yet."""
         return bool(item.outside) and item.outside not in self.agreed
 
     def is_out(self, item: Item) -> bool:

@@ -1,7 +1,7 @@
 """The line over the composer: what goes with the message that is being written, and what is left out of it.
 
-The rule: it is drawn on the rule above the composer, in exactly its width, so that nothing moves when it comes, changes
-or goes; what has no room is counted, not named; and what the person left out stays out until the message is sent.
+It is drawn on the rule above the composer, in exactly its width, so that nothing moves when it comes, changes or goes.
+What has no room is counted, not named; what the user left out stays out until the message is sent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shown(NamedTuple):
 
 
 def parts(shown: Shown, width: int) -> list[Part]:
-    """The line in exactly `width` cells, the rule's own sign where nothing stands."""
+    """The line in exactly `width` cells, the rule's own character where it is empty."""
     tail = _tail(shown, width)
     aside = cell_len(tail) + 3 if tail else 0
     heads = _heads(shown, width - aside)
@@ -90,7 +90,7 @@ def _cut(parts: Sequence[Part], width: int) -> Iterator[Part]:
 
 
 def _tail(shown: Shown, width: int) -> str:
-    """What stands at the right end: the key, or the keys while one chooses; the longest that leaves room."""
+    """The text at the right end: the key, or the keys during a choice; the longest that leaves room."""
     key = shown.key
     if shown.cursor is not None and shown.items.needs_yes(shown.items.all[shown.cursor]):
         wordings, most = ["y sends it · Enter shows it · Esc", "y sends it · Esc"], width // 2
@@ -208,7 +208,7 @@ def _names(shown: Shown, room: int) -> list[Part]:
 
 
 def _fitted(label: str, item: Item, cells: int) -> str:
-    """The label in at most `cells` cells. A passage keeps where it stands, for several are of one file; a path its
+    """The label in at most `cells` cells. A passage keeps its place, since several may be of one file; a path its
     end."""
     if item.outside and cell_len(label) > cells > 1:
         while cell_len(label) >= cells:
@@ -280,7 +280,7 @@ class ContextLine(Widget):
         """Whether the keys are its own; the focus follows a little later."""
         self._tones = ThemeStyles(self, STYLES)
 
-    # What goes along.
+    # What goes with the message.
 
     def put(self, kind: str, items: Sequence[Item]) -> None:
         """Show these of a kind. Those that were left out stay so."""
@@ -302,7 +302,7 @@ class ContextLine(Widget):
             self._decided()
 
     def agree(self, path: str) -> None:
-        """The file from outside at this path goes along."""
+        """Send the file from outside at this path too."""
         self.items.agreed.add(path)
         self._decided()
 

@@ -1,7 +1,6 @@
 """A mention while it is typed: `@handbook/gui`, what it can become, and what it is replaced by.
 
-The rule: completing is an offer. A mention that means nothing yet stays as it was typed, and Enter takes only what is
-marked.
+Completion is an offer. A mention that names nothing yet stays as it was typed, and Enter takes only what is marked.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Typed(NamedTuple):
     beginning: str
     """Its name as far as it is typed."""
     sign: str = "@"
-    """What stands in front of it; empty in the argument of a command that takes a path."""
+    """The sign in front of it; empty in the argument of a command that takes a path."""
 
 
 def typed_at(line: str, column: int) -> Typed | None:
@@ -71,8 +70,8 @@ def is_folder(mention: Mention) -> bool:
 
 
 def completed(typed: Typed, mention: Mention) -> tuple[str, int]:
-    """What a mention is written as in place of what was typed, and how far from its end the cursor stands: inside the
-    quotes of one that goes on."""
+    """The text of a mention in place of what was typed, and the cursor's distance from its end: inside the quotes of
+    one that continues."""
     name = mention.text
     if is_folder(mention) and not name.endswith("/"):
         name += "/"
@@ -118,7 +117,7 @@ class MentionList(Suggestions["Mention"]):
         self.typed: Typed | None = None
         """The mention for which the list was asked."""
         self.moved = False
-        """Whether the person moved the cursor."""
+        """Whether the user moved the cursor."""
 
     def offer(self, typed: Typed, mentions: Sequence[Mention]) -> None:
         """Show what this mention can become; where it needs nothing, none is marked."""

@@ -1,6 +1,6 @@
-"""What the composer tells: a message to send, a command, a draft, a rest in the typing.
+"""The messages that the composer posts: a message to send, a command, a draft, a pause in the typing.
 
-The rule: these are known as `Composer.Submitted` and so on; nobody else sends them.
+They are known as `Composer.Submitted` and so on; only the composer posts them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kvchat.prompt.drafts import Spans
 
 class Submitted(Message, namespace="composer"):
     """A message to send. `key` is the one given with `load`. Where its passages have not been found for this text yet,
-    `question.taken` are those that the person took of what was found for an earlier one, and `question.without` names
+    `question.taken` are those that the user took of what was found for an earlier one, and `question.without` names
     those that they left out."""
 
     def __init__(self, question: Question, key: str) -> None:
@@ -80,7 +80,7 @@ class Looked(Message, namespace="composer"):
 
 
 class PathPasted(Message, namespace="composer"):
-    """What was pasted may be the path of a file; `pasted` is how it stands in the text."""
+    """What was pasted may be the path of a file; `pasted` is its form in the text."""
 
     def __init__(self, path: str, pasted: str) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class Loaded(Message, namespace="composer"):
 
 
 class Notice(Message, namespace="composer"):
-    """A sentence for the person."""
+    """A sentence for the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

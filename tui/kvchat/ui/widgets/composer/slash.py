@@ -25,7 +25,7 @@ def typed_name(text: str) -> str | None:
 
 
 def argument_typed(text: str, name: str) -> tuple[str, str] | None:
-    """While `text` is this command with words behind it: what stands before the last word, and that word."""
+    """While `text` is this command with words behind it: what precedes the last word, and that word."""
     if not text.startswith(f"/{name} ") or "\n" in text:
         return None
     last = text.rpartition(" ")[2]

@@ -1,6 +1,6 @@
 """A list of what the text at the cursor can become, drawn over the transcript just above the composer.
 
-The rule: it takes no focus and moves nothing; what stands under its cursor is what Enter takes.
+It takes no focus and moves nothing; Enter takes the item under its cursor.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Suggestions(Widget, Generic[T]):
 
     def show(self, items: Sequence[T], *, marks_first: bool = True) -> None:
         """Show these; nothing to show closes the list. The cursor stays on its item when that is still there, else it
-        stands on the first one, or (`marks_first` False) nowhere."""
+        is on the first one, or (`marks_first` False) nowhere."""
         if not items:
             self.close()
             return

@@ -1,8 +1,8 @@
 """The composer's text area: Textual's own, with chips that stay whole, safe display, and keys as actions.
 
-The rule: the text is never changed by showing it. What would harm a terminal is replaced character by character on
-the way to the screen, so cursor and wrapping stay true. What was pasted, attached or mentioned are spans: they move
-with what is around them, and undoing brings back what they were.
+Showing the text never changes it. What would harm a terminal is replaced character by character on the way to the
+screen, so cursor and wrapping stay true. What was pasted, attached or mentioned are spans: they move with what is
+around them, and undoing brings back what they were.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SpanEdit(Edit):
 
 
 def _grows(span: Span, start: int, end: int, text: str) -> bool:
-    """Whether what is put in there makes another word of a mention: it is followed anew then."""
+    """Whether this insertion makes another word of a mention, which is then followed afresh."""
     if span.kind != MENTION:
         return False
     return (span.end == start and not _ENDS.match(text)) or (span.start == end and not text[-1].isspace())
@@ -152,7 +152,7 @@ class ComposerText(TextArea):
         self.match_cursor_bracket = False
 
     def _toggle_cursor_blink_visible(self) -> None:
-        """It comes to rest where nobody types: each blink is laid out and written."""
+        """Stop the blinking where the user does not type: each blink is laid out and written."""
         self._blinks += 1
         if self._blinks > MOST_BLINKS:
             self._pause_blink()
@@ -244,7 +244,7 @@ class ComposerText(TextArea):
         return Draft(self.text, self.spans)
 
     def load(self, draft: Draft) -> None:
-        """Begin anew with this draft: nothing can be undone."""
+        """Start from this draft, with an empty undo history."""
         self.load_text(draft.text)
         self._typed_before = 0
         self.fields = frozenset()
@@ -279,13 +279,13 @@ class ComposerText(TextArea):
         return True
 
     def type(self, text: str) -> None:
-        """Insert at the cursor what the person typed elsewhere."""
+        """Insert at the cursor what the user typed elsewhere."""
         if result := self._replace_via_keyboard(text, *self.selection):
             self.move_cursor(result.end_location)
 
     def pick(self, text: str, start: Location, end: Location, *, mention: int) -> Location:
-        """Put what was picked from a list in the place of what was typed of it; where it ends. `mention`: so many
-        characters of it are a mention."""
+        """Replace what was typed with what was picked from a list; return where it ends. `mention`: how many of its
+        characters are a mention."""
         self.history.checkpoint()
         result = self.edit(self._edit_of(text, start, end, (Span(0, mention, MENTION),) if mention else ()))
         self.history.checkpoint()
@@ -293,7 +293,7 @@ class ComposerText(TextArea):
 
     @property
     def place(self) -> int:
-        """Where the cursor stands in the text."""
+        """The cursor's place in the text."""
         return self.offset_of(self.cursor_location)
 
     def offset_of(self, location: Location) -> int:
@@ -309,11 +309,11 @@ class ComposerText(TextArea):
         return self.document.end
 
     def is_pasted(self, offset: int) -> bool:
-        """Whether what stands there came with a paste and is only text."""
+        """Whether the text there was pasted and is only text."""
         return any(span.start <= offset < span.end and not span.is_chip for span in self.spans)
 
     def touch(self, start: int, end: int) -> None:
-        """Have the person's mention be what stands there. That can be undone."""
+        """Make the text there a mention of the user's. That can be undone."""
         text = self.text[start:end]
         self.history.checkpoint()
         spans = (Span(0, len(text), MENTION),)
@@ -378,7 +378,7 @@ class ComposerText(TextArea):
         self.move_cursor(result.end_location)
 
     def _place_of(self, text: str) -> tuple[Location, Location] | None:
-        """Where this piece of one line stands last; None: nowhere."""
+        """The last place of this piece of one line; None: nowhere."""
         for row in range(self.document.line_count - 1, -1, -1) if text else ():
             if (at := self.document[row].rfind(text)) >= 0:
                 return (row, at), (row, at + len(text))
@@ -398,13 +398,13 @@ class ComposerText(TextArea):
 
     def on_click(self, event: events.Click) -> None:
         row, column = self.get_target_document_location(event)
-        if self.selection.is_empty and column < len(self.document[row]):  # else it was beside the text
+        if self.selection.is_empty and column < len(self.document[row]):  # else it was next to the text
             self._decide("click")
 
     # Chips are whole or gone, and so is what is one character to whoever reads it.
 
     def _wholes(self, row: int) -> list[tuple[int, int]]:
-        """Where in a line something stands that the cursor steps over."""
+        """The spans of a line that the cursor steps over."""
         line = self.document[row]
         return [*self._chips_in(row), *clusters(line)]
 

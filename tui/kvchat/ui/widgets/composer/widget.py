@@ -1,7 +1,7 @@
 """The composer: where a message is written, a command is given, and earlier messages are recalled.
 
-The rule: nothing typed or pasted is lost or sent by accident. Only a key sends; clearing can be undone; a draft goes
-out under the key of the conversation it was loaded for.
+Nothing typed or pasted is lost or sent by accident. Only a key sends; clearing can be undone; a draft goes out under
+the key of the conversation it was loaded for.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Composer(Completing):
         self._timer: Timer | None = None
         self._announced = ""
         self._told_of_field = False
-        """Whether a field that is not filled in was told since the text changed."""
+        """Whether an empty field was reported since the text changed."""
         self._cost = "", False
         self._placeholder = placeholder
         self.commanded: Question | None = None
@@ -173,7 +173,7 @@ class Composer(Completing):
         self.post_message(self.Loaded(key))
 
     def replace_text(self, text: str) -> None:
-        """Put `text`, which the person did not type, in place of the text; undoable."""
+        """Replace the text with `text`, which the user did not type; undoable."""
         self.replace(Draft(text, given(text)))
 
     def replace(self, draft: Draft) -> None:
@@ -181,7 +181,7 @@ class Composer(Completing):
         self._area.put(draft)
 
     def take_edited(self, text: str) -> None:
-        """Put in place of the text what the person made of it in an editor: what they wrote there was typed."""
+        """Replace the text with what the user made of it in an editor: what they wrote there counts as typed."""
         self._area.put(self._area.draft.rewritten(plain_paste(text)))
 
     def insert(self, text: str) -> None:
@@ -218,7 +218,7 @@ class Composer(Completing):
         await idle([self._area])
 
     def attach(self, block: ContextBlock, instead_of: str = "") -> None:
-        """Put an attached file into the text as a chip: in the place of `instead_of` where that stands, else at the
+        """Put an attached file into the text as a chip: in the place of `instead_of` where the text has it, else at the
         cursor."""
         self._area.attach(block, instead_of)
 
@@ -251,8 +251,8 @@ class Composer(Completing):
         self.commands = [slash.Command(*command) for command in commands]
 
     def set_cost(self, words: str, *, quietly: bool = False) -> None:
-        """What sending the attachments costs, in the row of the keys; empty: nothing to tell. `quietly`: only where
-        that row is there anyway, for what no act of the person brought."""
+        """Show what sending the attachments costs in the row of the keys; empty: nothing. `quietly`: only where that
+        row is shown anyway, for what no act of the user caused."""
         if (words, quietly) != self._cost:
             self._cost = words, quietly
             self._fit_to_screen()

@@ -1,6 +1,6 @@
 """The messages one below the other: which row of which message is at a height.
 
-The rule: heights change often and near the end, so the sums below a change are computed anew only when asked.
+Heights change often and near the end, so the sums below a change are computed again only on request.
 """
 
 from __future__ import annotations

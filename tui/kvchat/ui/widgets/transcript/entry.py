@@ -1,6 +1,6 @@
 """One message in the transcript: its rows, drawn when they are needed, and its height before and after.
 
-The rule: `height` is always known; it is an estimate until the message is drawn and exact from then on.
+`height` is always known; it is an estimate until the message is drawn and exact from then on.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Entry:
         self._settle()
 
     def lay_out(self, row: int, above: int, below: int) -> int:
-        """Make so many rows above and below a row, the end's if there is none; where that row stands then."""
+        """Lay out `above` and `below` rows around a row, or the end if there is none; return the row's place after
+        that."""
         self.draw()
         row = min(row, self.height)
         if self._long is None:
@@ -122,7 +123,7 @@ class Entry:
         self.strips.clear()
 
     def resize(self, width: int) -> None:
-        """Another width: everything is drawn anew when it is needed."""
+        """Take another width; everything is redrawn when it is needed."""
         if width != self._width:
             self._width = width
             self.release()
@@ -152,7 +153,7 @@ class Entry:
         return changed
 
     def _frame(self) -> None:
-        """Draw what stands around the body."""
+        """Draw the rows around the body."""
         self._head = head_rows(self.item, self._width, self.folds, selected=self._is_keyed)
         live = self.live(self._width) if self.live else None
         self._foot = foot_rows(

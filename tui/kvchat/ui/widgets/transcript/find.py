@@ -1,6 +1,6 @@
-"""Finding text in the conversation.
+"""Find text in the conversation.
 
-The rule: every message is searched in its source, only messages that come into view are drawn.
+Every message is searched in its source, and only messages that come into view are drawn.
 """
 
 from __future__ import annotations

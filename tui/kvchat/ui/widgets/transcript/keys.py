@@ -1,7 +1,6 @@
 """The transcript's keys and clicks: a selected message, and what can be asked for it.
 
-The rule: keys are bindings with ids, so that they can be rebound; a request is a message to the app, nothing is
-done here.
+Keys are bindings with ids, so that they can be rebound; a request is a message to the app, nothing is done here.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class TranscriptKeys(TranscriptView):
         self._scroll_to_row(y)
 
     def _scroll_to_row(self, y: int) -> None:
-        """Scroll as the person would."""
+        """Scroll as the user would."""
         self._place(round(self.scroll_y))
         self.scroll_to(y=max(0, y), animate=False)
 
@@ -152,7 +151,7 @@ class TranscriptKeys(TranscriptView):
             self.select(self._column.entries[index + step].item.node_id, extend=True)
 
     def action_page(self, step: int) -> None:
-        """One view up or down; the selected message goes along."""
+        """One view up or down; the selection follows."""
         y = round(self.scroll_y) + step * max(1, self._view_height - 2)
         self._scroll_to_row(y)
         y = round(self.scroll_y)
@@ -307,7 +306,7 @@ class TranscriptKeys(TranscriptView):
         return found
 
     def _targets_in(self, entry: Entry, number: int) -> Iterator[Target]:
-        """What stands in a row of a message."""
+        """The targets in a row of a message."""
         item, row = entry.item, entry.row(number)
         place = item.node_id, number
 

@@ -37,7 +37,7 @@ class ContinueRequested(Message, namespace="transcript"):
 
 @dataclass
 class CopyRequested(Message, namespace="transcript"):
-    """The person wants the source text of so many messages on the clipboard."""
+    """The user wants the source text of messages on the clipboard."""
 
     text: str
     messages: int = 1

@@ -1,6 +1,6 @@
-"""Style names become Rich styles, rows become strips. Colours come from the theme's variables only.
+"""Turn style names into Rich styles, and rows into strips. Colours come from the theme's variables only.
 
-The rule: one accent. Everything else is the text's colour, dimmed or not; code has its own few tones.
+There is one accent. Everything else is the text's colour, dimmed or not; code has its own few tones.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class StyleBook:
         self, row: Row, width: int, text_width: int, where: Where = Where.UNKNOWN, bar: str = "", tint: str = ""
     ) -> Strip:
         """A row as a strip of `width` cells, the text behind the gutter and `text_width` cells wide. `where`: what the
-        rail shows; `bar`: the style of the bar of a selected message; `tint`: the style that all of it stands on."""
+        rail shows; `bar`: the style of the bar of a selected message; `tint`: the background style of all of it."""
         glyph, rail = RAIL[where]
         segments = [Segment(glyph, self.style(rail)), Segment("▎" if bar else " ", self.style(f"{tint} {bar}"))]
         used = GUTTER

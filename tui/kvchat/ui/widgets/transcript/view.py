@@ -1,7 +1,7 @@
 """The transcript's drawing and scrolling: one widget that draws rows itself, with no widget per message.
 
-The rule: nothing moves that the person did not move. What is at the top of the view stays there when heights
-around it change, unless the end is followed.
+Nothing moves that the user did not move. What is at the top of the view stays there when heights around it change,
+unless the end is followed.
 """
 
 from __future__ import annotations
@@ -224,8 +224,8 @@ class TranscriptView(ScrollView):
             entry.strips.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What is painted. It does not tell where in the text it is: that would make every piece of every row a style
-        of its own, worked out and compared anew at each paint, and only the mouse asks, by `render_line`."""
+        """The painted lines. They carry no place in the text: that would give every piece of every row a style of its
+        own, built and compared at each paint, and only the mouse asks, by `render_line`."""
         self._painting = True
         try:
             return super().render_lines(crop)

@@ -1,7 +1,7 @@
 """The transcript of a conversation: what the app gives it to show, and how a streaming answer is drawn.
 
-The rule: it shows the items it is given and posts what the person wants; it decides nothing. Drawing what streams in
-takes a bounded share of a core, however fast the text comes and however dear it is to draw.
+It shows the items it is given and posts what the user wants; it decides nothing. Drawing what streams in takes a
+bounded share of a core, however fast the text comes and however dear it is to draw.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Transcript(TranscriptKeys, can_focus=True):
         self._schedule()
 
     def _schedule(self) -> None:
-        """Draw what came, now or when its time has come. Whenever that may have changed, this looks anew.
+        """Draw what came, now or when its time has come. Called whenever that may have changed.
 
         The time is the loop's: Textual's own timer never rings where its time is over before it looks at the clock.
         """
