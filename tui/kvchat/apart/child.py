@@ -1,4 +1,4 @@
-"""Start a separate reading process: its limits, and its pipes to the process that started it.
+"""The child side of a separate reading process: its limits, and its pipes to the process that started it.
 
 It reads stdin and the files named there, writes stdout, and does nothing else: no network, no other program. It ends
 with its stdin, and by itself where something takes much too long.

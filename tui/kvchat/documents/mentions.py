@@ -42,7 +42,7 @@ class Kind(StrEnum):
 
 
 class Mention(Struct, frozen=True):
-    """One that can be written, offered while a person writes it."""
+    """One that can be written, offered while the user writes it."""
 
     text: str
     """What follows the `@`, without quotes: `handbook/guide/`."""

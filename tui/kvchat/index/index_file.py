@@ -77,7 +77,7 @@ VERSION = 3
 """Raised when the tables, or `tokenizer.prepared`, change; older files are then rebuilt."""
 _APPLICATION_ID = 0x6B766978
 READ_MS, WRITE_MS = 1000, 3000
-"""How long SQLite waits for another program's lock: a search no longer than a person does, a write longer than a disk
+"""How long SQLite waits for another program's lock: a search no longer than a user would, a write longer than a disk
 takes for a batch of documents."""
 PATIENCE_S = 30.0
 """How long indexing waits for another kvchat to finish a write."""

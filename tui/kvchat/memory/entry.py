@@ -56,7 +56,7 @@ class Act(StrEnum):
     NOTED = "noted"
     """Extracted from a conversation."""
     ADDED = "added"
-    """The person asked for it, or wrote it into a file."""
+    """The user asked for it, or wrote it into a file."""
     PROPOSED = "proposed"
     ACCEPTED = "accepted"
     EDITED = "edited"
@@ -85,7 +85,7 @@ class Entry(Struct, frozen=True):
     """Seconds since the epoch."""
     status: Status = Status.LIVE
     confidence: float | None = None
-    """From 0 to 1, as found at the extraction; None where a person wrote it."""
+    """From 0 to 1, as found at the extraction; None where the user wrote it."""
     conversation: str = ""
     """The conversation it came from; empty: none."""
     nodes: tuple[str, ...] = ()

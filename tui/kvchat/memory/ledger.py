@@ -161,7 +161,7 @@ class Ledger:
         return found
 
     def branches(self, conversation: str) -> list[str]:
-        """The ends of a conversation's branches in use: its head, and those that another window goes on with."""
+        """The ends of a conversation's branches in use: its head, and those that another window continues."""
         head = self._db.row("SELECT head FROM conversation WHERE id = ?", (conversation,))
         return [id for id in [*(head or ()), *tips.of_all(self._db).get(conversation, ())] if id is not None]
 

@@ -111,7 +111,7 @@ class KvchatApp(App[int]):
         """Whether all themes are registered, or just the one that is wanted."""
         self._take_theme()
         self.keys, problems = keymap(service.settings.keys, paths.config, vi_keys=service.settings.vi_keys)
-        """The person's keys by action, where they differ from the table."""
+        """The user's keys by action, where they differ from the table."""
         self._notices += map(str, problems)
 
     # -- start and end
@@ -336,7 +336,7 @@ class KvchatApp(App[int]):
         await self.chat.do(action, argument)
 
     def key_of(self, id: str) -> str:
-        """The first key of an action, as a person reads it; empty without one."""
+        """The first key of an action, as the user reads it; empty without one."""
         return keys.shown(first_key(id, self.keys))
 
     def footer_keys(self, place: str = "", can: Collection[str] = ()) -> list[tuple[str, str]]:

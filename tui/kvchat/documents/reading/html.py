@@ -267,7 +267,7 @@ class Element(Struct, frozen=True):
 
 
 def hides(tag: Tag) -> bool:
-    """Whether an element of this start tag is hidden from a person."""
+    """Whether an element of this start tag is hidden from the user."""
     attributes = tag.attributes
     if tag.name in _UNSEEN:
         return True
@@ -538,7 +538,7 @@ class _Page:
                 self._lists.pop()
 
     def _new_line(self, name: str) -> None:
-        """A block within preformatted text is on a line of its own already."""
+        """Begin a new line for a block within preformatted text."""
         if name in BLOCKS and self._pieces and not self._pieces[-1].endswith("\n"):
             self._pieces.append("\n")
 

@@ -30,7 +30,7 @@ _DEEPEST = 8
 
 
 class Handler:
-    """Told of the elements of a part, as `xml.etree.ElementTree.XMLParser` tells its target."""
+    """Receives the elements of a part, as a target of `xml.etree.ElementTree.XMLParser` does."""
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """An element begins."""

@@ -173,7 +173,7 @@ class Ink:
         self._forms = 0
 
     def before(self, operator: bytes, operands: Any, page: Any, text: Any) -> None:
-        """Told of each operator, with the matrices of the page and of the text."""
+        """Called for each operator, with the matrices of the page and of the text."""
         if operator in _SHOWS:
             if self._unseen(page, text):
                 _empty(operator, operands)
@@ -196,7 +196,7 @@ class Ink:
             self._colour(operator, operands)
 
     def after(self, operator: bytes, operands: Any, page: Any, text: Any) -> None:
-        """Told once an operator is done: for a form or an image with all that is in it."""
+        """Called once an operator is done: for a form or an image with all that is in it."""
         if operator == b"Do":
             self._forms -= 1
             self._painted = True

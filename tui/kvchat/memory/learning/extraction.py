@@ -49,7 +49,7 @@ class Passage(Struct, frozen=True):
 
     @property
     def questions(self) -> dict[int, list[Node]]:
-        """The person's messages by the number of their turn."""
+        """The user's messages by the number of their turn."""
         found: dict[int, list[Node]] = {}
         for number, message in self.turns:
             if message.role is Role.USER:

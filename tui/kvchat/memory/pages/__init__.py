@@ -1,1 +1,2 @@
-"""The Markdown files: pages, their entries, and the folder they are in. The person's own, as any editor has them."""
+"""The Markdown files: pages, their entries, and the folder they are in. They belong to the user, who may edit them with
+any editor."""

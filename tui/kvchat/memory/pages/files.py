@@ -142,7 +142,7 @@ def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
 
 
 def clean(folder: Path) -> None:
-    """Remove what a write that was killed left in `folder` and below. Nobody must be writing there."""
+    """Remove what a write that was killed left in `folder` and below. No process may be writing there."""
     for place in _folders(folder, 0):
         with contextlib.suppress(OSError), os.scandir(place) as entries:
             for entry in entries:

@@ -244,11 +244,11 @@ class SendingController:
         return sent
 
     async def _sent(self, sending: Sending) -> None:
-        """Send it with what was shown with it; what had not been found for it by then is found now. The person is asked
+        """Send it with what was shown with it; what had not been found for it by then is found now. The user is asked
         about files from outside, and what to do where it is too long. Raises ChatError."""
         question, anyway = await self._looked_up(sending), False
         if sending.wanted is not None and sending.agrees is not None:
-            sending.is_begun = False  # nothing is looked up while the person is asked
+            sending.is_begun = False  # nothing is looked up while the user is asked
             self.show_looking_up()
             if not await sending.agrees(sending.wanted, question):
                 sending.comes_back = True
@@ -280,7 +280,7 @@ class SendingController:
         consent."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        sending.is_begun = False  # nothing is looked up while the person is asked
+        sending.is_begun = False  # nothing is looked up while the user is asked
         self.show_looking_up()
         it = "them" if len(error.paths) > 1 else "it"
         files = counted(len(error.paths), "file")

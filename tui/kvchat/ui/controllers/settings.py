@@ -53,7 +53,7 @@ class SettingsController:
         return rows(self.workspace.app.layers(), [AUTOMATIC, *sorted(self.workspace.app.available_themes)])
 
     def change(self, row: SettingRow, text: str | None) -> None:
-        """Save what a person wrote for a setting, and work with it where that can be; None: back to the default.
+        """Save what the user wrote for a setting, and apply it where that is possible; None: back to the default.
         Raises ConfigError."""
         from kvchat.commands.setting_rows import checked
 

@@ -112,7 +112,7 @@ class Workspace:
         return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
 
     def key_of(self, action: str) -> str:
-        """The first key of an action, as a person reads it; empty without one."""
+        """The first key of an action, as the user reads it; empty without one."""
         return self.app.key_of(action)
 
     def now(self) -> datetime:

@@ -222,7 +222,7 @@ ROLES: dict[str, str] = {Role.USER: "you", Role.ASSISTANT: "answer", Role.SYSTEM
 
 
 class Found(NamedTuple):
-    """The message a person chose from the results."""
+    """The message that the user chose from the results."""
 
     conversation: str
     node: str

@@ -139,7 +139,7 @@ class ExportRequest(Struct, frozen=True):
     all_branches: bool = False
     all_conversations: bool = False
     overwrite: bool = False
-    """The person agreed to replace the file that is there."""
+    """The user agreed to replace the existing file."""
 
 
 class ExportScreen(Modal[ExportRequest]):
@@ -176,7 +176,7 @@ class ExportScreen(Modal[ExportRequest]):
         self._formats = list(FORMATS)
         self._suggested = ""
         self._agreed: Path | None = None
-        """The file that the user agreed to replace."""
+        """The existing file that the user was asked about: the next Enter replaces it."""
 
     def body(self) -> Iterable[Widget]:
         title = f"“{one_line(self._conversation.title, 40)}”" if self._conversation else NOTHING

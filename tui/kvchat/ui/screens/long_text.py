@@ -58,7 +58,8 @@ class LongText(TextArea):
 
     @property
     def told(self) -> str:
-        """The sentence that this text was written before."""
+        """A notice that the restored text is not saved, and the key that takes it back; empty: the text is another
+        one."""
         if not self._left or self.text != self._left:
             return ""
         return f"Not saved; {keys.shown(first_key('undo', self.app.keys))} takes it back."

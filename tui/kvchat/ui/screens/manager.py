@@ -94,7 +94,7 @@ class Page(ABC):
 
     @abstractmethod
     def choose(self, index: int) -> Awaitable[None] | None:
-        """The person chose the row."""
+        """The user chose the row."""
 
 
 class Source(ABC):

@@ -165,7 +165,7 @@ class ListModal(Modal[T]):
         return self.query_one(RowList)
 
     def choose(self, index: int) -> None:
-        """The person chose the row with this index."""
+        """The user chose the row with this index."""
 
     def action_move(self, step: int) -> None:
         self.rows.move(step)

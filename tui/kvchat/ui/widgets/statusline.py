@@ -97,7 +97,7 @@ class StatusLine(PieceLine):
             self.refresh()
 
     def acknowledge(self) -> None:
-        """The person saw why tokens were read again: show the figures of this turn instead of the sentence."""
+        """The user has seen why tokens were prefilled again: show the figures of this turn instead of the sentence."""
         self._seen.update(self._turns[-1:])
         self.refresh()
 

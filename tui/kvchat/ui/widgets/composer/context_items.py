@@ -82,7 +82,7 @@ def file_item(block: ContextBlock, count: Count, outside: str = "") -> Item:
 
 
 def homely(path: str) -> str:
-    """A path as a person knows it: `~/notes.txt`."""
+    """A path as the user knows it: `~/notes.txt`."""
     try:
         return str(Path("~") / Path(path).relative_to(os.path.realpath(Path.home())))
     except (ValueError, RuntimeError):

@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     cursor: int | None = None
     """The place of the item that is being chosen; None: the keys belong to the text."""
     key: str = ""
-    """The key that chooses, as a person reads it; empty: none is shown."""
+    """The key that chooses, as the user reads it; empty: none is shown."""
     searching: bool = False
     problems: Sequence[str] = ()
     pasted: Sequence[str] = ()
@@ -253,7 +253,7 @@ class ContextLine(Widget):
             self.character = character
 
     class Looked(Message):
-        """The person wants to see an item whole."""
+        """The user wants to see an item whole."""
 
         def __init__(self, id: str) -> None:
             super().__init__()
@@ -265,7 +265,7 @@ class ContextLine(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.key_shown = ""
-        """The key that chooses, as a person reads it; empty: none is shown."""
+        """The key that chooses, as the user reads it; empty: none is shown."""
         self.items = ContextItems()
         self.searching = False
         """Whether the documents are being searched for so long that it is worth a word."""

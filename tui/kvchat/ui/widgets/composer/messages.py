@@ -72,7 +72,7 @@ class ContextChanged(Message, namespace="composer"):
 
 
 class Looked(Message, namespace="composer"):
-    """The person wants to see the item with this id, of those in `context`, as it is sent."""
+    """The user wants to see the item with this id, of those in `context`, as it is sent."""
 
     def __init__(self, id: str) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class PathPasted(Message, namespace="composer"):
 
 
 class PasteRequested(Message, namespace="composer"):
-    """The person wants what the system's clipboard holds: an image, or else this text."""
+    """The user wants what the system's clipboard holds: an image, or else this text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -152,7 +152,7 @@ class ComposerText(TextArea):
         self.match_cursor_bracket = False
 
     def _toggle_cursor_blink_visible(self) -> None:
-        """Stop the blinking where the user does not type: each blink is laid out and written."""
+        """Stop after `MOST_BLINKS` blinks without a key: each blink is laid out and written."""
         self._blinks += 1
         if self._blinks > MOST_BLINKS:
             self._pause_blink()

@@ -16,28 +16,28 @@ class Selected(Message, namespace="transcript"):
 
 @dataclass
 class EditRequested(Message, namespace="transcript"):
-    """The person wants to edit a message."""
+    """The user wants to edit a message."""
 
     node: str
 
 
 @dataclass
 class RegenerateRequested(Message, namespace="transcript"):
-    """The person wants another answer, or to retry a failed one."""
+    """The user wants another answer, or to retry a failed one."""
 
     node: str
 
 
 @dataclass
 class ContinueRequested(Message, namespace="transcript"):
-    """The person wants a cut answer to go on."""
+    """The user wants to continue a cut answer."""
 
     node: str
 
 
 @dataclass
 class CopyRequested(Message, namespace="transcript"):
-    """The user wants the source text of messages on the clipboard."""
+    """The user wants `text`, the source text of `messages` messages, on the clipboard."""
 
     text: str
     messages: int = 1
@@ -45,7 +45,7 @@ class CopyRequested(Message, namespace="transcript"):
 
 @dataclass
 class CodeCopyRequested(Message, namespace="transcript"):
-    """The person wants the `number`-th code block of a message on the clipboard. `text`: None where there is none."""
+    """The user wants the `number`-th code block of a message on the clipboard. `text`: None where there is none."""
 
     number: int
     text: str | None
@@ -53,7 +53,7 @@ class CodeCopyRequested(Message, namespace="transcript"):
 
 @dataclass
 class SiblingRequested(Message, namespace="transcript"):
-    """The person wants to see the next (1) or previous (-1) version of a message."""
+    """The user wants to see the next (1) or previous (-1) version of a message."""
 
     node: str
     step: int
@@ -61,28 +61,28 @@ class SiblingRequested(Message, namespace="transcript"):
 
 @dataclass
 class BranchesRequested(Message, namespace="transcript"):
-    """The person wants the list of branches through a message."""
+    """The user wants the list of branches through a message."""
 
     node: str
 
 
 @dataclass
 class ForkRequested(Message, namespace="transcript"):
-    """The person wants a new conversation that ends at a message."""
+    """The user wants a new conversation that ends at a message."""
 
     node: str
 
 
 @dataclass
 class DeleteRequested(Message, namespace="transcript"):
-    """The person wants a message's turn gone."""
+    """The user wants to delete a message's turn."""
 
     node: str
 
 
 @dataclass
 class SourcesRequested(Message, namespace="transcript"):
-    """The person wants to see what a message cites, or was sent with; `numbers`: only these, if any are named."""
+    """The user wants to see what a message cites, or was sent with; `numbers`: only these, if any are named."""
 
     node: str
     numbers: tuple[int, ...] = ()
@@ -101,18 +101,18 @@ class FollowChanged(Message, namespace="transcript"):
 
 @dataclass
 class FindRequested(Message, namespace="transcript"):
-    """The person wants to look for something here."""
+    """The user wants to search the transcript."""
 
 
 @dataclass
 class MatchRequested(Message, namespace="transcript"):
-    """The person wants to see the next (1) or previous (-1) match of what was looked for."""
+    """The user wants to see the next (1) or previous (-1) match of the search."""
 
     step: int
 
 
 @dataclass
 class TypeThrough(Message, namespace="transcript"):
-    """The person typed a character that is no command here: it belongs in the composer."""
+    """The user typed a character that is no command here: it belongs in the composer."""
 
     character: str
