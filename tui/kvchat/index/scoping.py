@@ -1,4 +1,4 @@
-"""Where a search looks: documents by the beginnings of their names, and by their dates.
+"""Limit a search to documents by the beginnings of their names, and by their dates.
 
 A scope that ends with `/`, and a document named by `exactly`, are tokens of the full-text index, so that looking there
 costs no more than another word.

@@ -1,5 +1,5 @@
-"""Collect garbage at a quiet moment: a full collection stops everything for 20 to 70 ms, so it runs unnoticed, not in
-the middle of a word that is typed or of an answer that streams.
+"""Collect garbage at a quiet moment: a full collection stops everything for 20 to 70 ms, so it runs while the user
+would not notice, not during a word that is typed or an answer that streams.
 
 Nearly all that an answer leaves behind is freed at once, without a collection; what a closed dialog leaves waits.
 """

@@ -1,1 +1,1 @@
-"""How the files of a collection get into the index."""
+"""Put the files of a collection into the index."""

@@ -1,1 +1,1 @@
-"""Reading: what a file of each format says, and where in it."""
+"""Read files of each format: their text, and its places in the file."""

@@ -1,4 +1,4 @@
-"""What reading a file gives, whatever its format: sections, cut out of its lines or built as paragraphs come.
+"""The content of a file of any format: sections, cut out of its lines or built as paragraphs come.
 
 Sections that are cut out of a text add up to it, to the character; in built ones every text that is put in appears
 once, in order. There are no sections without text.

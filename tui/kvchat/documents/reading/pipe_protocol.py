@@ -1,4 +1,4 @@
-"""What is in the frames between a process and the one that reads documents and images for it."""
+"""The contents of the frames between a process and the one that reads documents and images for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with conversations as a whole: open, new, walk, find, name, delete, undo, give out."""
+"""Act on whole conversations: open, new, walk, find, name, delete, undo, give out."""
 
 from __future__ import annotations
 

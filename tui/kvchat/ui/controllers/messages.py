@@ -1,4 +1,4 @@
-"""What can be done with a message; without a selected one it is the last: edit, ask again, copy, fork, delete, walk."""
+"""Act on the selected message, or else on the last one: edit, ask again, copy, fork, delete, walk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be set for the conversation and the app: parameters, system prompt, thinking, colours."""
+"""Set options of the conversation and the app: parameters, system prompt, thinking, colours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at the settings and changing them: in the file, and in the running app where it can."""
+"""Show the settings and change them: in the file, and in the running app where it can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing what a new conversation begins with: a persona or a trunk."""
+"""Choose what a new conversation begins with: a persona or a trunk."""
 
 from __future__ import annotations
 

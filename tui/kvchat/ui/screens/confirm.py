@@ -1,4 +1,4 @@
-"""Asking before an act."""
+"""Ask the user before an act."""
 
 from __future__ import annotations
 

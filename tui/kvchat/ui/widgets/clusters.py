@@ -1,4 +1,4 @@
-"""Where several characters of a text are one to whoever reads it: a family, a flag, a letter and its accents."""
+"""Find the characters of a text that are one to the reader: a family, a flag, a letter and its accents."""
 
 from __future__ import annotations
 

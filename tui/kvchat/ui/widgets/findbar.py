@@ -1,4 +1,4 @@
-"""Finding in the open conversation: one line above the composer."""
+"""Find in the open conversation: one line above the composer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status line says about the cache: one sentence for each case a turn can end in, and one while it runs.
+"""The text of the status line about the cache: one sentence for each case a turn can end in, and one while it runs.
 
 Figures are the server's. What it did not report is said to be unknown, never shown as 0; wasted tokens are mentioned
 only above the noise. Pure functions of the figures and the width of the screen.

@@ -1,1 +1,1 @@
-"""Where a message is written, with what goes with it."""
+"""The composer: a message while it is written, and what goes with it."""

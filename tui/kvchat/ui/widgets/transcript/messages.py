@@ -1,4 +1,4 @@
-"""What the transcript tells the app."""
+"""The messages that the transcript posts to the app."""
 
 from __future__ import annotations
 
