@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Divergence, Finding, Reason, Remedy, said
-from kvchat.cache.llamacpp.planner import Option, Plan, Way
+from kvchat.cache.llamacpp.planner import Plan, PlannedWay, Way
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport, WarmupTotals
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth
@@ -59,7 +59,10 @@ def a_report(now: float, **changes: Any) -> CacheReport:
         exact=True,
         predictions=43,
         exact_predictions=41,
-        plan=Plan(Option(Way.AS_IS, 81), (Option(Way.AS_IS, 81), Option(Way.PIN, 81, 0), Option(Way.DETOUR, 113))),
+        plan=Plan(
+            PlannedWay(Way.AS_IS, 81),
+            (PlannedWay(Way.AS_IS, 81), PlannedWay(Way.PIN, 81, 0), PlannedWay(Way.DETOUR, 113)),
+        ),
         speed=SpeedFit(1 / 350, (1 / 290 - 1 / 350) / 4096, 12),
         rules="A request goes to the slot that shares at least a tenth of its prompt, else to the oldest.",
         here=Ledger(totals(costs), {"other_client": (1, 1323)}, WarmupTotals(2, 1204, 3.1)),

@@ -7,22 +7,26 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from kvchat.documents.collection import Collection, Options, Progress, Report
+from kvchat.documents.collection import Collection, IndexingOptions, IndexingProgress, IndexingReport
 from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 
 
 async def indexed(
-    index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None], anew: bool = False
-) -> Report:
+    index_path: Path,
+    collection: Collection,
+    options: IndexingOptions,
+    told: Callable[[IndexingProgress], None],
+    anew: bool = False,
+) -> IndexingReport:
     """As `kvchat.documents.indexing.process.indexed`; cancelled, it ends at the next file."""
     loop, ended = asyncio.get_running_loop(), threading.Event()
 
-    def work() -> Report:
+    def work() -> IndexingReport:
         index = Index.open(index_path)
         try:
             if index.path is None:
-                return Report(collection.name, trouble=UNWRITABLE)
+                return IndexingReport(collection.name, trouble=UNWRITABLE)
             return index_collection(
                 index,
                 collection,

@@ -22,7 +22,7 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.http.transport import Clock
 from toyserver import ToyServer
 
@@ -68,7 +68,7 @@ def a_turn(text: str = "Hi", **options: Any) -> ChatTurn:
 
 def endpoint_of(server: ToyServer, host_class: HostClass = HostClass.LOOPBACK, **options: Any) -> Endpoint:
     """An endpoint at a toy server that claims to stand elsewhere."""
-    return Endpoint(BaseUrl("http", "127.0.0.1", server.port), Place(host_class, ("127.0.0.1",)), **options)
+    return Endpoint(BaseUrl("http", "127.0.0.1", server.port), ResolvedServer(host_class, ("127.0.0.1",)), **options)
 
 
 def llamacpp_at(

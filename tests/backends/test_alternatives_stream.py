@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kvchat.backends.answer import Alternatives
 from kvchat.backends.dialect import ChatTurn, Ended, HostClass, OfAlternative, Reported, ServerInfo, TextDelta
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.kinds import KINDS
 from kvchat.prompt.message import Message, Role, State
@@ -75,7 +75,9 @@ def test_every_mixture_gives_each_answer_its_own(data: st.DataObject) -> None:
 
 
 def test_a_request_asks_for_as_many_and_only_where_the_slots_are_known() -> None:
-    backend = LlamaCppBackend(Endpoint(BaseUrl("http", "127.0.0.1", 9), Place(HostClass.LOOPBACK, ("127.0.0.1",))))
+    backend = LlamaCppBackend(
+        Endpoint(BaseUrl("http", "127.0.0.1", 9), ResolvedServer(HostClass.LOOPBACK, ("127.0.0.1",)))
+    )
     assert json.loads(backend.body(ChatTurn((QUESTION,), "s", "m", answers=3)))["n"] == 3
     assert "n" not in json.loads(backend.body(ChatTurn((QUESTION,), "s", "m")))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kvchat.backends.dialect import BackendError, ChatTurn, HostClass, ServerOptions, Trouble
 from kvchat.backends.dialects.cloud import CloudBackend
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.http.payload import Response
 from kvchat.backends.kinds import Figures
 from kvchat.backends.recognition import is_of
@@ -43,7 +43,7 @@ def backend_at(server: ToyServer, host: str = "api.openai.com", key: str | None 
     options = ServerOptions(locality="cloud", **options)
     endpoint = Endpoint(
         BaseUrl("http", host, server.port),
-        Place(HostClass.CLOUD, ("127.0.0.1",)),
+        ResolvedServer(HostClass.CLOUD, ("127.0.0.1",)),
         key,
         allow_plain_http_key=True,
         resolver=_here,
@@ -113,7 +113,7 @@ async def test_a_missing_or_wrong_key_is_told(key: str | None) -> None:
     ],
 )
 def test_the_cache_key_goes_only_to_services_that_take_it(host: str, sent: bool) -> None:
-    backend = CloudBackend(Endpoint(BaseUrl("https", host, 443), Place(HostClass.CLOUD, ("192.0.2.1",))))
+    backend = CloudBackend(Endpoint(BaseUrl("https", host, 443), ResolvedServer(HostClass.CLOUD, ("192.0.2.1",))))
     body = json.loads(backend.body(a_turn(model="m")))
     assert body.get("prompt_cache_key") == (SESSION if sent else None)
     assert list(body) == ["model", *["prompt_cache_key"] * sent, "stream", "stream_options", "messages"]
@@ -123,7 +123,7 @@ def test_the_cache_key_goes_only_to_services_that_take_it(host: str, sent: bool)
 def test_the_settings_can_name_other_fields_and_headers_for_the_session() -> None:
     options = ServerOptions(session_fields=("session_id",), session_headers=("x-grok-conv-id",))
     backend = CloudBackend(
-        Endpoint(BaseUrl("https", "api.x.ai", 443), Place(HostClass.CLOUD, ("192.0.2.1",))), options=options
+        Endpoint(BaseUrl("https", "api.x.ai", 443), ResolvedServer(HostClass.CLOUD, ("192.0.2.1",))), options=options
     )
     assert json.loads(backend.body(a_turn()))["session_id"] == SESSION
     assert backend.headers(a_turn())["x-grok-conv-id"] == SESSION
@@ -138,7 +138,7 @@ def test_the_settings_can_name_other_fields_and_headers_for_the_session() -> Non
 def test_no_local_field_header_or_template_option_is_ever_sent(
     host: str, host_class: HostClass, extra: dict[str, Any]
 ) -> None:
-    backend = CloudBackend(Endpoint(BaseUrl("https", host, 443), Place(host_class, ("192.0.2.1",))))
+    backend = CloudBackend(Endpoint(BaseUrl("https", host, 443), ResolvedServer(host_class, ("192.0.2.1",))))
     turn = a_turn(
         slot=1,
         parameters=Parameters(extra={} if host_class is not HostClass.CLOUD else extra),

@@ -13,7 +13,7 @@ from kvchat.backends.dialects.lmstudio import LMStudioBackend
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.sglang import SglangBackend
 from kvchat.backends.dialects.vllm import VllmBackend
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.kinds import KINDS
 from kvchat.prompt.message import Message, Role
 
@@ -32,7 +32,7 @@ FIELDS = {"add_generation_prompt", "continue_final_message"}
     ],
 )
 def test_a_request_ends_with_the_reply_and_says_so_where_the_server_needs_it(dialect, fields):
-    backend = dialect(Endpoint(BaseUrl("http", "127.0.0.1", 9), Place(HostClass.LOOPBACK, ("127.0.0.1",))))
+    backend = dialect(Endpoint(BaseUrl("http", "127.0.0.1", 9), ResolvedServer(HostClass.LOOPBACK, ("127.0.0.1",))))
     turn = ChatTurn((QUESTION, REPLY.wire()), "s", "m", continues=True)
     body = json.loads(backend.body(turn))
     assert body["messages"][-1] == {"role": "assistant", "content": "Half an"}
@@ -45,7 +45,9 @@ def test_a_request_ends_with_the_reply_and_says_so_where_the_server_needs_it(dia
     ("build", "is_asked"), [("b8929-0a", False), ("b9713-1f", True), ("b0-unknown", True), ("", True)]
 )
 def test_a_build_that_does_not_know_the_fields_is_not_sent_them(build: str, is_asked: bool) -> None:
-    backend = LlamaCppBackend(Endpoint(BaseUrl("http", "127.0.0.1", 9), Place(HostClass.LOOPBACK, ("127.0.0.1",))))
+    backend = LlamaCppBackend(
+        Endpoint(BaseUrl("http", "127.0.0.1", 9), ResolvedServer(HostClass.LOOPBACK, ("127.0.0.1",)))
+    )
     backend._info = replace(backend.info, build=build)
     body = json.loads(backend.body(ChatTurn((QUESTION, REPLY.wire()), "s", "m", continues=True)))
     assert (body.keys() >= FIELDS) is is_asked

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kvchat.backends import kinds
-from kvchat.backends.discovery import Found, discover
+from kvchat.backends.discovery import FoundServer, discover
 from kvchat.backends.identify import connect
 from standins.jan import JanStandIn
 from standins.koboldcpp import KoboldCppStandIn
@@ -80,7 +80,7 @@ async def test_a_server_of_each_kind_is_known_by_its_answers_without_a_post(name
 async def test_all_kinds_at_once_are_told_apart() -> None:
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(make()) for make, _ in SERVERS.values()]
-        found: list[Found] = await discover([server.port for server in servers], within=LONG)
+        found: list[FoundServer] = await discover([server.port for server in servers], within=LONG)
     assert [server.kind for server in found] == [facts.get("kind", name) for name, (_, facts) in SERVERS.items()]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.backends import discovery
-from kvchat.backends.discovery import BODY_LIMIT, HEAD_LIMIT, Found, HeardResponse, NotHttpError
+from kvchat.backends.discovery import BODY_LIMIT, HEAD_LIMIT, FoundServer, HeardResponse, NotHttpError
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
 
@@ -79,4 +79,4 @@ async def test_json_is_read_once_whether_it_is_short_or_long(count: int) -> None
 
 
 def test_what_is_found_can_be_told_without_a_kind() -> None:
-    assert Found("http://127.0.0.1:1").title == ""
+    assert FoundServer("http://127.0.0.1:1").title == ""

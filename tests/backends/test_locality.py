@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from kvchat.backends.base import HttpBackend, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.identify import connect
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence
@@ -26,7 +26,7 @@ EXTRA = st.dictionaries(st.sampled_from([*sorted(LOCAL_FIELDS), "messages", "str
 
 
 def backend_of(dialect: type[HttpBackend], host_class: HostClass, *, extras: bool = True) -> HttpBackend:
-    backend = dialect(Endpoint(BaseUrl("https", "host", 443), Place(host_class, ("192.0.2.1",))))
+    backend = dialect(Endpoint(BaseUrl("https", "host", 443), ResolvedServer(host_class, ("192.0.2.1",))))
     backend._info = ServerInfo(backend.kind, "https://host", host_class, model="m", takes_local_extras=extras)
     return backend
 
@@ -114,7 +114,7 @@ async def test_a_proxy_in_the_environment_gets_no_byte(heard: Heard, monkeypatch
 async def test_a_chosen_proxy_gets_the_request_and_the_host_counts_as_cloud(heard: Heard) -> None:
     async with ToyServer() as proxy:
         proxy.on_chat(tokens("by proxy"))
-        place = Place(HostClass.CLOUD, ())
+        place = ResolvedServer(HostClass.CLOUD, ())
         backend = OneTokenWarmUp(Endpoint(BaseUrl("http", "far.example", 80), place, proxy=proxy.url))
         await backend.chat(a_turn(), heard)
         assert heard.text == "by proxy"
@@ -153,7 +153,7 @@ async def test_the_connection_goes_to_the_classified_address_under_the_servers_n
 
 async def test_localhost_is_tried_on_both_families(heard: Heard) -> None:
     async with ToyServer() as server:
-        place = Place(HostClass.LOOPBACK, ("::1", "127.0.0.1"))
+        place = ResolvedServer(HostClass.LOOPBACK, ("::1", "127.0.0.1"))
         backend = OneTokenWarmUp(replace(endpoint_of(server), place=place))
         await backend.chat(a_turn(), heard)
         assert heard.text == "Hello" and server.posts == 1

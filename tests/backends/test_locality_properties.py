@@ -16,7 +16,7 @@ from locality_kit import greedy, resolving
 
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
 from kvchat.backends.dialect import SESSION_HEADERS, BackendError, HostClass, ServerOptions
-from kvchat.backends.http.endpoint import Place, locate, open_endpoint, parse_base_url
+from kvchat.backends.http.endpoint import ResolvedServer, locate, open_endpoint, parse_base_url
 from kvchat.backends.identify import backend_of
 from kvchat.backends.recognition import ORDER
 from kvchat.prompt.request import Parameters
@@ -207,7 +207,7 @@ def test_whatever_a_resolver_says_a_name_has_a_class_or_a_sentence(found: list[s
 def test_localhost_is_this_machine_whatever_a_resolver_says(name: str, addresses: list[Address]) -> None:
     found = [str(address) for address in addresses]
     place = at_once(locate(parse_base_url(f"http://{name}:8080"), resolving(found)))
-    assert place == Place(LOOPBACK, ("127.0.0.1", "::1"))
+    assert place == ResolvedServer(LOOPBACK, ("127.0.0.1", "::1"))
 
 
 # -- the person's own word --------------------------------------------------------------------------------------------

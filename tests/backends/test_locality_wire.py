@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, HostClass, ServerOptions
-from kvchat.backends.http.endpoint import Place, open_endpoint
+from kvchat.backends.http.endpoint import ResolvedServer, open_endpoint
 from kvchat.backends.http.transport import Exchange
 from kvchat.backends.identify import backend_of, connect
 from kvchat.backends.recognition import ORDER
@@ -153,6 +153,8 @@ async def test_a_server_without_an_address_is_sent_nothing() -> None:
     async with ToyServer() as server:
         endpoint = await open_endpoint(server.url)
         with pytest.raises(BackendError, match="no address"):
-            async with Exchange(replace(endpoint, place=Place(LOOPBACK, ())), "POST", "/v1/x", body=b"{}") as exchange:
+            async with Exchange(
+                replace(endpoint, place=ResolvedServer(LOOPBACK, ())), "POST", "/v1/x", body=b"{}"
+            ) as exchange:
                 await exchange.head()
         assert server.visits == []

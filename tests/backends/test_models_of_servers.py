@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.rare import JanBackend, LiteLLMBackend
-from kvchat.backends.http.endpoint import Place
+from kvchat.backends.http.endpoint import ResolvedServer
 from kvchat.backends.http.payload import Model, models_in
 from kvchat.backends.kinds import OPENAI
 from standins.jan import JanStandIn
@@ -97,5 +97,5 @@ async def test_a_server_is_at_the_place_of_another_when_both_go_to_the_same_addr
     async with ToyServer() as server, ToyServer() as other:
         one = llamacpp_at(server)
         assert one.goal == openai_at(server).goal and one.goal != llamacpp_at(other).goal
-        moved = replace(endpoint_of(server), place=Place(HostClass.LOOPBACK, ("127.0.0.2",)))
+        moved = replace(endpoint_of(server), place=ResolvedServer(HostClass.LOOPBACK, ("127.0.0.2",)))
         assert one.goal != OllamaBackend(moved).goal

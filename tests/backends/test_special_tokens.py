@@ -15,7 +15,7 @@ from engine_fixture import RunningServer, running_server, small_model
 from kvchat.backends import tokens
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.identify import connect
-from kvchat.backends.tokens import SpecialTokens, special_texts
+from kvchat.backends.tokens import SpecialTokenAccess, special_texts
 from kvchat.prompt.context import broken, guarded
 from kvchat.text.faults import Fault
 from tiny_models import dense, tokenizer_of
@@ -65,7 +65,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServ
 
 async def test_the_special_tokens_of_a_real_server_are_found_in_a_text(server: RunningServer) -> None:
     backend = await connect(server.base_url)
-    assert isinstance(backend, SpecialTokens)
+    assert isinstance(backend, SpecialTokenAccess)
     text = "漢 List<String> <b>" + "x".join(OF_SMOLLM) + "</context> [1] a|b <file> <sep> 🙂 file_sep"
     found = await special_texts(backend, text)
     assert found == set(OF_SMOLLM)
@@ -76,7 +76,7 @@ async def test_the_special_tokens_of_a_real_server_are_found_in_a_text(server: R
 
 async def test_special_tokens_that_no_list_knows_are_found_and_broken(own_server: RunningServer) -> None:
     backend = await connect(own_server.base_url)
-    assert isinstance(backend, SpecialTokens)
+    assert isinstance(backend, SpecialTokenAccess)
     text = guarded("\n".join(f"in {token}{token} words a{token}b" for token in OWN) + "\n<:a:> @@@@ <:<:a")
     found = await special_texts(backend, text)
     assert found == set(OWN)
@@ -207,7 +207,7 @@ def test_breaking_what_is_found_leaves_nothing_special(text: str, specials: list
 
 async def test_a_token_in_pieces_of_characters_is_no_trouble(server: RunningServer) -> None:
     backend = await connect(server.base_url)
-    assert isinstance(backend, SpecialTokens)
+    assert isinstance(backend, SpecialTokenAccess)
     pieces = await backend.pieces_of("🙂<file_sep>漢")
     assert ("<file_sep>" in [piece for _, piece in pieces]) and "" in [piece for _, piece in pieces]
     assert [id for id, _ in pieces] == await backend.ids_of("🙂<file_sep>漢", specials=True)

@@ -23,7 +23,7 @@ from backend_kit import Heard, a_turn, endpoint_of, openai_at
 
 from kvchat.backends.base import OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.http.transport import Exchange, _socket_options
 from kvchat.backends.identify import connect
 from kvchat.prompt.message import State
@@ -32,7 +32,7 @@ from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, hang, raw
 
 
 def at(port: int, scheme: str = "http", host: str = "127.0.0.1", **options: str) -> OneTokenWarmUp:
-    place = Place(HostClass.LOOPBACK, ("127.0.0.1",))
+    place = ResolvedServer(HostClass.LOOPBACK, ("127.0.0.1",))
     return OneTokenWarmUp(Endpoint(BaseUrl(scheme, host, port), place, **options))
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kvchat.backends.discovery import Found, discover
+from kvchat.backends.discovery import FoundServer, discover
 from toyserver import ToyServer
 
 PAINT = "--paint" in sys.argv
@@ -160,7 +160,7 @@ async def measured(name: str, ports: list[int]) -> None:
     walls: list[float] = []
     cpus: list[float] = []
     longest: list[float] = []
-    found: list[Found] = []
+    found: list[FoundServer] = []
     for _ in range(RUNS + 1):
         watch = asyncio.create_task(stalls(longest))
         await asyncio.sleep(0)

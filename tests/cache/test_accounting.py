@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
-from kvchat.cache.price import Span, prefill_span, price
+from kvchat.cache.price import PrefillSpan, prefill_span, price
 from kvchat.cache.speed import SpeedFit
 
 
@@ -82,7 +82,7 @@ def test_prices_of_acts():
     told = [("delete", 0, 210 - 110), ("delete", 2, 0), ("system", 0, 210), ("edit", 1, 40), ("fork", 1, 0)]
     for act, at, tokens in told:
         assert (span := prefill_span(act, turns, at)) and span.tokens == tokens
-    assert prefill_span("system", [], 0) == Span(0, 0)
+    assert prefill_span("system", [], 0) == PrefillSpan(0, 0)
     assert prefill_span("system", [None], 0) is None
 
 

@@ -14,7 +14,7 @@ from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
 from kvchat.cache.causes.explain import explain, silent_loss
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.simulator import Place, Prediction
+from kvchat.cache.llamacpp.simulator import Prediction, StatePlace
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.wire import canonical
@@ -259,7 +259,7 @@ SCENARIOS = {
     ),
     "parked": (
         Cause.NOT_LOOKED_UP,
-        evidence(prediction=predicted(best=11_919, where=Place("parked", 1))),
+        evidence(prediction=predicted(best=11_919, where=StatePlace("parked", 1))),
         "11,919 tokens were parked",
     ),
     "cache memory full": (Cause.CACHE_FULL, evidence(0, evicted=11_919), "dropped 11,919 tokens"),
@@ -270,7 +270,7 @@ SCENARIOS = {
     ),
     "pinned elsewhere": (
         Cause.SLOT_TAKEN,
-        evidence(0, prediction=predicted(0, 0, 11_919, Place("slot", 1), 0, "pinned")),
+        evidence(0, prediction=predicted(0, 0, 11_919, StatePlace("slot", 1), 0, "pinned")),
         "Slot 1 held 11,919 tokens of this, but slot 0 answered.",
     ),
     "rewind of a hybrid": (
@@ -281,7 +281,7 @@ SCENARIOS = {
     "rewind the simulator foresaw": (
         Cause.CHECKPOINT,
         evidence(
-            3_800, shape=Shape(rewind=Rewind.WINDOW), prediction=predicted(3_800, 11_900, 11_900, Place("slot", 0))
+            3_800, shape=Shape(rewind=Rewind.WINDOW), prediction=predicted(3_800, 11_900, 11_900, StatePlace("slot", 0))
         ),
         "3,800",
     ),
@@ -360,7 +360,7 @@ PIECES = {
     Cause.OUR_BYTES: {"now": {"wires": (wire("system", "You are curt."), *WIRES_NOW[1:])}},
     Cause.OWN_REQUEST: {"uses": (OwnUse("side", "memory", 0),)},
     Cause.OTHER_CLIENT: {"foreign": Foreign(0, 512)},
-    Cause.NOT_LOOKED_UP: {"prediction": predicted(0, 0, 11_919, Place("parked", 0))},
+    Cause.NOT_LOOKED_UP: {"prediction": predicted(0, 0, 11_919, StatePlace("parked", 0))},
     Cause.CACHE_FULL: {"evicted": 11_919},
     Cause.CHECKPOINT: {"shape": HYBRID, "changed_by": "fork"},
     Cause.UNKNOWN: {},
@@ -439,7 +439,7 @@ def test_a_taker_that_the_server_chose_the_slot_for_by_its_prefix_needs_no_more_
 def test_of_a_parked_state_and_a_state_that_was_run_over_the_one_that_explains_more_is_named():
     use = OwnUse("conversation", "weather", 0, lost=11_919)
     for parked, cause in ((5_000, Cause.SLOT_TAKEN), (11_000, Cause.NOT_LOOKED_UP)):
-        found = predicted(3_800, 3_800, parked, Place("parked", 0))
+        found = predicted(3_800, 3_800, parked, StatePlace("parked", 0))
         assert explain(evidence(uses=(use,), prediction=found)).cause is cause
 
 
@@ -601,7 +601,7 @@ sent = st.builds(
 )
 last_read = st.none() | st.builds(LastRead, sent, maybe, maybe, some_ids, text, text, few, maybe)
 use = st.builds(OwnUse, st.sampled_from(["side", "warm-up", "conversation"]), text, few, maybe)
-place = st.none() | st.builds(Place, st.sampled_from(["slot", "parked"]), st.integers(0, 3))
+place = st.none() | st.builds(StatePlace, st.sampled_from(["slot", "parked"]), st.integers(0, 3))
 anything = st.builds(
     Evidence,
     st.builds(TurnFigures, count, count, maybe, count),

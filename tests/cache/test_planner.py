@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
-from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Option, Restorable, Way, plan
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, PlannedWay, Restorable, Way, plan
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
@@ -27,16 +27,16 @@ def turn(simulator: Simulator, prompt: Tokens, owner: str, slot: int | None = No
     return prompt
 
 
-def sent(option: Option) -> Option:
+def sent(option: PlannedWay) -> PlannedWay:
     """The way alone, without what it costs others."""
     return replace(option, takes=None, lost=0)
 
 
-def chosen(simulator: Simulator, prompt: Tokens, **options: object) -> Option:
+def chosen(simulator: Simulator, prompt: Tokens, **options: object) -> PlannedWay:
     return plan(simulator, prompt, **options).chosen  # type: ignore[arg-type]
 
 
-def played(simulator: Simulator, prompt: Tokens, option: Option, restorable: Restorable | None = None) -> int:
+def played(simulator: Simulator, prompt: Tokens, option: PlannedWay, restorable: Restorable | None = None) -> int:
     """The tokens that are read when `prompt` is sent in this way, those of getting there included."""
     simulator, spent = simulator.copy(), 0
     if option.way is Way.DETOUR:
@@ -94,7 +94,7 @@ def test_reading_ahead_never_costs_more_than_as_is_with_what_others_lose(history
     simulator, prompt = history
     found = plan(simulator, prompt, idle=True).chosen
 
-    def cost(option: Option) -> int:
+    def cost(option: PlannedWay) -> int:
         around, lost = simulator.copy(), 0
         if option.way is Way.DETOUR:
             first = around.begin(DETOUR, "", 0.0)
@@ -105,7 +105,7 @@ def test_reading_ahead_never_costs_more_than_as_is_with_what_others_lose(history
             lost += len(last.replaces.tokens) - last.common
         return played(simulator, prompt, option) + lost
 
-    assert cost(found) <= cost(Option(Way.AS_IS, 0))
+    assert cost(found) <= cost(PlannedWay(Way.AS_IS, 0))
 
 
 @settings(max_examples=200, deadline=None)
@@ -139,9 +139,9 @@ def test_where_nothing_is_parked_it_is_sent_as_is() -> None:
     simulator, back = peeked(system=3000, long=400, short=300)
     assert not simulator.parked
     found = plan(simulator, back)
-    assert found.options == (found.chosen,) and sent(found.chosen) == Option(Way.AS_IS, 416)
+    assert found.options == (found.chosen,) and sent(found.chosen) == PlannedWay(Way.AS_IS, 416)
     simulator, back = peeked(replace(Shape(), ram_bytes=0))
-    assert sent(chosen(simulator, back)) == Option(Way.AS_IS, 2833)
+    assert sent(chosen(simulator, back)) == PlannedWay(Way.AS_IS, 2833)
 
 
 def test_a_few_tokens_are_not_worth_a_detour() -> None:
@@ -163,9 +163,9 @@ def test_a_state_that_a_snapshot_gives_back_counts_as_lost_for_no_more_than_that
     turn(simulator, ids(1, 500) + ids(2, 400), "a", 0)
     assert plan(simulator, prompt, idle=True).chosen.way is Way.AS_IS  # the empty slot costs 540
     turn(simulator, ids(1, 500) + ids(2, 400) + ids(3, 600), "a", 0)
-    assert sent(plan(simulator, prompt, idle=True).chosen) == Option(Way.PIN, 540, 1)
+    assert sent(plan(simulator, prompt, idle=True).chosen) == PlannedWay(Way.PIN, 540, 1)
     secured = plan(simulator, prompt, idle=True, secured={0: 50}).chosen
-    assert sent(secured) == Option(Way.AS_IS, 40) and (secured.takes, secured.lost) == (0, 1000)
+    assert sent(secured) == PlannedWay(Way.AS_IS, 40) and (secured.takes, secured.lost) == (0, 1000)
 
 
 def test_a_snapshot_goes_into_the_slot_that_loses_least() -> None:
@@ -173,7 +173,7 @@ def test_a_snapshot_goes_into_the_slot_that_loses_least() -> None:
     turn(simulator, ids(9, 300), "other", 0)
     turn(simulator, ids(8, 900), "third", 1)
     found = plan(simulator, ids(1, 2000), restorable=Restorable(1900, 50)).chosen
-    assert sent(found) == Option(Way.RESTORE, 150, 0)
+    assert sent(found) == PlannedWay(Way.RESTORE, 150, 0)
     assert plan(simulator, ids(1, 2000), restorable=Restorable(1900, 50), secured={1: 20}).chosen.slot == 1
     assert plan(simulator, ids(1, 2000), restorable=Restorable(1900, 50), busy={0}).chosen.slot == 1
 
@@ -183,13 +183,13 @@ def test_a_pin_keeps_the_longer_tail_where_it_costs_nothing() -> None:
     as_is = simulator.predict(prompt)
     assert as_is.slot == 0 and as_is.replaces is not None and as_is.replaces.owner == "a"
     found = plan(simulator, prompt)
-    assert sent(found.chosen) == Option(Way.PIN, 40, 1) and found.slot == 1
+    assert sent(found.chosen) == PlannedWay(Way.PIN, 40, 1) and found.slot == 1
     assert simulator.predict(prompt, 1).replaces is None, "it was parked when the other was asked"
 
 
 def test_nothing_is_pinned_when_as_is_keeps_the_longer_tail() -> None:
     simulator, prompt = two_chats(10, 400)
-    assert sent(chosen(simulator, prompt)) == Option(Way.AS_IS, 40)
+    assert sent(chosen(simulator, prompt)) == PlannedWay(Way.AS_IS, 40)
 
 
 def test_nobody_is_pinned_to_an_empty_slot_but_ahead_of_time() -> None:
@@ -208,7 +208,7 @@ def test_a_snapshot_is_restored_when_that_is_cheaper_than_reading() -> None:
     simulator = Simulator(Shape())
     turn(simulator, ids(9, 300), "other")
     prompt = ids(1, 2000)
-    assert sent(chosen(simulator, prompt, restorable=Restorable(1900, 50))) == Option(Way.RESTORE, 150, 0)
+    assert sent(chosen(simulator, prompt, restorable=Restorable(1900, 50))) == PlannedWay(Way.RESTORE, 150, 0)
     assert chosen(simulator, prompt, restorable=Restorable(1900, 1900)).way is Way.AS_IS
     turn(simulator, prompt, "it")
     assert chosen(simulator, prompt + ids(2, 40), restorable=Restorable(1900, 5)).way is Way.AS_IS, "it is warm"

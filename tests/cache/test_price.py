@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, price
+from kvchat.cache.price import CORRECTION, CheaperWay, PrefillSpan, Price, alternatives, prefill_span, price
 from kvchat.cache.speed import SpeedFit
 
 SPEED = SpeedFit(3e-3, 3e-7, samples=3)
@@ -33,16 +33,16 @@ TURNS = [turn(1000, 1000), turn(1500, 400), turn(1650, 50)]
 @pytest.mark.parametrize(
     ("act", "at", "span"),
     [
-        ("edit", 0, Span(0, 1000)),
-        ("edit", 1, Span(1100, 1500)),
-        ("edit", 2, Span(1600, 1650)),
-        ("regenerate", 1, Span(1499, 1500)),
-        ("fork", 1, Span(1750, 1750)),
-        ("delete", 0, Span(0, 650)),
-        ("delete", 1, Span(1100, 1250)),
-        ("delete", 2, Span(1600, 1600)),
-        ("system", 0, Span(0, 1750)),
-        ("template", 2, Span(0, 1750)),
+        ("edit", 0, PrefillSpan(0, 1000)),
+        ("edit", 1, PrefillSpan(1100, 1500)),
+        ("edit", 2, PrefillSpan(1600, 1650)),
+        ("regenerate", 1, PrefillSpan(1499, 1500)),
+        ("fork", 1, PrefillSpan(1750, 1750)),
+        ("delete", 0, PrefillSpan(0, 650)),
+        ("delete", 1, PrefillSpan(1100, 1250)),
+        ("delete", 2, PrefillSpan(1600, 1600)),
+        ("system", 0, PrefillSpan(0, 1750)),
+        ("template", 2, PrefillSpan(0, 1750)),
     ],
 )
 def test_what_an_act_reads_again_stands_behind_the_first_changed_token(act, at, span):
@@ -86,7 +86,7 @@ def test_a_large_price_is_asked_about():
 
 def test_a_correction_is_offered_for_a_long_edit():
     cheaper = price_of("edit", TURNS, 1, SPEED).alternative
-    assert cheaper.way is Way.CORRECTION
+    assert cheaper.way is CheaperWay.CORRECTION
     assert cheaper.tokens == CORRECTION
     assert cheaper.seconds == (SPEED.seconds(1750, 1750 + CORRECTION),) * 2
 
@@ -94,7 +94,7 @@ def test_a_correction_is_offered_for_a_long_edit():
 def test_a_fork_is_offered_where_the_branch_that_is_left_stays_warm():
     long = [turn(1000, 1000), turn(1130, 30), turn(4000, 2770)]
     offered = alternatives("edit", long, 1, SPEED, spare=True)
-    assert [one.way for one in offered] == [Way.FORK]
+    assert [one.way for one in offered] == [CheaperWay.FORK]
     assert offered[0].tokens == 30
     assert alternatives("edit", long, 1, SPEED) == ()
     assert alternatives("edit", long, 2, SPEED, spare=True)[0].tokens == CORRECTION
@@ -103,9 +103,9 @@ def test_a_fork_is_offered_where_the_branch_that_is_left_stays_warm():
 @pytest.mark.parametrize(
     ("act", "tokens", "way"),
     [
-        ("delete", CORRECTION, Way.DISREGARD),
-        ("system", CORRECTION, Way.NEXT_MESSAGE),
-        ("template", 0, Way.NEW_CONVERSATIONS),
+        ("delete", CORRECTION, CheaperWay.DISREGARD),
+        ("system", CORRECTION, CheaperWay.NEXT_MESSAGE),
+        ("template", 0, CheaperWay.NEW_CONVERSATIONS),
     ],
 )
 def test_each_costly_act_has_a_cheaper_way(act, tokens, way):
@@ -143,7 +143,7 @@ def test_an_alternative_never_reads_more_than_the_act(act, turns, at, spare):
 def test_a_continued_turn_has_its_question_where_it_was_and_goes_on_for_a_token():
     # The second turn's answer was cut at 100 tokens and gone on with for 40 more.
     turns = [TURNS[0], TurnFigures(1600, 1599, 40, 0, begun_tokens=100)]
-    assert prefill_span("continue", turns, 1) == Span(1639, 1640)
-    assert prefill_span("edit", turns, 1) == Span(1100, 1500)
-    assert prefill_span("regenerate", turns, 1) == Span(1499, 1500)
-    assert prefill_span("delete", turns, 1) == Span(1100, 1100)
+    assert prefill_span("continue", turns, 1) == PrefillSpan(1639, 1640)
+    assert prefill_span("edit", turns, 1) == PrefillSpan(1100, 1500)
+    assert prefill_span("regenerate", turns, 1) == PrefillSpan(1499, 1500)
+    assert prefill_span("delete", turns, 1) == PrefillSpan(1100, 1100)

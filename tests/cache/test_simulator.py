@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses
-from kvchat.cache.llamacpp.simulator import Held, Place, Prediction, Simulator
+from kvchat.cache.llamacpp.simulator import Held, Prediction, Simulator, StatePlace
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 
 DENSE = Shape()
@@ -67,7 +67,7 @@ def test_an_unrelated_prompt_parks_the_slot_and_it_comes_back() -> None:
     assert (found.cached, found.source, found.chosen_by, found.replaces) == (0, "nothing", "least recent", None)
     assert [held.owner for held in simulator.parked] == ["a"]
     back = turn(simulator, first + ids(9000, 10), "a")
-    assert (back.cached, back.source, back.best, back.best_where) == (100, "parked", 100, Place("parked", 0))
+    assert (back.cached, back.source, back.best, back.best_where) == (100, "parked", 100, StatePlace("parked", 0))
     assert [held.owner for held in simulator.parked] == ["b"]
 
 
@@ -85,7 +85,7 @@ def test_a_parked_state_is_not_looked_up_while_the_slot_keeps_half_of_its_own() 
     turn(simulator, system + ids(3000, 200), "long")
     turn(simulator, system + ids(4000, 10), "short")
     found = simulator.predict(system + ids(3000, 210))
-    assert (found.cached, found.best, found.best_where) == (40, 240, Place("parked", 0))
+    assert (found.cached, found.best, found.best_where) == (40, 240, StatePlace("parked", 0))
 
 
 def test_a_pin_beyond_the_last_slot_has_parked_states_looked_up() -> None:

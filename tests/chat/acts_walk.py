@@ -31,7 +31,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from tiny_models import tiny_models
@@ -196,7 +196,7 @@ class ActsWalk:
         await play.service.turns.go_on(self.now, play.service.conversations.load(self.now).path()[-1].id)
 
     async def answers(self, play: Play) -> None:
-        await play.service.turns.ask_for(self.now, Wanted(2), Question(self.said()))
+        await play.service.turns.ask_for(self.now, AlternativesRequest(2), Question(self.said()))
         await play.service.conversations.wait(self.now)
         choices = play.service.turns.choices(self.now)
         self._counted |= {node.id for node in choices[1:]}

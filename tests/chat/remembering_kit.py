@@ -15,7 +15,7 @@ from kvchat.chat.background import jobs
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from kvchat.memory.memories import Memories
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
@@ -94,7 +94,7 @@ async def passed_over(service: ChatService) -> None:
 
 
 def pending(service: ChatService, id: str) -> int:
-    return len(Ledger(service.store.database).pending(service.conversations.get(id).path()))
+    return len(ExtractionLedger(service.store.database).pending(service.conversations.get(id).path()))
 
 
 async def said(service: ChatService, id: str, text: str) -> None:

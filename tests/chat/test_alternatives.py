@@ -10,7 +10,7 @@ from kvchat.cache.stats import span, stats
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.message import State
 from toyserver import ToyServer, error, several, tokens
 
@@ -21,7 +21,7 @@ async def four():
         yield server
 
 
-THREE = Wanted(3)
+THREE = AlternativesRequest(3)
 
 
 async def asked(service, wanted=THREE, question="What now?"):
@@ -103,7 +103,7 @@ async def test_the_same_question_to_other_models(make):
     async with ToyServer("openai") as server:
         service = make(server.url)
         server.on_chat(tokens("a", model="one"), tokens("b", model="two"))
-        conversation = await asked(service, Wanted(2, ("one", "two")))
+        conversation = await asked(service, AlternativesRequest(2, ("one", "two")))
         assert [visit.json["model"] for visit in server.chats] == ["one", "two"]
         assert [node.model for node in service.turns.choices(conversation.id)] == ["one", "two"]
         assert conversation.record.model == ""
@@ -115,7 +115,7 @@ async def test_the_last_question_again_keeps_the_answer_that_is_there(make, four
     await service.turns.send(conversation.id, Question("one"))
     await service.conversations.wait(conversation.id)
     four.on_chat(several(["a"], ["b"]))
-    await service.turns.ask_again_for(conversation.id, Wanted(2), conversation.path()[-1].id)
+    await service.turns.ask_again_for(conversation.id, AlternativesRequest(2), conversation.path()[-1].id)
     await service.conversations.wait(conversation.id)
     assert texts(conversation) == ["Hello", "a", "b"]
     await service.turns.choose(conversation.id, service.turns.choices(conversation.id)[1].id)
@@ -130,7 +130,7 @@ async def test_esc_stops_all_and_each_keeps_what_it_has(make, four):
     four.on_chat(several(["a", "b"], ["c"], ["d", "e"], hang_after=3))
     conversation = await service.new_conversations.create()
     await service.servers.reach(conversation.id)
-    await service.turns.ask_for(conversation.id, Wanted(3), Question("x"))
+    await service.turns.ask_for(conversation.id, AlternativesRequest(3), Question("x"))
     await _until(service, lambda: [live.text for live in conversation.alternatives] == ["a", "c", "d"])
     await _until(service, lambda: [live.ended for live in conversation.alternatives] == [None, State.DONE, None])
     await service.conversations.stop(conversation.id)
@@ -151,7 +151,7 @@ async def test_stopped_between_two_requests_no_other_one_goes_out(make):
         service = make(server.url)
         server.on_chat(tokens("a"), tokens("b", hang_after=1))
         conversation = await service.new_conversations.create()
-        await service.turns.ask_for(conversation.id, Wanted(3), Question("x"))
+        await service.turns.ask_for(conversation.id, AlternativesRequest(3), Question("x"))
         await _until(service, lambda: [live.text for live in conversation.alternatives] == ["a", "b"])
         await service.conversations.stop(conversation.id)
         assert [node.state for node in service.turns.choices(conversation.id)] == [State.DONE, State.CANCELLED]
@@ -180,7 +180,7 @@ async def test_who_hears_of_turns_and_the_queue_see_the_chosen_one_alone(make, f
     conversation = await service.new_conversations.create()
     await service.servers.reach(conversation.id)
     four.on_chat(several(["a"], ["b"]), tokens("next"))
-    await service.turns.ask_for(conversation.id, Wanted(2), Question("x"))
+    await service.turns.ask_for(conversation.id, AlternativesRequest(2), Question("x"))
     await service.turns.queue_up(conversation.id, Question("behind it"))
     await service.conversations.wait(conversation.id)
     assert (heard, four.posts) == ([], 1)
@@ -195,7 +195,7 @@ async def test_a_kill_keeps_what_came_of_each(make, four, tmp_path):
     four.on_chat(several(["a", "b"], ["c", "d"], hang_after=2))
     conversation = await service.new_conversations.create()
     await service.servers.reach(conversation.id)
-    await service.turns.ask_for(conversation.id, Wanted(2), Question("x"))
+    await service.turns.ask_for(conversation.id, AlternativesRequest(2), Question("x"))
     nodes = [live.node for live in conversation.alternatives]
 
     def kept() -> list[str]:
@@ -224,7 +224,7 @@ async def _until(service, true) -> None:
 async def test_a_choice_leaves_the_branch_on_which_another_window_has_gone_on(make, four):
     service, other = make(four.url), make(four.url)
     four.on_chat(several(["a"], ["b"]), tokens("further"))
-    conversation = await asked(service, Wanted(2))
+    conversation = await asked(service, AlternativesRequest(2))
     await other.conversations.open(conversation.id)
     await other.turns.send(conversation.id, Question("and then?"))
     await other.conversations.wait(conversation.id)

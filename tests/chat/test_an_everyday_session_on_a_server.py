@@ -22,7 +22,7 @@ from engine_fixture import running_server, small_model
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.config import Settings, changed
 from kvchat.config.personas import Persona
 from kvchat.memory.entry import Kind
@@ -120,9 +120,9 @@ class Session:
 
     async def alternatives(self, count: int, text: str, choice: int) -> int | None:
         """What the choice was said to cost the next turn."""
-        asked = await self.service.prices.of_several(self.id, Wanted(count), Question(text))
+        asked = await self.service.prices.of_several(self.id, AlternativesRequest(count), Question(text))
         await self.service.turns.ask_for(
-            self.id, Wanted(count), Question(text), parameters=Parameters(temperature=1.0, max_tokens=40)
+            self.id, AlternativesRequest(count), Question(text), parameters=Parameters(temperature=1.0, max_tokens=40)
         )
         await self.service.conversations.wait(self.id)
         answers = self.service.turns.choices(self.id)

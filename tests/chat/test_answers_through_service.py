@@ -12,7 +12,7 @@ from answer_ways import KEPT, SAID, THOUGHT, WAYS, said
 from kvchat.backends.dialect import Emit, Ended, TextDelta, WasThought
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.chat.question import Question
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.prompt.message import Message, Role, State, node
 from kvchat.prompt.request import Parameters
@@ -31,7 +31,7 @@ async def test_several_answers_come_whole_and_once(make, streamed: bool) -> None
                 server.on_chat(raw(way.http(streamed=streamed, answers=slots)))
                 conversation = await service.new_conversations.create(reuse=False)
                 await service.servers.reach(conversation.id)
-                await service.turns.ask_for(conversation.id, Wanted(2), Question("Say hello"))
+                await service.turns.ask_for(conversation.id, AlternativesRequest(2), Question("Say hello"))
                 await service.conversations.wait(conversation.id)
                 first = service.turns.choices(conversation.id)[0]
                 assert (first.text, first.message.reasoning, first.state) == (way.text, way.thought, way.state), name

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
-from kvchat.memory.ledger import Cell
+from kvchat.memory.ledger import ExtractionRun
 from kvchat.prompt.branching import begun
 from kvchat.prompt.message import Message, Role, State, node, settled
 from kvchat.prompt.request import Parameters
@@ -240,21 +240,21 @@ async def test_a_cut_answer_in_the_middle_goes_on_in_a_branch_of_its_own(service
 
 
 async def test_parameters_go_with_it_and_the_memory_has_every_message_in_one_place(make, server):
-    from kvchat.memory.ledger import Ledger
+    from kvchat.memory.ledger import ExtractionLedger
 
     service = make(server.url)
     conversation, old = await cut(service, server, "Half")
-    ledger = Ledger(service.store._db)
+    ledger = ExtractionLedger(service.store._db)
     first = [node.id for node in ledger.pending(conversation.path())]
     assert first == [node.id for node in conversation.path()[1:]]
-    assert ledger.cover(Cell("1" * 32, conversation.id, 0.0), first, ())
+    assert ledger.cover(ExtractionRun("1" * 32, conversation.id, 0.0), first, ())
     server.on_chat(tokens(" done"))
     await service.turns.go_on(conversation.id, old.id, Parameters(max_tokens=7))
     await service.conversations.wait(conversation.id)
     new = conversation.path()[-1]
     assert server.chats[-1].json["max_tokens"] == 7
     assert [node.id for node in ledger.pending(conversation.path())] == [new.id], "its question has its place already"
-    assert ledger.cover(Cell("2" * 32, conversation.id, 0.0), [new.id], ())
+    assert ledger.cover(ExtractionRun("2" * 32, conversation.id, 0.0), [new.id], ())
     for tip in (old.id, new.id):
         assert ledger.pending(conversation.tree.path(tip)) == []
         rows = service.store._db.rows("SELECT node, count(*) FROM covered GROUP BY node")

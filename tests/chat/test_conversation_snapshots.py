@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.backends.engine.snapshots import SnapshotDir
 from kvchat.backends.errors import NoAnswerError
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, Snapshots, Touch
+from kvchat.chat.cache.states.snapshots import Refused, Restored, SlotContent, SlotOutcome, Snapshots
 from kvchat.text.snapshots import GIVEN_UP, snapshot_sentence
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")
@@ -119,7 +119,7 @@ async def start(folder, server, told, tmp_path):
     async def start(info=INFO, extends=False):
         server.info = info
         snapshots = Snapshots(
-            folder, lambda problem: told.append(snapshot_sentence(problem)), shelf=SnapshotShelf(folder, least_free=0)
+            folder, lambda problem: told.append(snapshot_sentence(problem)), shelf=SnapshotDir(folder, least_free=0)
         )
         await snapshots.use(server, EngineOptions(model, snapshots=folder), extends=extends)
         return snapshots
@@ -317,7 +317,7 @@ async def test_a_model_that_cannot_give_up_a_token_holds_what_it_held_after_each
     assert server.holds[0] == ("river", 100)
     assert isinstance(await snapshots.restore(server, 1, snapshot), Restored)
     assert server.holds == {0: ("river", 100), 1: ("river", 100)}
-    assert touched == [(0, Touch.RESTORED), (1, Touch.PROBED)]
+    assert touched == [(0, SlotOutcome.RESTORED), (1, SlotOutcome.PROBED)]
 
 
 async def test_a_proof_costs_one_token_once_it_is_known_that_states_come_back(snapshots, server):

@@ -19,7 +19,7 @@ from retrieval_kit import documents_service, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.documents.collection import Options
+from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.indexing.index_run import index_collection
 from kvchat.documents.library import Library
 from kvchat.prompt.citations import CITE, cited, is_there, number_of
@@ -98,7 +98,7 @@ class Walk:
 
         def index(library: Library) -> None:
             collection = library.add(str(self.handbook), "handbook")
-            index_collection(library.index, collection, Options())
+            index_collection(library.index, collection, IndexingOptions())
             library.indexed("handbook")
 
         await self.service.documents.with_library(index)

@@ -10,7 +10,7 @@ from retrieval_kit import documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, mentioned_in, outside
+from kvchat.chat.question.mentions import NOTHING, MentionScope, OutsideError, mentioned_in, outside
 from kvchat.chat.service import ChatService
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.drafts import PASTE, Span
@@ -45,7 +45,7 @@ def id_of(service: ChatService) -> str:
     return service.conversations.all()[0].id
 
 
-async def asked(service: ChatService, text: str, meant: Meant) -> list[str]:
+async def asked(service: ChatService, text: str, meant: MentionScope) -> list[str]:
     """The texts of the files that went with a question."""
     id = id_of(service)
     await service.turns.send(id, Question(text, meant=meant))
@@ -58,8 +58,8 @@ async def test_only_the_signs_that_count_mention_something(service: ChatService)
     text = "@handbook/lamp.md @./notes.txt @handbook/boats.txt"
     assert await asked(service, text, NOTHING) == []
     pasted = (Span(0, 18, PASTE), Span(31, len(text), PASTE))
-    assert await asked(service, text, Meant(pasted)) == ["notes\n"]
-    found = await service.retrieval.retrieve(id_of(service), text, meant=Meant(pasted))
+    assert await asked(service, text, MentionScope(pasted)) == ["notes\n"]
+    found = await service.retrieval.retrieve(id_of(service), text, meant=MentionScope(pasted))
     assert found.mentions == ((18, 30),)
     assert found.pasted == ("handbook/lamp.md", "handbook/boats.txt")
 
@@ -85,13 +85,13 @@ async def test_a_file_from_outside_goes_only_with_a_yes_to_where_it_really_is(
     (work / "link.txt").symlink_to("../home/.ssh/key")
     text = f"what is @{name} ?"
     with pytest.raises(OutsideError) as caught:
-        await asked(service, text, Meant())
+        await asked(service, text, MentionScope())
     assert server.posts == 0 and len(service.conversations.get(id_of(service)).path()) == 1
     real = (work / Path(name).expanduser()).resolve()
     assert caught.value.paths == (str(real),) and str(real) in str(caught.value)
     with pytest.raises(OutsideError):
-        await asked(service, text, Meant(agreed=frozenset({name, str(work / "notes.txt")})))
-    assert await asked(service, text, Meant(agreed=frozenset({str(real)}))) == [real.read_text()]
+        await asked(service, text, MentionScope(agreed=frozenset({name, str(work / "notes.txt")})))
+    assert await asked(service, text, MentionScope(agreed=frozenset({str(real)}))) == [real.read_text()]
 
 
 async def test_a_secret_goes_only_with_a_yes_wherever_it_is(
@@ -101,15 +101,15 @@ async def test_a_secret_goes_only_with_a_yes_wherever_it_is(
     for name, text in (("prod.env", "TOKEN=swordfish\n"), ("notes.md", key)):
         (work / name).write_text(text)
         with pytest.raises(OutsideError, match=f"{name} looks like a private key or a file of passwords"):
-            await asked(service, f"what is @{name} ?", Meant())
+            await asked(service, f"what is @{name} ?", MentionScope())
         assert server.posts == 0
     block = await service.retrieval.attach(id_of(service), str(work / "prod.env"))
     with pytest.raises(OutsideError, match="looks like a private key"):
         await service.turns.send(id_of(service), Question("what is it?", (block,)))
     assert server.posts == 0
-    agreed = Meant(agreed=frozenset({str(work / "notes.md")}))
+    agreed = MentionScope(agreed=frozenset({str(work / "notes.md")}))
     assert await asked(service, "what is @notes.md ?", agreed) == [key]
-    assert await asked(service, "and @notes.md ?", Meant()) == [], "it was given"
+    assert await asked(service, "and @notes.md ?", MentionScope()) == [], "it was given"
 
 
 async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> None:
@@ -122,28 +122,28 @@ async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> N
 
 async def test_a_file_that_the_conversation_was_given_needs_no_second_yes(service: ChatService, tmp_path: Path) -> None:
     key = tmp_path / "home" / ".ssh" / "key"
-    assert await asked(service, "@~/.ssh/key ?", Meant(agreed=frozenset({str(key)})))
+    assert await asked(service, "@~/.ssh/key ?", MentionScope(agreed=frozenset({str(key)})))
     key.write_text("another secret\n")
-    assert await asked(service, "@~/.ssh/key now?", Meant())
+    assert await asked(service, "@~/.ssh/key now?", MentionScope())
     await service.new_conversations.create("Be brief.")
     with pytest.raises(OutsideError):
-        await asked(service, "@~/.ssh/key ?", Meant())
+        await asked(service, "@~/.ssh/key ?", MentionScope())
 
 
 async def test_a_link_in_a_collection_leads_outside(service: ChatService, tmp_path: Path) -> None:
     notes = written(tmp_path / "notes", {"a.md": "# A\n\nAlpha.\n"})
     (notes / "b.md").symlink_to(tmp_path / "home" / ".ssh" / "key")
     await indexed(service, notes, "notes")
-    assert await asked(service, "@notes/a.md ?", Meant()) == ["# A\n\nAlpha.\n"]
+    assert await asked(service, "@notes/a.md ?", MentionScope()) == ["# A\n\nAlpha.\n"]
     with pytest.raises(ChatError):
-        await asked(service, "@notes/b.md ?", Meant())
+        await asked(service, "@notes/b.md ?", MentionScope())
     with pytest.raises(OutsideError):
-        await asked(service, f"@{notes}/b.md ?", Meant())
+        await asked(service, f"@{notes}/b.md ?", MentionScope())
 
 
 async def test_an_edit_keeps_to_the_same(service: ChatService, tmp_path: Path) -> None:
     id = id_of(service)
-    await asked(service, "hello", Meant())
+    await asked(service, "hello", MentionScope())
     question = service.conversations.get(id).path()[1]
     with pytest.raises(OutsideError):
         await service.turns.edit(id, question.id, "see @~/.ssh/key")

@@ -21,14 +21,14 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, chained, new_id, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store
 from kvchat.transfer.formats import Source, render
-from kvchat.transfer.importing.thread import Reason
+from kvchat.transfer.importing.thread import ImportRefusal
 from toyserver import ToyServer, tokens
 
 NAMES = r'"(?:server|model)": *"[^"]*"'
@@ -175,7 +175,7 @@ async def test_an_import_is_taken_back_as_one_and_comes_again(
         await service.imports.undo()
     again = await service.imports.run([path])
     assert (again.made, again.restored, again.unchanged) == (0, 58, 1)
-    assert [one.why.kind for one in again.skipped] == [Reason.IN_TRASH], "what the person deleted stays deleted"
+    assert [one.why.kind for one in again.skipped] == [ImportRefusal.IN_TRASH], "what the person deleted stays deleted"
     assert len(service.conversations.all()) == 59
     assert (await service.imports.undo(again.batch)).trashed == 58
 
@@ -262,7 +262,7 @@ async def test_what_came_in_waits_for_no_extraction_unless_that_was_asked_for(
 ) -> None:
     server.on_chat(tokens("Fine."))
     await service.imports.run([claude(tmp_path / "x", 3)], memory=memory)
-    ledger, id = Ledger(service.store.database), only(service).id
+    ledger, id = ExtractionLedger(service.store.database), only(service).id
     assert ledger.behind() == ([(id, 6)] if memory else [])
     await say(service, id, "I keep bees.")
     assert ledger.behind() == [(id, 8 if memory else 2)], "what is said from now on waits as ever"
@@ -346,7 +346,7 @@ async def test_a_time_that_is_none_is_told_and_ends_nothing(
     (tmp_path / "other").write_text(re.sub('"(create_time|created_at)": ("[^"]*"|[0-9.]+)', rf'"\\1": {time}', threads))
     async with other_store(tmp_path / "store") as other:
         report = await other.imports.run([tmp_path / "own", tmp_path / "other"])
-        reasons = {Reason.INVALID, Reason.NOT_JSON}
+        reasons = {ImportRefusal.INVALID, ImportRefusal.NOT_JSON}
         assert {one.why.kind for one in report.skipped} <= reasons and report.made in (0, 2)
         assert all(0 <= row.created <= row.updated <= other.core.timestamp() for row in other.conversations.all())
 
@@ -359,7 +359,7 @@ async def test_a_changed_export_is_not_believed(service: ChatService, server: To
     (tmp_path / "x").write_text(text.replace("Fine.", "Bad."))
     async with other_store(tmp_path / "other") as other:
         report = await other.imports.run([tmp_path / "x"])
-        assert [one.why.kind for one in report.skipped] == [Reason.INVALID]
+        assert [one.why.kind for one in report.skipped] == [ImportRefusal.INVALID]
         assert other.conversations.all() == []
 
 
@@ -394,4 +394,4 @@ async def test_of_two_that_give_a_message_the_same_id_and_other_words_the_second
     path = tmp_path / "clash.json"
     path.write_text(render("json", [asked("How are you?"), asked("Who are you?")]))
     report = await service.imports.run([path])
-    assert report.made == 1 and [one.why.kind for one in report.skipped] == [Reason.DIFFERS]
+    assert report.made == 1 and [one.why.kind for one in report.skipped] == [ImportRefusal.DIFFERS]

@@ -11,7 +11,7 @@ import pytest
 from remembering_kit import until
 
 from kvchat.chat.background import jobs
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
@@ -30,8 +30,8 @@ class Handler:
     def __init__(self, jobs: Jobs, act: Act, lanes: dict[str, Lane], ready: Callable[[], float]) -> None:
         self.jobs, self.act, self.lanes, self.ready = jobs, act, lanes, ready
 
-    async def place_of(self, job: Job) -> Place | None:
-        return Place(self.lanes.setdefault(job.subject[:1], Lane()), self.ready())
+    async def place_of(self, job: Job) -> JobPlace | None:
+        return JobPlace(self.lanes.setdefault(job.subject[:1], Lane()), self.ready())
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         outcome, began = await self.jobs.in_lane(lane, lambda: self.act(job))

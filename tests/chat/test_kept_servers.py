@@ -14,7 +14,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.chat.service import ChatService
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.message import Node, State
 from toyserver import ToyServer, error, reply, tokens
 
@@ -211,7 +211,7 @@ async def test_of_answers_of_several_models_the_chosen_ones_goes_on(make: Maker)
         service = make(server.url)
         id = await begun(service)
         server.on_chat(tokens("a", model="beta"), tokens("b", model="gamma"))
-        await service.turns.ask_for(id, Wanted(2, ("beta", "gamma")), Question("Hi"))
+        await service.turns.ask_for(id, AlternativesRequest(2, ("beta", "gamma")), Question("Hi"))
         await service.conversations.wait(id)
         await service.turns.choose(id, service.turns.choices(id)[1].id)
         await say(service, id)

@@ -13,7 +13,7 @@ import pytest
 from service_play import Play, text
 
 from engine_fixture import small_model
-from kvchat.cache.kept import Kept
+from kvchat.cache.kept import Keep
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
@@ -190,7 +190,7 @@ async def test_what_was_kept_from_the_command_line_is_saved_when_it_was_warmed_u
         await said(play, id, LONG)
         await said(play, other, LONG)
         elsewhere = Store.open(tmp_path / "data")
-        elsewhere.kept.put(Kept(id, "", 1.0))
+        elsewhere.kept.put(Keep(id, "", 1.0))
         elsewhere.close()
         play.service.refresh()
         play.service.warm_up.enabled = True

@@ -11,12 +11,14 @@ from kvchat.backends.dialect import ServerInfo
 from kvchat.chat.background import extraction
 from kvchat.chat.background.extraction import WAS_OFF
 from kvchat.chat.errors import ChatError
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from toyserver import ToyServer, tokens
 
 
 def waits(service, id):
-    return [node.text for node in Ledger(service.store.database).pending(service.conversations.get(id).path())]
+    return [
+        node.text for node in ExtractionLedger(service.store.database).pending(service.conversations.get(id).path())
+    ]
 
 
 async def test_what_is_said_while_it_is_off_in_a_conversation_is_passed_over(tmp_path):
@@ -120,7 +122,7 @@ async def test_of_much_that_was_left_only_some_is_in_the_queue_at_a_time(tmp_pat
 
             def is_done():
                 queued.append(sum(job.kind == extraction.EXTRACTION for job in service.jobs.all()))
-                return not Ledger(service.store.database).behind()
+                return not ExtractionLedger(service.store.database).behind()
 
             service.begin_background()
             service.jobs.typed_at = 0.0

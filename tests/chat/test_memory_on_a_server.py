@@ -15,7 +15,7 @@ from remembering_kit import pending, remembering, said, until
 from engine_fixture import running_server
 from kvchat.chat.events import MemoriesNoted
 from kvchat.memory.entry import Status
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.message import Role
 from recorder import Recorder, recording
 
@@ -51,7 +51,7 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
                 await asyncio.sleep(chance.choice((0, 0, 0.05, 0.2, 0.6, 1.2)))
         await service.extraction.request(id)
         await until(service, lambda: not pending(service, id) and not service.jobs.at_work())
-        cells = Ledger(service.store.database).cells(id)
+        cells = ExtractionLedger(service.store.database).cells(id)
     called_off = [request for request in recorder.background if not request.is_whole]
     assert len(recorder.chats) == 30 and cells
     assert called_off, "no question came while an extraction ran: the test shows nothing"

@@ -9,9 +9,9 @@ from test_memory_while_it_runs import Held, noted
 
 from kvchat.chat.background import jobs
 from kvchat.chat.server.lane import Lane
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from kvchat.store.presence import server_presence as seats
-from kvchat.store.presence.server_presence import Seat
+from kvchat.store.presence.server_presence import ServerLock
 from toyserver import ToyServer
 from two_windows_kit import Slow, streaming
 
@@ -61,7 +61,7 @@ async def test_a_chat_that_did_not_get_its_seat_in_time_has_it_as_soon_as_it_is_
     """The other kvchat was stopped (Ctrl+Z) and goes on (fg) while an answer streams here."""
     monkeypatch.setattr(seats, "PATIENCE_S", 0.2)
     path = tmp_path / "s.lane"
-    stopped, mine = Seat(path), Lane(Seat(path))
+    stopped, mine = ServerLock(path), Lane(ServerLock(path))
     assert stopped.take(lambda: None)
     async with mine.chat("a"):
         stopped.leave()  # it goes on, hears the bell and ends what it did ...
@@ -75,14 +75,14 @@ async def test_after_one_that_hung_the_next_ones_are_waited_for(tmp_path, monkey
     """One chat has waited in vain; the one after it goes out when the other's request is closed, and not before."""
     monkeypatch.setattr(seats, "PATIENCE_S", 0.2)
     path = tmp_path / "s.lane"
-    stopped, mine = Seat(path), Lane(Seat(path))
+    stopped, mine = ServerLock(path), Lane(ServerLock(path))
     assert stopped.take(lambda: None)
     async with mine.chat("a"):
         pass
     stopped.leave()
     monkeypatch.setattr(seats, "PATIENCE_S", 5.0)
     monkeypatch.setattr(seats, "BRIEF_S", 5.0)
-    theirs, began, closed = Lane(Seat(path)), asyncio.Event(), False
+    theirs, began, closed = Lane(ServerLock(path)), asyncio.Event(), False
 
     async def work():
         nonlocal closed
@@ -141,7 +141,7 @@ async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through
                 before = gone_through(later)
                 await later.extraction.request(id)
                 await until(later, lambda before=before: gone_through(later) > before and not later.jobs.at_work())
-            assert Ledger(later.store.database).behind() == []
+            assert ExtractionLedger(later.store.database).behind() == []
             found = gone_through(later)
     assert found == {
         "I keep bees in Bergen.",
@@ -164,9 +164,9 @@ async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_ov
             await other.extraction.set_memory(id, False)
             await said(other, id, "I have a secret.")
             await one.extraction.set_memory(id, True)
-            waiting = Ledger(one.store.database).pending(one.conversations.get(id).path())
+            waiting = ExtractionLedger(one.store.database).pending(one.conversations.get(id).path())
             assert [node.text for node in waiting] == ["I keep bees in Bergen.", "Yes."]
-            assert Ledger(one.store.database).behind() == [(id, 2)]
+            assert ExtractionLedger(one.store.database).behind() == [(id, 2)]
 
 
 async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp_path):

@@ -17,7 +17,7 @@ from kvchat.chat import mirror
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.config import Settings, changed
 from kvchat.store import Store
 from toyserver import tokens
@@ -112,7 +112,7 @@ async def test_answers_to_choose_from_hold_up_nothing(mirrored, server, folder):
     id = (await service.new_conversations.create("Be brief.", reuse=False)).id
     await service.servers.reach(id)
     server.on_chat(tokens("One."), tokens("Two."))
-    await service.turns.ask_for(id, Wanted(2), Question("How many nights?"))
+    await service.turns.ask_for(id, AlternativesRequest(2), Question("How many nights?"))
     await service.conversations.wait(id)
     assert service.turns.is_undecided(id)
     await until(lambda: holds(folder, "How many nights?", "One."))

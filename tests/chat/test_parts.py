@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.conversations.conversations import ConversationObserver, Conversations
 from kvchat.chat.conversations.drafts import Drafts
 from kvchat.chat.conversations.live import OpenConversation
@@ -243,8 +243,8 @@ class Handler:
         self.done: list[str] = []
         self.lane = Lane()
 
-    async def place_of(self, job: Job) -> Place | None:
-        return Place(self.lane, 0.0)
+    async def place_of(self, job: Job) -> JobPlace | None:
+        return JobPlace(self.lane, 0.0)
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         self.done.append(job.subject)

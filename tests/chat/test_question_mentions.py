@@ -238,11 +238,11 @@ async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(se
 
 
 async def test_a_place_that_is_just_being_indexed_says_so(service, tmp_path):
-    from kvchat.documents.collection import Progress
+    from kvchat.documents.collection import IndexingProgress
 
     await service.documents.with_library(lambda library: library.add(str(written(tmp_path / "notes")), "notes"))
     service.documents._known_names = frozenset()
-    service.documents._indexing["notes"] = Progress("notes", 0, 0, 0, 0, 0, 0.0)
+    service.documents._indexing["notes"] = IndexingProgress("notes", 0, 0, 0, 0, 0, 0.0)
     found = await service.retrieval.retrieve(id_of(service), f"@notes {LAMP}")
     del service.documents._indexing["notes"]
     assert "notes is still being indexed" in found.problems[0]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, NotInQueue, TooLongError
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, Meant
+from kvchat.chat.question.mentions import NOTHING, MentionScope
 from kvchat.chat.question.stored import decoded, encoded
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -275,7 +275,7 @@ async def test_its_context_is_made_when_it_is_sent(begun, clock, tmp_path, monke
     read = Question(
         "[pasted 1: 2 lines] and @./notes.txt",
         (paste,),
-        Meant((Span(0, 19, PASTE, paste),)),
+        MentionScope((Span(0, 19, PASTE, paste),)),
         files=(ContextBlock(FILE, "notes.txt", "old\n", f"{notes}#1"),),
     )
     await service.turns.queue_up(id, read)
@@ -311,7 +311,9 @@ async def test_a_file_from_outside_needs_a_yes_when_it_is_sent(begun, server, tm
     await service.conversations.wait(id)
     assert service.queue.held(id) is HoldKind.NEEDS_YES and server.posts == 2
     (item,) = service.queue.of(id)
-    agreed = Question(item.question.text, meant=Meant(agreed=frozenset({str((tmp_path / "plan.txt").resolve())})))
+    agreed = Question(
+        item.question.text, meant=MentionScope(agreed=frozenset({str((tmp_path / "plan.txt").resolve())}))
+    )
     await service.turns.send_now(id, agreed, queued=item.id)
     await service.conversations.wait(id)
     assert asked(server)[-1].endswith("see @../plan.txt") and stored(service, id) == []
@@ -341,7 +343,7 @@ QUESTIONS = st.builds(
     lambda *parts, **more: Question(*parts, **more),  # which has types that are not there when it runs
     st.text(max_size=30),
     st.lists(BLOCKS, max_size=3).map(tuple),
-    st.builds(Meant, st.just(()), NAMES),
+    st.builds(MentionScope, st.just(()), NAMES),
     st.sampled_from([None, ()]),
     without=NAMES,
     taken=NAMES,
@@ -499,7 +501,7 @@ def refuse(monkeypatch):
         for name in ("add", "append", "settle", "change", "set_draft", "record_request", "set_setting"):
             monkeypatch.setattr(Store, name, full)
         for name in ("put", "drop", "move"):
-            monkeypatch.setattr(f"kvchat.store.queue.Queue.{name}", full)
+            monkeypatch.setattr(f"kvchat.store.queue.QueueRows.{name}", full)
 
     return refuse
 

@@ -11,7 +11,7 @@ from remembering_kit import passed_over, pending, remembering, said, until
 from kvchat.chat.background.episodes import EPISODES
 from kvchat.memory.entry import Status
 from kvchat.memory.ledger import EPISODES as OF_EPISODES
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from kvchat.memory.recall import SKILL_SOURCE
 from kvchat.prompt.message import Role
 from toyserver import ToyServer
@@ -126,7 +126,7 @@ async def test_a_week(tmp_path):
         assert all(entry.text[:10] == days[entry.nodes[0]] for entry in entries)
         page = (tmp_path / "memory" / "episodes" / "2026-11.md").read_text()
         assert page.count("It was talked about.") == len(entries) == len(set(found.values()))
-        cells = Ledger(service.store.database, OF_EPISODES).cells()
+        cells = ExtractionLedger(service.store.database, OF_EPISODES).cells()
         assert {cell.id for cell in cells} == set(found.values())
 
         # The same system bytes in every request, those of the passes are the chat's and one message more, and nothing

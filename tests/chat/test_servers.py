@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import HostClass
-from kvchat.backends.http.endpoint import Place
+from kvchat.backends.http.endpoint import ResolvedServer
 from kvchat.cache.warmth import Heat
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
@@ -394,8 +394,8 @@ async def test_a_server_elsewhere_is_connected_to_ahead_only_where_the_user_name
     async with ToyServer() as box:
         url = f"http://box.example:{box.port}"
 
-        async def located(*_: object) -> Place:
-            return Place(HostClass.LAN, ("127.0.0.1",))
+        async def located(*_: object) -> ResolvedServer:
+            return ResolvedServer(HostClass.LAN, ("127.0.0.1",))
 
         service = make(server.url if known != "used last" else "")
         id = (await service.new_conversations.create(reuse=False)).id

@@ -181,10 +181,10 @@ async def test_a_server_that_discovery_finds_too_has_one_lane(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from kvchat.backends import discovery
-    from kvchat.backends.discovery import Found
+    from kvchat.backends.discovery import FoundServer
 
-    async def discover(*_: object, **__: object) -> list[Found]:
-        return [Found(server.url, "llama.cpp", "ready")]
+    async def discover(*_: object, **__: object) -> list[FoundServer]:
+        return [FoundServer(server.url, "llama.cpp", "ready")]
 
     monkeypatch.setattr(discovery, "discover", discover)
     service = make("")

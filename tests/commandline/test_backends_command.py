@@ -16,7 +16,7 @@ import pytest
 from kvchat.backends import kinds
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.discovery import discover
-from kvchat.backends.http.endpoint import Place
+from kvchat.backends.http.endpoint import ResolvedServer
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.cli import backends as backends_command
 from kvchat.cli import main
@@ -169,9 +169,9 @@ async def test_a_server_of_the_network_is_asked_where_the_person_agreed_to_use_i
     capsys: Any, ports: list[int], monkeypatch: pytest.MonkeyPatch, agreed: bool, state: str
 ) -> None:
     async with ToyServer(model="mine") as server:
-        server_class = Place(HostClass.LAN, ("127.0.0.1",))
+        server_class = ResolvedServer(HostClass.LAN, ("127.0.0.1",))
 
-        async def located(*_: object) -> Place:
+        async def located(*_: object) -> ResolvedServer:
             return server_class
 
         monkeypatch.setattr(backends_command, "locate", located)
@@ -180,7 +180,7 @@ async def test_a_server_of_the_network_is_asked_where_the_person_agreed_to_use_i
         _, out = await said(capsys, settings(), UsedServer(url, 1, is_agreed=agreed), as_json=True)
         assert [(row["base_url"], row["state"]) for row in json.loads(out)["servers"]] == [(url, state)]
         assert bool(server.visits) is agreed and not any("authorization" in visit.headers for visit in server.visits)
-        server_class = Place(HostClass.CLOUD, ("127.0.0.1",))
+        server_class = ResolvedServer(HostClass.CLOUD, ("127.0.0.1",))
         server.visits.clear()
         _, out = await said(capsys, settings(), UsedServer(url, 1, is_agreed=True), as_json=True)
         assert json.loads(out)["servers"][0]["state"] == "not asked" and not server.visits

@@ -23,7 +23,7 @@ from kvchat.cli import main
 from kvchat.cli.documents import FIRST, progress_words, snippet, until
 from kvchat.cli.plain_output import cells
 from kvchat.commands.command import UsageError, instant
-from kvchat.documents.collection import Passage, Progress
+from kvchat.documents.collection import IndexingProgress, Passage
 from kvchat.documents.indexing import index_run
 from kvchat.documents.indexing.index_lock import alone
 from kvchat.paths import Paths
@@ -478,16 +478,16 @@ async def test_a_terminal_sees_one_line_of_progress_that_goes_away(many: Path, e
 
 
 def test_the_progress_says_how_much_is_done_and_left() -> None:
-    progress = Progress(
+    progress = IndexingProgress(
         "handbook", 1204, 3000, 12_000_000, 48_000_000, 9120, 20.0, "guide/setup.md", bytes_skipped=2_000_000
     )
     assert progress_words(progress) == (
         "handbook: 1,204 of 3,000 files, 12 MB of 48 MB, 9,120 chunks, 1 min 12 s left, guide/setup.md"
     )
-    assert progress_words(Progress("handbook", 0, 812, 0, 5, 0, 0.2, counting=True)) == (
+    assert progress_words(IndexingProgress("handbook", 0, 812, 0, 5, 0, 0.2, counting=True)) == (
         "handbook: looking for files, 812 so far"
     )
-    assert "– left" in progress_words(Progress("handbook", 1, 2, 3, 4, 5, 0.2))
+    assert "– left" in progress_words(IndexingProgress("handbook", 1, 2, 3, 4, 5, 0.2))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.engine.server_snapshots import shelf_of
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.backends.engine.snapshots import SnapshotDir
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cli import main
 from kvchat.prompt.conversation import Conversation
@@ -60,7 +60,7 @@ def saved(id: str, server: str = "") -> Path:
     path = tuple(one.digest.hex() for one in store.tree(id).path(store.conversation(id).head))
     store.close()
     folder = Path(os.environ["KVCHAT_DATA_DIR"]) / "snapshots"
-    shelf = shelf_of(folder / "servers", server) if server else SnapshotShelf(folder, least_free=0)
+    shelf = shelf_of(folder / "servers", server) if server else SnapshotDir(folder, least_free=0)
     shelf.load()
     name = shelf.fresh()
     (folder / f"{name}.bin").write_bytes(bytes(2_500_000))

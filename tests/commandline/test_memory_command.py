@@ -24,8 +24,8 @@ from kvchat.cli import main
 from kvchat.cli.plain_output import cells
 from kvchat.config import Settings, changed
 from kvchat.index.index import Chunk, Index
-from kvchat.memory.entry import Entry, Fact, Kind, MemoryTrouble, Reason, Why
-from kvchat.memory.ledger import Cell
+from kvchat.memory.entry import ChangeReason, Entry, Fact, Kind, MemoryTrouble, Why
+from kvchat.memory.ledger import ExtractionRun
 from kvchat.memory.memories import Memories, open_memories
 from kvchat.memory.place import memory_folder
 from kvchat.memory.sync import SCOPE
@@ -123,12 +123,14 @@ async def talked(places: Paths, *questions: str) -> tuple[str, list[str]]:
 
 def note(memories: Memories, conversation: str, nodes: list[str], *facts: Fact, session: str = "app") -> list[Entry]:
     """Note what an extraction found."""
-    made = memories.noted(Cell(f"{session}-1", conversation, time.time(), "facts", "toy", session), nodes, facts)
+    made = memories.noted(
+        ExtractionRun(f"{session}-1", conversation, time.time(), "facts", "toy", session), nodes, facts
+    )
     assert made is not None
     return made
 
 
-def fact(text: str, *, nodes: list[str], kind: Kind = Kind.PREFERENCE, review: Reason | None = None) -> Fact:
+def fact(text: str, *, nodes: list[str], kind: Kind = Kind.PREFERENCE, review: ChangeReason | None = None) -> Fact:
     return Fact(kind, text, 0.9, tuple(nodes), review=review)
 
 
@@ -385,8 +387,8 @@ async def test_only_proposals_are_accepted_and_all_of_them_only_by_that_word(cal
             memories,
             conversation,
             nodes,
-            fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
-            fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
+            fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=ChangeReason(Why.IDENTITY)),
+            fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=ChangeReason(Why.IDENTITY)),
             fact("Prefers tea to coffee", nodes=nodes),
         )
     proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "pending", "--json").json}

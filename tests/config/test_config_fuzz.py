@@ -16,7 +16,7 @@ from kvchat.config import Settings, load
 from kvchat.config.server import PROFILE_NAME, ServerSettings
 from kvchat.config.settings import OPTIONS
 from kvchat.config.show import described, example
-from kvchat.config.source import Source
+from kvchat.config.source import TomlSource
 from kvchat.prompt.request import RESERVED
 from kvchat.sanitize import one_line
 
@@ -166,7 +166,7 @@ def test_two_thousand_mutated_files_never_crash_and_every_syntax_error_has_its_l
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=st.sampled_from([*"ab=.,#[]{}\"'\\\n\r\t 1-_é"]), max_size=60))
 def test_the_places_of_any_text_are_found_without_a_crash(text: str) -> None:
-    source = Source(text)
+    source = TomlSource(text)
     for key, entry in source.entries.items():
         assert 0 <= entry.start <= entry.end <= len(text)
         line, column = source.place(key)
@@ -188,7 +188,7 @@ def test_every_key_of_a_valid_file_has_a_place(values: dict[str, object]) -> Non
     import tomli_w
 
     text = tomli_w.dumps(values)
-    source = Source(text)
+    source = TomlSource(text)
     parsed = tomllib.loads(text)
     assert all((key,) in source.entries for key in parsed)
     for key, value in parsed.items():

@@ -11,7 +11,7 @@ import pytest
 
 from kvchat import paths
 from kvchat.backends.engine.server_snapshots import ServerShelf
-from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.backends.engine.snapshots import SnapshotDir
 from kvchat.cli import main
 from kvchat.commands.editor import EditorError, OutsideText
 
@@ -90,7 +90,7 @@ def test_a_share_that_refuses_modes_and_pipes_is_no_failure(
         assert main(["--data-dir", str(data), "--log", str(data / "x.log"), *arguments]) == 0
     assert not capsys.readouterr().err
     paths.write_private(data / "a.toml", b"x")
-    for shelf in (SnapshotShelf(data / "states"), ServerShelf(data / "cards")):
+    for shelf in (SnapshotDir(data / "states"), ServerShelf(data / "cards")):
         shelf.load()
 
 

@@ -18,7 +18,7 @@ from engine_fixture import running_server, small_model
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Reported
 from kvchat.backends.identify import connect
 from kvchat.doctor.examine import BUDGET, examine
-from kvchat.doctor.report import Report, ReturnWay, Severity, Step, Topic, unexamined
+from kvchat.doctor.report import DoctorReport, ReturnWay, Severity, Step, Topic, unexamined
 from kvchat.doctor.returns import COST
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import headline
@@ -44,7 +44,7 @@ async def served(model: Path, **options: Any) -> AsyncIterator[Backend]:
         yield await connect(url)
 
 
-async def reported(model: Path, **options: Any) -> Report:
+async def reported(model: Path, **options: Any) -> DoctorReport:
     async with served(model, **options) as backend:
         made = report(await examine(backend, agreed=True))
     assert made.complete, made.examination.failure
@@ -52,7 +52,7 @@ async def reported(model: Path, **options: Any) -> Report:
     return made
 
 
-def about(made: Report, topic: Topic) -> Severity | None:
+def about(made: DoctorReport, topic: Topic) -> Severity | None:
     return next((verdict.severity for verdict in made.verdicts if verdict.topic is topic), None)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kvchat.backends.identify import connect
 from kvchat.doctor.examine import BUDGET, examine
-from kvchat.doctor.report import Report, Severity, Topic
+from kvchat.doctor.report import DoctorReport, Severity, Topic
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import headline
 from standins.llamacpp_python import LlamaCppPythonStandIn
@@ -22,7 +22,7 @@ from toyserver import ToyServer, tokens
 Made = Callable[[], Any]
 
 
-async def reported(make: Made) -> Report:
+async def reported(make: Made) -> DoctorReport:
     async with make() as server:
         made = report(await examine(await connect(server.url), agreed=True))
     assert made.complete, made.examination.failure

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kvchat.documents.collection import Collection, Options, Report, Skipped
+from kvchat.documents.collection import Collection, IndexingOptions, IndexingReport, Skipped
 from kvchat.documents.indexing.index_run import index_collection
-from kvchat.documents.scanning import Found, scan
+from kvchat.documents.scanning import FoundFile, scan
 from kvchat.index.index import Index
 
-OPTIONS = Options(1_000_000)
+OPTIONS = IndexingOptions(1_000_000)
 
 
 def made(folder: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -31,7 +31,7 @@ def collection(root: Path, name: str = "notes") -> Collection:
     return Collection(name, str(root), 0.0)
 
 
-def indexed(index: Index, root: Path, options: Options = OPTIONS, **more: Any) -> Report:
+def indexed(index: Index, root: Path, options: IndexingOptions = OPTIONS, **more: Any) -> IndexingReport:
     return index_collection(index, collection(root), options, **more)
 
 
@@ -44,12 +44,12 @@ def reasons(skipped: Iterable[Skipped]) -> dict[str, str]:
     return found
 
 
-def paths(root: Path, options: Options = OPTIONS) -> list[str]:
+def paths(root: Path, options: IndexingOptions = OPTIONS) -> list[str]:
     """The files that are to be indexed, in the order in which they are found."""
-    return [item.path for item in scan(root, options) if isinstance(item, Found)]
+    return [item.path for item in scan(root, options) if isinstance(item, FoundFile)]
 
 
-def skipped(root: Path, options: Options = OPTIONS) -> dict[str, str]:
+def skipped(root: Path, options: IndexingOptions = OPTIONS) -> dict[str, str]:
     return reasons(item for item in scan(root, options) if isinstance(item, Skipped))
 
 

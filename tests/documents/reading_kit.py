@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.content import Content
 from kvchat.documents.reading.formats import read
 
@@ -18,7 +18,7 @@ W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 def refusal(name: str, data: bytes) -> str:
     """The reason why a file is not read."""
-    with pytest.raises(UnreadableError) as caught:
+    with pytest.raises(FileUnreadableError) as caught:
         read(name, data)
     return str(caught.value)
 

@@ -12,7 +12,7 @@ from text_kit import NAMES, TEXTS, read
 
 from corpus import corpus
 from kvchat.documents.chunking import LONGEST, chunks
-from kvchat.documents.collection import Place
+from kvchat.documents.collection import ChunkPlace
 from kvchat.documents.reading.content import Content, Section, Unit
 from kvchat.index.content import Chunk
 
@@ -161,7 +161,7 @@ def test_a_giant_line_is_cut_under_keys_of_one_line(text: str) -> None:
     found = cut(f"before\n\n{text}\nafter\n", "a.txt")
     assert keys(found)[1:4] == ["3", "3~2", "3~3"]
     assert all(500 <= len(chunk.text) <= 1300 for chunk in found[1:-1])
-    assert Place("c", "a.txt", "3~2").title == "c/a.txt:3"
+    assert ChunkPlace("c", "a.txt", "3~2").title == "c/a.txt:3"
     if "word" in text:
         assert {word for chunk in found for word in chunk.text.split()} == {"before", "word", "after"}
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.decoding import decoded, read_as
 
 TEXT = "Grüße, 世界 👋\nsecond line\n"
@@ -115,13 +115,13 @@ def test_a_long_line_is_looked_through_once() -> None:
     ids=["elf", "nul", "strings", "numbers", "png", "bytes", "utf-16 nul", "utf-16 surrogates", "controls"],
 )
 def test_what_is_no_text_is_refused(data: bytes) -> None:
-    with pytest.raises(UnreadableError, match="is a binary file"):
+    with pytest.raises(FileUnreadableError, match="is a binary file"):
         decoded(data)
 
 
 def test_random_bytes_are_refused() -> None:
     data = bytes(byte for byte in Random(1).randbytes(4000) if byte)
-    with pytest.raises(UnreadableError):
+    with pytest.raises(FileUnreadableError):
         decoded(data)
 
 
@@ -148,7 +148,7 @@ def test_colours_and_overstrikes_are_text(text: str) -> None:
 def test_whatever_comes_out_can_be_stored_and_sent(data: bytes) -> None:
     try:
         text = decoded(data)
-    except UnreadableError as error:
+    except FileUnreadableError as error:
         assert str(error).startswith("is ")
         return
     assert text.encode().decode() == text

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, collection, indexed, made
 
-from kvchat.documents.collection import Progress, Report, Skipped
+from kvchat.documents.collection import IndexingProgress, IndexingReport, Skipped
 from kvchat.documents.indexing import process
 from kvchat.documents.indexing.index_lock import alone
 from kvchat.documents.indexing.index_run import ELSEWHERE, STOPPED, UNWRITABLE, is_stale
@@ -62,7 +62,7 @@ def has_ended(pid: int) -> bool:
 async def test_it_indexes_and_tells_how_far_it_is(data: Path, tmp_path: Path) -> None:
     root = many(tmp_path / "r", 50)
     (root / "link").symlink_to("0")
-    told: list[Progress] = []
+    told: list[IndexingProgress] = []
     report = await process.indexed(data, collection(root), OPTIONS, told.append)
     assert (report.added, report.trouble) == (50, "") and report.skipped == (Skipped("link", "is a symbolic link"),)
     assert told and told[-1].share == 1.0 and told[-1].collection == "notes"
@@ -76,7 +76,7 @@ async def test_it_indexes_and_tells_how_far_it_is(data: Path, tmp_path: Path) ->
 async def test_it_reads_all_anew_when_asked(data: Path, tmp_path: Path) -> None:
     root = made(tmp_path / "r", {"a.md": "one"})
     await process.indexed(data, collection(root), OPTIONS, lambda _: None)
-    told: list[Progress] = []
+    told: list[IndexingProgress] = []
     report = await process.indexed(data, collection(root), OPTIONS, told.append, anew=True)
     assert report.unchanged == 1 and told[-1].bytes_skipped == 0
 
@@ -188,7 +188,7 @@ def test_it_ends_at_the_next_file_when_the_app_is_gone(data: Path, tmp_path: Pat
     else:
         child.send_signal(signal.SIGTERM)
     said = understood(child.stdout.read().splitlines()[-1])
-    assert isinstance(said, Report) and said.trouble == STOPPED and 0 < said.added < 400
+    assert isinstance(said, IndexingReport) and said.trouble == STOPPED and 0 < said.added < 400
     assert child.wait(120) == 0
 
 

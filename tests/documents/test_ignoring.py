@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from indexing_kit import made, paths, skipped
 
-from kvchat.documents.collection import Options
+from kvchat.documents.collection import IndexingOptions
 
-HIDDEN = Options(hidden=True)
+HIDDEN = IndexingOptions(hidden=True)
 _RULES = [
     "*.log",
     "!keep.log",

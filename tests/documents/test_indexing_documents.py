@@ -12,7 +12,7 @@ import pytest
 from indexing_kit import OPTIONS, collection, indexed, made, reasons, stopping_after, texts
 
 from kvchat.documents import loading
-from kvchat.documents.collection import Options, Progress
+from kvchat.documents.collection import IndexingOptions, IndexingProgress
 from kvchat.documents.indexing import index_run
 from kvchat.documents.indexing.file_versions import Stamp, stamp_of
 from kvchat.documents.indexing.index_lock import alone
@@ -184,7 +184,7 @@ def test_a_root_that_goes_away_in_the_middle_keeps_what_is_indexed(index: Index,
     indexed(index, root)
     (root / "a.md").write_text("changed, but then the drive was pulled out")
 
-    def told(progress: Progress) -> None:
+    def told(progress: IndexingProgress) -> None:
         if progress.path and root.exists():
             root.rename(root.with_name("pulled"))
 
@@ -224,7 +224,7 @@ def test_each_file_that_cannot_be_indexed_has_one_line_and_the_rest_is_indexed(
         return read(self, name, data)
 
     monkeypatch.setattr(Readers, "read", reading)
-    report = indexed(index, root, Options())
+    report = indexed(index, root, IndexingOptions())
     found = reasons(report.skipped)
     pdf, binary = found.pop("broken.pdf"), found.pop("x.bin")
     assert found == {
@@ -301,7 +301,7 @@ def test_a_file_that_never_stands_still_is_named(index: Index, root: Path, monke
 
 @pytest.mark.usefixtures("told_all")
 def test_a_file_that_became_a_pipe_since_it_was_found_is_not_waited_for(index: Index, root: Path) -> None:
-    def told(progress: Progress) -> None:
+    def told(progress: IndexingProgress) -> None:
         if progress.path == "a.md":
             (root / "a.md").unlink()
             os.mkfifo(root / "a.md")
@@ -311,7 +311,7 @@ def test_a_file_that_became_a_pipe_since_it_was_found_is_not_waited_for(index: I
 
 @pytest.mark.usefixtures("told_all")
 def test_a_file_that_became_a_link_since_it_was_found_is_not_followed(index: Index, root: Path) -> None:
-    def told(progress: Progress) -> None:
+    def told(progress: IndexingProgress) -> None:
         if progress.path == "a.md":
             (root / "a.md").unlink()
             (root / "a.md").symlink_to("/etc/hostname")
@@ -370,7 +370,7 @@ def test_a_stopped_run_keeps_what_it_did_and_is_gone_on_with(
 
 
 def test_progress_counts_up_to_all_files_and_bytes(index: Index, root: Path) -> None:
-    told: list[Progress] = []
+    told: list[IndexingProgress] = []
     report = indexed(index, root, told=told.append)
     assert told[0].counting and not told[-1].counting
     last = told[-1]
@@ -428,7 +428,7 @@ def test_an_index_that_is_deleted_in_the_middle_is_filled_all_the_same(tmp_path:
     made(root, {f"n{i}.md": f"number {i}" for i in range(5)})
     at = []
 
-    def told(progress: Progress) -> None:
+    def told(progress: IndexingProgress) -> None:
         if progress.path and not at:
             path.unlink()
             at.append(progress.path)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, indexed, made, paths, reasons, skipped
 
-from kvchat.documents.collection import Options
+from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.kept_out import CONVERSATION, MEMORY_PAGE, SECRET, is_secret_name, looks_secret
 from kvchat.documents.trunks import gathered
 from kvchat.index.index import Index
 from kvchat.memory.entry import Entry, Kind
-from kvchat.memory.pages.page import Page
+from kvchat.memory.pages.page import MemoryPage
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.tree import Tree
@@ -149,7 +149,7 @@ def test_secrets_are_left_out_with_the_reason_hidden_ones_too(tmp_path: Path) ->
     root = made(tmp_path / "r", dict.fromkeys(("id_rsa", "deploy/prod.env", ".env", "cert.pem", "open.md"), "x"))
     assert paths(root) == ["open.md"]
     assert skipped(root) == dict.fromkeys(("id_rsa", "deploy/prod.env", "cert.pem"), SECRET)
-    assert skipped(root, Options(hidden=True))[".env"] == SECRET
+    assert skipped(root, IndexingOptions(hidden=True))[".env"] == SECRET
 
 
 # -- what kvchat wrote
@@ -169,7 +169,9 @@ def written_by_kvchat(folder: Path) -> None:
 def test_what_kvchat_wrote_is_never_read_back(tmp_path: Path) -> None:
     root = made(tmp_path / "r", {"lamp.md": "# Lamp\n\nIt turns.\n", "data.json": '{"format": "mine"}'})
     written_by_kvchat(root)
-    page = Page.parse("topics/music.md", "").extended([Entry("m1a2b3c4d", Kind.FACT, "Plays the cello.", "x", 1.0)])
+    page = MemoryPage.parse("topics/music.md", "").extended(
+        [Entry("m1a2b3c4d", Kind.FACT, "Plays the cello.", "x", 1.0)]
+    )
     made(root, {"memory/music.md": page.text, "memory/windows.md": page.text.replace("\n", "\r\n")})
     report = indexed(Index.open(None), root)
     found = reasons(report.skipped)

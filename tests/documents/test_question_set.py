@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.documents.collection import Collection, Options
+from kvchat.documents.collection import Collection, IndexingOptions
 from kvchat.documents.indexing.index_run import index_collection
 from kvchat.documents.library import Library
 from kvchat.documents.retriever import found as chosen
@@ -42,9 +42,9 @@ def library(tmp_path_factory) -> Library:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
     store = Store.open(folder / "data")
-    library = Library(store, Index.open(folder / "index.db"), Options(), lambda: 0.0)
+    library = Library(store, Index.open(folder / "index.db"), IndexingOptions(), lambda: 0.0)
     collection = library.add(str(sources))
-    report = index_collection(library.index, Collection(collection.name, collection.root, 0.0), Options())
+    report = index_collection(library.index, Collection(collection.name, collection.root, 0.0), IndexingOptions())
     assert report.added > 300 and not report.trouble
     yield library
     library.close()

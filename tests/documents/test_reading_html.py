@@ -8,7 +8,7 @@ import pytest
 from reading_kit import refusal, text_of
 
 from corpus import corpus
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.content import Unit
 from kvchat.documents.reading.formats import read
 from kvchat.documents.reading.html import content_of, read_html
@@ -232,6 +232,6 @@ def test_broken_pages_give_content_or_a_reason() -> None:
             )
         try:
             content = read("x.html", bytes(data))
-        except UnreadableError:
+        except FileUnreadableError:
             continue
         assert all(section.text.strip() and 1 <= section.first <= section.last for section in content.sections)

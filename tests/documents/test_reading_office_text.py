@@ -7,7 +7,7 @@ import random
 import pytest
 from reading_kit import W, archive, docx, paragraph, refusal, run, table, text_of, zipped
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading import office_text
 from kvchat.documents.reading.content import Unit
 from kvchat.documents.reading.formats import read
@@ -277,5 +277,5 @@ def test_broken_documents_give_content_or_a_reason() -> None:
         mutated = archive({"word/document.xml": bytes(data)}) if number % 2 else bytes(data)
         try:
             assert read("x.docx", mutated).sections
-        except UnreadableError as error:
+        except FileUnreadableError as error:
             assert str(error)

@@ -17,7 +17,7 @@ import pytest
 from reading_kit import archive, docx, paragraph, pdf, pdf_text, text_of
 
 from corpus import corpus
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading import formats, pipe_protocol, sandbox
 from kvchat.documents.reading.content import Content, Section, Unit
 from kvchat.documents.reading.sandbox import Readers
@@ -34,7 +34,7 @@ def readers() -> Iterator[Readers]:
 
 
 def reason(read: Callable[[], Content]) -> str:
-    with pytest.raises(UnreadableError) as caught:
+    with pytest.raises(FileUnreadableError) as caught:
         read()
     return str(caught.value)
 
@@ -233,7 +233,7 @@ def test_mutated_pdfs_give_content_or_a_reason(readers: Readers) -> None:
             )
         try:
             read += bool(readers.read("x.pdf", bytes(data)).sections)
-        except UnreadableError as error:
+        except FileUnreadableError as error:
             assert "cannot be read" not in str(error) and "ended its reader" not in str(error)
     assert read
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, made, paths, skipped
 
-from kvchat.documents.collection import Options
+from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.scanning import is_left_out, scan
 
@@ -61,13 +61,13 @@ def test_pipes_sockets_and_devices_are_named_and_not_opened(tmp_path: Path, monk
 def test_a_sparse_file_of_two_gigabytes_is_too_large(tmp_path: Path) -> None:
     root = made(tmp_path / "r", {"a.md": "", "huge.txt": ""})
     os.truncate(root / "huge.txt", 2 << 30)
-    assert paths(root, Options()) == ["a.md"]
-    assert skipped(root, Options()) == {"huge.txt": "is larger than 20 MB"}
+    assert paths(root, IndexingOptions()) == ["a.md"]
+    assert skipped(root, IndexingOptions()) == {"huge.txt": "is larger than 20 MB"}
 
 
 def test_a_file_of_just_the_largest_size_is_found(tmp_path: Path) -> None:
     root = made(tmp_path / "r", {"a.md": "x" * 100, "b.md": "x" * 101})
-    assert paths(root, Options(100)) == ["a.md"]
+    assert paths(root, IndexingOptions(100)) == ["a.md"]
 
 
 def test_names_that_are_not_utf8_are_said_in_ascii(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_hidden_files_are_found_only_when_asked_for(tmp_path: Path) -> None:
     root = made(tmp_path / "r", {"a.md": "", ".b.md": "", ".c/d.md": "", ".git/config": "", ".venv/x.py": ""})
     assert paths(root) == ["a.md"]
     assert skipped(root) == {}
-    assert paths(root, Options(hidden=True)) == [".b.md", "a.md", ".c/d.md"]
+    assert paths(root, IndexingOptions(hidden=True)) == [".b.md", "a.md", ".c/d.md"]
 
 
 def test_folders_of_tools_are_left_out(tmp_path: Path) -> None:

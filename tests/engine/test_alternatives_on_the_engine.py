@@ -16,7 +16,7 @@ from kvchat.cache.causes.cause import Cause
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
@@ -72,7 +72,7 @@ async def say(service: ChatService, conversation: OpenConversation, text: str, t
 
 async def several(service: ChatService, conversation: OpenConversation, count: int, tokens: int = 24) -> list[Node]:
     parameters = await limit(service, tokens)
-    await service.turns.ask_for(conversation.id, Wanted(count), Question(STORY), parameters=parameters)
+    await service.turns.ask_for(conversation.id, AlternativesRequest(count), Question(STORY), parameters=parameters)
     await ended(service, conversation)
     return service.turns.choices(conversation.id)
 
@@ -122,7 +122,7 @@ async def test_a_conversation_whose_slot_was_taken_is_told_before_and_its_cause_
             await say(service, conversation, "Good morning, what do sailors do?")
             other = await service.new_conversations.create("A clerk of the harbour writes lists. " * 30, reuse=False)
             lost = await say(service, other, "List ten animals of the forest, one a line.", 24)
-            price = await service.prices.of_several(conversation.id, Wanted(2), Question(STORY))
+            price = await service.prices.of_several(conversation.id, AlternativesRequest(2), Question(STORY))
             assert [title for title, _ in price.losing] == [other.record.title]
             assert lost.figures is not None and lost.figures.context_used is not None
             assert price.losing[0][1] > lost.figures.context_used // 2

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
+from kvchat.backends.engine.snapshots import SnapshotDir, SnapshotError
 from kvchat.cache.llamacpp.state_probe import StateProbe
 
 PROBE = StateProbe(((5, -0.1), (6, -2.123456789012345)), 99)
@@ -38,14 +38,14 @@ class Wanted:
         return conversation.upper()
 
 
-def opened(folder: Path, claims: Wanted, **bounds: int) -> SnapshotShelf:
-    shelf = SnapshotShelf(folder, **{"least_free": 0, **bounds})
+def opened(folder: Path, claims: Wanted, **bounds: int) -> SnapshotDir:
+    shelf = SnapshotDir(folder, **{"least_free": 0, **bounds})
     shelf.claims = claims
     shelf.load()
     return shelf
 
 
-def save(shelf: SnapshotShelf, conversation: str, path: str, size: int = 1000, kind: CacheKind = KIND) -> Snapshot:
+def save(shelf: SnapshotDir, conversation: str, path: str, size: int = 1000, kind: CacheKind = KIND) -> Snapshot:
     name = shelf.fresh()
     shelf.make_room(size, conversation, tuple(path))
     (shelf.folder / f"{name}.bin").write_bytes(os.urandom(size))

@@ -23,7 +23,7 @@ from kvchat.backends.dialect import Backend, CacheAccess, SlotFiles
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Engine
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.engine.snapshots import SnapshotShelf
+from kvchat.backends.engine.snapshots import SnapshotDir
 from kvchat.backends.identify import connect
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import Tokens
@@ -52,7 +52,7 @@ class Saved:
 class Rig:
     """A server with two slots, its snapshots, and two saved conversations of equal length."""
 
-    def __init__(self, backend: Backend, snapshots: Snapshots, shelf: SnapshotShelf) -> None:
+    def __init__(self, backend: Backend, snapshots: Snapshots, shelf: SnapshotDir) -> None:
         assert isinstance(backend, SlotFiles) and isinstance(backend, CacheAccess)
         self.backend, self.snapshots, self.shelf = backend, snapshots, shelf
         self.slots: SlotFiles = backend
@@ -99,7 +99,7 @@ async def rig(folder: Path, model: Path) -> AsyncIterator[Rig]:
     endpoint = await engine.start(options)
     try:
         backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
-        shelf = SnapshotShelf(folder, least_free=0)
+        shelf = SnapshotDir(folder, least_free=0)
         snapshots = Snapshots(folder, shelf=shelf)
         extends = model.stem in ("sliding", "hybrid")
         await snapshots.use(backend, options, extends=extends)

@@ -16,7 +16,7 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.engine import snapshots as module
 from kvchat.backends.engine.cache_kind import CacheKind, fingerprint, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
+from kvchat.backends.engine.snapshots import SnapshotDir, SnapshotError
 from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.state_probe import StateProbe
@@ -33,18 +33,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shelf(folder: Path) -> SnapshotShelf:
+def shelf(folder: Path) -> SnapshotDir:
     return opened(folder)
 
 
-def opened(folder: Path, **bounds: int) -> SnapshotShelf:
-    shelf = SnapshotShelf(folder, **{"least_free": 0, **bounds})
+def opened(folder: Path, **bounds: int) -> SnapshotDir:
+    shelf = SnapshotDir(folder, **{"least_free": 0, **bounds})
     shelf.load()
     return shelf
 
 
 def written(
-    shelf: SnapshotShelf,
+    shelf: SnapshotDir,
     conversation: str = "c1",
     path: tuple[str, ...] = ("r", "a"),
     *,
@@ -75,9 +75,7 @@ def written(
     )
 
 
-def kept(
-    shelf: SnapshotShelf, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"), **more: object
-) -> Snapshot:
+def kept(shelf: SnapshotDir, conversation: str = "c1", path: tuple[str, ...] = ("r", "a"), **more: object) -> Snapshot:
     return shelf.keep(shelf.sealed(written(shelf, conversation, path, **more)))  # type: ignore[arg-type]
 
 
@@ -96,7 +94,7 @@ def mode(path: Path) -> int:
 # -- keeping -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_kept_snapshot_is_known_after_a_restart_and_passes_the_check(shelf: SnapshotShelf, folder: Path) -> None:
+def test_a_kept_snapshot_is_known_after_a_restart_and_passes_the_check(shelf: SnapshotDir, folder: Path) -> None:
     snapshot = kept(shelf)
     again = opened(folder)
     assert again.snapshots == (snapshot,)
@@ -115,36 +113,36 @@ def test_folder_and_files_are_for_the_person_alone(folder: Path) -> None:
     assert {mode(folder / name) for name in of(snapshot)} == {0o600}
 
 
-def test_a_longer_snapshot_replaces_the_one_it_goes_on_from(shelf: SnapshotShelf, folder: Path) -> None:
+def test_a_longer_snapshot_replaces_the_one_it_goes_on_from(shelf: SnapshotDir, folder: Path) -> None:
     kept(shelf, path=("r", "a"))
     new = kept(shelf, path=("r", "a", "b", "c"))
     assert files(folder) == of(new)
 
 
-def test_another_branch_is_kept_beside_and_the_oldest_of_many_goes(shelf: SnapshotShelf) -> None:
+def test_another_branch_is_kept_beside_and_the_oldest_of_many_goes(shelf: SnapshotDir) -> None:
     branches = [kept(shelf, path=("r", f"b{index}")) for index in range(5)]
     assert [s.name for s in shelf.snapshots] == [s.name for s in reversed(branches[-module.MOST_BRANCHES :])]
 
 
-def test_without_a_path_a_conversation_has_one_snapshot(shelf: SnapshotShelf) -> None:
+def test_without_a_path_a_conversation_has_one_snapshot(shelf: SnapshotDir) -> None:
     kept(shelf, path=("r", "a"))
     other = kept(shelf, "c2", path=("r", "a"))
     new = shelf.keep(replace(written(shelf), digest="x", path=()))
     assert set(shelf.snapshots) == {new, other}
 
 
-def test_the_snapshot_of_another_model_stays(shelf: SnapshotShelf) -> None:
+def test_the_snapshot_of_another_model_stays(shelf: SnapshotDir) -> None:
     other, own = kept(shelf, kind=replace(KIND, model="model-b")), kept(shelf)
     assert set(shelf.snapshots) == {other, own}
 
 
-def test_an_unnamed_snapshot_replaces_that_of_its_slot(shelf: SnapshotShelf) -> None:
+def test_an_unnamed_snapshot_replaces_that_of_its_slot(shelf: SnapshotDir) -> None:
     kept(shelf, "", (), slot=0)
     first, second = kept(shelf, "", (), slot=0), kept(shelf, "", (), slot=1)
     assert set(shelf.snapshots) == {first, second}
 
 
-def test_a_file_of_another_length_than_the_server_said_is_not_kept(shelf: SnapshotShelf) -> None:
+def test_a_file_of_another_length_than_the_server_said_is_not_kept(shelf: SnapshotDir) -> None:
     draft = written(shelf)
     with pytest.raises(SnapshotError, match=r"1,000 of 1,001 bytes"):
         shelf.sealed(replace(draft, size=1001))
@@ -209,7 +207,7 @@ def test_a_disk_full_of_other_things_costs_no_snapshot(folder: Path, monkeypatch
 
 
 @pytest.mark.parametrize("at", [0, 499, 999])
-def test_a_single_flipped_bit_is_refused(shelf: SnapshotShelf, folder: Path, at: int) -> None:
+def test_a_single_flipped_bit_is_refused(shelf: SnapshotDir, folder: Path, at: int) -> None:
     snapshot = kept(shelf)
     data = bytearray((folder / snapshot.file).read_bytes())
     data[at] ^= 4
@@ -218,14 +216,14 @@ def test_a_single_flipped_bit_is_refused(shelf: SnapshotShelf, folder: Path, at:
     assert shelf.snapshots == () and files(folder) == set()
 
 
-def test_a_truncated_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
+def test_a_truncated_file_is_refused(shelf: SnapshotDir, folder: Path) -> None:
     snapshot = kept(shelf)
     os.truncate(folder / snapshot.file, 999)
     assert "cut short or has grown (999 of 1,000 bytes)" in snapshot_sentence(shelf.check(snapshot, KIND))
     assert files(folder) == set()
 
 
-def test_a_missing_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
+def test_a_missing_file_is_refused(shelf: SnapshotDir, folder: Path) -> None:
     snapshot = kept(shelf)
     (folder / snapshot.file).unlink()
     assert "no longer there" in snapshot_sentence(shelf.check(snapshot, KIND))
@@ -241,7 +239,7 @@ def test_a_missing_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
     ],
 )
 def test_a_snapshot_of_another_server_is_refused_and_stays(
-    shelf: SnapshotShelf, change: dict[str, str], said: str
+    shelf: SnapshotDir, change: dict[str, str], said: str
 ) -> None:
     snapshot = kept(shelf)
     assert said in snapshot_sentence(shelf.check(snapshot, replace(KIND, **change)))
@@ -353,7 +351,7 @@ def test_the_snapshots_of_a_conversation_go_with_it_also_those_of_another_proces
 
 
 def test_removing_makes_no_folder(folder: Path) -> None:
-    shelf = SnapshotShelf(folder)
+    shelf = SnapshotDir(folder)
     shelf.remove({"c1"})
     shelf.tidy()
     assert not folder.exists()
@@ -362,7 +360,7 @@ def test_removing_makes_no_folder(folder: Path) -> None:
 # -- what is in it -----------------------------------------------------------------------------------------------------
 
 
-def test_a_path_shares_its_first_messages_with_a_snapshot(shelf: SnapshotShelf) -> None:
+def test_a_path_shares_its_first_messages_with_a_snapshot(shelf: SnapshotDir) -> None:
     snapshot = kept(shelf, path=("r", "a", "b"))
     paths = (["r", "a", "b", "c"], ["r", "a", "x"], ["r"], ["x"], [])
     assert [snapshot.shared(path) for path in paths] == [3, 2, 1, 0, 0]
@@ -370,7 +368,7 @@ def test_a_path_shares_its_first_messages_with_a_snapshot(shelf: SnapshotShelf) 
     assert [alone.shared(path) for path in (["r", "a", "b", "c"], ["r", "a"])] == [3, 0]
 
 
-def test_the_tokens_are_read_from_a_file_of_the_known_form_only(shelf: SnapshotShelf, folder: Path) -> None:
+def test_the_tokens_are_read_from_a_file_of_the_known_form_only(shelf: SnapshotDir, folder: Path) -> None:
     snapshot = replace(kept(shelf), tokens=3)
     good = struct.pack("<IIIiii3i", 0x67677371, 4, 7, -1, 1, 3, 5, 6, 7) + b"\0" * 50
     (folder / snapshot.file).write_bytes(good)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kvchat.memory.learning.extraction import Findings, Passage, passage
+from kvchat.memory.learning.extraction import ExtractionPassage, Findings, passage
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.text.memory import refusal
@@ -42,13 +42,13 @@ def talk(*turns: tuple[str, str] | str, blocks: tuple[ContextBlock, ...] = ()) -
     return path
 
 
-def about(*turns: tuple[str, str] | str) -> Passage:
+def about(*turns: tuple[str, str] | str) -> ExtractionPassage:
     """All of a conversation, pending."""
     path = talk(*turns)
     return passage(path, path[1:])
 
 
-def sample() -> Passage:
+def sample() -> ExtractionPassage:
     path = talk(*QUESTIONS, blocks=(ContextBlock("passage", "a page", INJECTED),))
     return passage(path, path[1:])
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kvchat.memory.entry import Entry, Fact, Kind, Reason, Status
-from kvchat.memory.ledger import Cell
+from kvchat.memory.entry import ChangeReason, Entry, Fact, Kind, Status
+from kvchat.memory.ledger import ExtractionRun
 from kvchat.memory.memories import Memories
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message
@@ -74,7 +74,7 @@ class Book:
         """One extraction that found these facts in a new conversation, or in `talk`."""
         conversation, nodes = talk or self.talk()
         found = [fact(one, nodes=nodes[:1]) if isinstance(one, str) else one for one in facts]
-        cell = Cell(
+        cell = ExtractionRun(
             new_id(), conversation, self.clock(), "facts" if found else "empty", "tiny-model", self.session, 0, refused
         )
         return self.memories.noted(cell, nodes, found)
@@ -149,6 +149,6 @@ def fact(
     nodes: Sequence[str] = (),
     topic: str = "",
     replaces: str = "",
-    review: Reason | None = None,
+    review: ChangeReason | None = None,
 ) -> Fact:
     return Fact(kind, text, confidence, tuple(nodes), topic, replaces, review)

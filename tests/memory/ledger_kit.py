@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kvchat.memory.entry import Act, Change, Entry, Kind, new_id
-from kvchat.memory.ledger import Cell, Ledger
+from kvchat.memory.ledger import ExtractionLedger, ExtractionRun
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.message import new_id as new_node_id
@@ -57,7 +57,7 @@ def path(store: Store, id: str, head: str | None = None) -> list[Node]:
 
 def waiting(store: Store, id: str, head: str | None = None) -> list[str]:
     """The texts that wait on the branch to `head`, or on the one in use."""
-    return [one.text for one in Ledger(store.database).pending(path(store, id, head))]
+    return [one.text for one in ExtractionLedger(store.database).pending(path(store, id, head))]
 
 
 def fact(text: str, conversation: str = "", nodes: Sequence[str] = ()) -> Change:
@@ -79,11 +79,11 @@ def fact(text: str, conversation: str = "", nodes: Sequence[str] = ()) -> Change
 def extract(store: Store, id: str, head: str | None = None, most: int = 1_000) -> list[str] | None:
     """Cover the first `most` of what waits, with one fact each; their ids, empty for nothing, None when somebody else
     was first."""
-    ledger = Ledger(store.database)
+    ledger = ExtractionLedger(store.database)
     nodes = [one.id for one in ledger.pending(path(store, id, head))][:most]
     if not nodes:
         return []
-    cell = Cell(new_node_id(), id, STAMP, model="small", session="session", noted=len(nodes))
+    cell = ExtractionRun(new_node_id(), id, STAMP, model="small", session="session", noted=len(nodes))
     changes = [fact(f"fact of {one}", id, [one]) for one in nodes]
     return nodes if ledger.cover(cell, nodes, changes) else None
 
@@ -106,7 +106,7 @@ def reading(store: Store) -> Iterator[sqlite3.Connection]:
 def check_places(store: Store, id: str) -> tuple[set[str], set[str]]:
     """Every message is in exactly one place, with one fact if it is covered; the covered and the pending ones."""
     tree = store.tree(id)
-    ledger = Ledger(store.database)
+    ledger = ExtractionLedger(store.database)
     with reading(store) as connection:
         cells = dict(connection.execute("SELECT id, noted FROM cell"))
         rows = connection.execute("SELECT node, cell FROM covered").fetchall()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kvchat.memory.entry import BY_HAND, Entry, Kind
 from kvchat.memory.pages.comment import rendered
-from kvchat.memory.pages.page import Page
+from kvchat.memory.pages.page import MemoryPage
 
 PAGE = "topics/home-lab.md"
 METRIC = Entry(
@@ -177,15 +177,15 @@ def pages(draw: st.DrawFn) -> str:
     return text.rstrip("\r\n") if draw(st.booleans()) else text
 
 
-def known(page: Page) -> dict[str, Entry]:
+def known(page: MemoryPage) -> dict[str, Entry]:
     return {line.entry.id: line.entry for line in page.entries}
 
 
-def with_entry(page: Page, entry: Entry) -> Page:
+def with_entry(page: MemoryPage, entry: Entry) -> MemoryPage:
     return page.edited({entry.id: entry})
 
 
-def without_entry(page: Page, id: str) -> Page:
+def without_entry(page: MemoryPage, id: str) -> MemoryPage:
     return page.edited({id: None})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from book_kit import Book, fact
 
-from kvchat.memory.entry import Act, Kind, MemoryTrouble, Reason, Status, Why
+from kvchat.memory.entry import Act, ChangeReason, Kind, MemoryTrouble, Status, Why
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_identity_is_proposed_and_reaches_the_profile_only_by_a_yes(book: Book) 
 
 
 def test_what_is_to_be_reviewed_is_proposed_with_its_reason(book: Book) -> None:
-    new = book.extract(fact("See https://example.org", review=Reason(Why.ADDRESS)))
+    new = book.extract(fact("See https://example.org", review=ChangeReason(Why.ADDRESS)))
     assert new is not None and new[0].status is Status.PENDING
     assert book.memories.log()[0].why == "has an address in it"
     assert "Proposed" in book.log()

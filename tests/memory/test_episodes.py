@@ -14,7 +14,7 @@ from ledger_kit import STAMP, begin, capture, extract_all, path
 
 from kvchat.memory.entry import Status
 from kvchat.memory.learning.episodes import GAP_S, MOST, checked, ended_part, instruction, schema, stored
-from kvchat.memory.ledger import EPISODES, Ledger
+from kvchat.memory.ledger import EPISODES, ExtractionLedger
 from kvchat.memory.memories import Memories
 from kvchat.memory.recall import recalled
 from kvchat.prompt.message import Message, Role, node, system_message
@@ -125,8 +125,8 @@ def test_an_episode_is_dated_and_names_its_messages():
 def summed_up(store, memories, id, head, rng):
     """One pass over a branch, with topics that begin anywhere."""
     nodes = path(store, id, head)
-    ledger = Ledger(store.database, EPISODES)
-    looked_at = Ledger(store.database).gone_through(nodes)
+    ledger = ExtractionLedger(store.database, EPISODES)
+    looked_at = ExtractionLedger(store.database).gone_through(nodes)
     pending = [node for node in ledger.pending(nodes) if node.id in looked_at]
     part = ended_part(nodes, pending, STAMP + DAY, rng.choice([2, 5, 40]))
     if not part.turns:
@@ -149,7 +149,7 @@ def check_episodes(store, ids):
         )
     }
     assert {row[0] for row in rows} == said
-    cells = Ledger(store.database, EPISODES).cells(limit=1000)
+    cells = ExtractionLedger(store.database, EPISODES).cells(limit=1000)
     assert {row[1] for row in rows} == {cell.id for cell in cells}
     return cells
 
@@ -171,7 +171,7 @@ def test_two_writers_at_once_on_every_branch_put_each_message_into_one(tmp_path)
             texts = [f"branch {branch}, {n}" for n in range(rng.choice([1, 2, 5]))]
             capture(stores[0], record.id, rng.choice(nodes).id, texts)
         extract_all(stores[0], record.id)
-    assert Ledger(stores[0].database, EPISODES).cells() == []
+    assert ExtractionLedger(stores[0].database, EPISODES).cells() == []
     failures = []
 
     def write(number):
@@ -196,7 +196,9 @@ def test_two_writers_at_once_on_every_branch_put_each_message_into_one(tmp_path)
     memories = open_memories(stores[0], tmp_path)
     entries = [entry for entry in memories.entries() if entry.is_episode]
     assert len(entries) == len(cells)
-    assert all(cell.kind != "episode" for cell in Ledger(stores[0].database).cells(limit=1000)), "the logs are apart"
+    assert all(cell.kind != "episode" for cell in ExtractionLedger(stores[0].database).cells(limit=1000)), (
+        "the logs are apart"
+    )
     memories.close()
     for store in stores:
         store.close()

@@ -28,7 +28,16 @@ from msgspec.structs import replace
 
 from corpus import corpus
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
-from kvchat.memory.learning.extraction import MOST, Findings, Passage, checked, instruction, own_prompt, passage, schema
+from kvchat.memory.learning.extraction import (
+    MOST,
+    ExtractionPassage,
+    Findings,
+    checked,
+    instruction,
+    own_prompt,
+    passage,
+    schema,
+)
 from kvchat.prompt.context import POLICY
 from kvchat.prompt.message import Message, Role, node
 from kvchat.text.memory import refusal
@@ -431,7 +440,7 @@ ANSWERS = (
 )
 
 
-def holds(found: Findings, conversation: Passage) -> None:
+def holds(found: Findings, conversation: ExtractionPassage) -> None:
     own = {node.id for nodes in conversation.questions.values() for node in nodes}
     assert len(found.facts) <= MOST
     assert not found.useless or (not found.facts and not found.refused)

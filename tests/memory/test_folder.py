@@ -18,7 +18,7 @@ from page_samples import METRIC, PAGE, with_entry, without_entry
 from kvchat.memory.entry import PROFILE, Entry
 from kvchat.memory.pages import files
 from kvchat.memory.pages.folder import Contents, Folder, FolderError
-from kvchat.memory.pages.page import Page
+from kvchat.memory.pages.page import MemoryPage
 
 CAT = replace(METRIC, id="m22222222", text="Has a cat.")
 
@@ -45,7 +45,7 @@ def put(root: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
-def adding(entry: Entry) -> Callable[[Page], Page]:
+def adding(entry: Entry) -> Callable[[MemoryPage], MemoryPage]:
     return lambda page: with_entry(page, entry)
 
 
@@ -383,7 +383,7 @@ def test_what_the_person_saves_in_the_very_moment_of_a_write_is_kept(root: Path,
     put(root, PAGE, "- one\n")
     saves = iter(["- one\n- two\n", "- one\n- two!\n- three\n"])
 
-    def edit(page: Page) -> Page:
+    def edit(page: MemoryPage) -> MemoryPage:
         if (text := next(saves, None)) is not None:
             put(root, PAGE, text)
         return with_entry(page, METRIC)
@@ -395,7 +395,7 @@ def test_what_the_person_saves_in_the_very_moment_of_a_write_is_kept(root: Path,
 
 
 def test_a_page_that_is_saved_without_end_is_given_up_in_words(root: Path, folder: Folder) -> None:
-    def edit(page: Page) -> Page:
+    def edit(page: MemoryPage) -> MemoryPage:
         put(root, PAGE, page.text + "- more\n")
         return with_entry(page, METRIC)
 
@@ -458,7 +458,7 @@ def test_a_lock_that_cannot_be_opened_is_named(root: Path) -> None:
     assert not root.exists()
 
 
-def texts_of(page: Page) -> list[str]:
+def texts_of(page: MemoryPage) -> list[str]:
     return [line.entry.text for line in page.entries]
 
 
@@ -494,7 +494,7 @@ def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Pa
     ]
     person = another(root)
     for at in range(1, 10):
-        person.change(PAGE, lambda page, at=at: Page.parse(PAGE, f"{page.text}- by hand {at}\n"))
+        person.change(PAGE, lambda page, at=at: MemoryPage.parse(PAGE, f"{page.text}- by hand {at}\n"))
     assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
 
     entries = another(root).read().pages[PAGE].entries
@@ -595,13 +595,13 @@ def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
     order: list[str] = []
     inside, go_on = threading.Event(), threading.Event()
 
-    def slow(page: Page) -> Page:
+    def slow(page: MemoryPage) -> MemoryPage:
         inside.set()
         go_on.wait(120)
         order.append("first")
         return with_entry(page, METRIC)
 
-    def second(page: Page) -> Page:
+    def second(page: MemoryPage) -> MemoryPage:
         order.append("second")
         return with_entry(page, CAT)
 

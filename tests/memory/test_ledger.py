@@ -26,12 +26,12 @@ from ledger_kit import (
 from msgspec.structs import replace
 
 from kvchat.memory.entry import Act, Change, Status
-from kvchat.memory.ledger import EMPTY, Cell, Ledger
-from kvchat.memory.state import StaleChange, State
+from kvchat.memory.ledger import EMPTY, ExtractionLedger, ExtractionRun
+from kvchat.memory.state import MemoryState, StaleChange
 from kvchat.prompt import branching, compaction
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.message import State as MessageState
+from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.store import Store
 from whole_rows import add_nodes, put_row
 
@@ -55,8 +55,8 @@ def disk(folder: Path) -> Iterator[Store]:
     opened.close()
 
 
-def cell_of(talk: Conversation, **values: object) -> Cell:
-    return Cell("c" * 32, talk.id, STAMP, **values)  # type: ignore[arg-type]
+def cell_of(talk: Conversation, **values: object) -> ExtractionRun:
+    return ExtractionRun("c" * 32, talk.id, STAMP, **values)  # type: ignore[arg-type]
 
 
 def grown(store: Store, talk: Conversation, branch: branching.Branch) -> None:
@@ -69,15 +69,15 @@ def grown(store: Store, talk: Conversation, branch: branching.Branch) -> None:
 
 def test_questions_and_answers_wait_until_they_are_covered(store):
     talk = begin(store)
-    assert waiting(store, talk.id) == [] and Ledger(store.database).behind() == []
+    assert waiting(store, talk.id) == [] and ExtractionLedger(store.database).behind() == []
     capture(store, talk.id, None, ["q1", "a1", "q2", "a2"])
     assert waiting(store, talk.id) == ["q1", "a1", "q2", "a2"]
-    assert Ledger(store.database).behind() == [(talk.id, 4)]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 4)]
     assert len(extract(store, talk.id, most=3)) == 3
-    assert waiting(store, talk.id) == ["a2"] and Ledger(store.database).behind() == [(talk.id, 1)]
+    assert waiting(store, talk.id) == ["a2"] and ExtractionLedger(store.database).behind() == [(talk.id, 1)]
     assert len(extract(store, talk.id)) == 1
-    assert waiting(store, talk.id) == [] and Ledger(store.database).behind() == []
-    assert [cell.noted for cell in Ledger(store.database).cells()] == [1, 3]
+    assert waiting(store, talk.id) == [] and ExtractionLedger(store.database).behind() == []
+    assert [cell.noted for cell in ExtractionLedger(store.database).cells()] == [1, 3]
 
 
 def test_an_answer_waits_only_once_it_is_final(store):
@@ -87,11 +87,13 @@ def test_an_answer_waits_only_once_it_is_final(store):
     answer = node(question, Message(Role.ASSISTANT, ""), STAMP, state=MessageState.STREAMING)
     add_nodes(store, replace(talk, head=answer.id), [question, answer])
     assert waiting(store, talk.id) == ["q"]
-    assert Ledger(store.database).behind() == [(talk.id, 1)]
-    assert not Ledger(store.database).cover(cell_of(talk), [question.id, answer.id], [])
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 1)]
+    assert not ExtractionLedger(store.database).cover(cell_of(talk), [question.id, answer.id], [])
     seen = path(store, talk.id)
     store.settle(node(question, Message(Role.ASSISTANT, "a"), STAMP, id=answer.id, state=MessageState.CANCELLED))
-    assert [one.text for one in Ledger(store.database).pending(seen)] == ["q"]  # that view of it has no text yet
+    assert [one.text for one in ExtractionLedger(store.database).pending(seen)] == [
+        "q"
+    ]  # that view of it has no text yet
     assert waiting(store, talk.id) == ["q", "a"]
 
 
@@ -100,7 +102,7 @@ def test_messages_with_equal_text_and_stamp_one_after_the_other_are_different_me
     ids = capture(store, talk.id, None, ["again"] * 6)
     assert extract(store, talk.id, most=1) == ids[:1]
     assert waiting(store, talk.id) == ["again"] * 5
-    assert Ledger(store.database).cover(cell_of(talk), [ids[3]], [])
+    assert ExtractionLedger(store.database).cover(cell_of(talk), [ids[3]], [])
     assert extract(store, talk.id) == [ids[1], ids[2], ids[4], ids[5]]
 
 
@@ -117,23 +119,23 @@ def test_behind_leaves_out_the_trash_and_where_memory_is_off(store):
     for talk in (kept, trashed, off):
         capture(store, talk.id, None, ["q", "a"])
     put_row(store, replace(store.conversation(trashed.id), trashed=STAMP))
-    assert Ledger(store.database).behind() == [(kept.id, 2)]
+    assert ExtractionLedger(store.database).behind() == [(kept.id, 2)]
     assert waiting(store, off.id) == ["q", "a"]
     put_row(store, replace(store.conversation(trashed.id), trashed=None))
     put_row(store, replace(store.conversation(off.id), memory=True))
-    assert {id for id, _ in Ledger(store.database).behind()} == {kept.id, trashed.id, off.id}
+    assert {id for id, _ in ExtractionLedger(store.database).behind()} == {kept.id, trashed.id, off.id}
 
 
 def test_behind_counts_the_branch_in_use(store):
     talk = begin(store)
     question, *_ = capture(store, talk.id, None, ["q", "first answer"])
     capture(store, talk.id, question, ["second answer", "q2"])
-    assert Ledger(store.database).behind() == [(talk.id, 3)]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 3)]
     extract(store, talk.id)
-    assert Ledger(store.database).behind() == []
+    assert ExtractionLedger(store.database).behind() == []
     first = next(one for one in store.tree(talk.id) if one.text == "first answer")
     put_row(store, replace(store.conversation(talk.id), head=first.id))
-    assert Ledger(store.database).behind() == [(talk.id, 1)]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 1)]
     assert waiting(store, talk.id) == ["first answer"]
 
 
@@ -147,18 +149,18 @@ def test_behind_counts_the_branches_that_other_windows_go_on_with(store):
         for who, shown in (("mine", start), ("theirs", start))
     )
     assert store.conversation(talk.id).head == theirs
-    assert Ledger(store.database).behind() == [(talk.id, 6)]
-    assert Ledger(store.database).branches(talk.id) == [theirs, mine]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 6)]
+    assert ExtractionLedger(store.database).branches(talk.id) == [theirs, mine]
     mine = capture(store, talk.id, mine, ["mine q2"], shown=mine)[-1]
-    assert Ledger(store.database).branches(talk.id) == [mine, theirs]
-    assert Ledger(store.database).behind() == [(talk.id, 7)]
+    assert ExtractionLedger(store.database).branches(talk.id) == [mine, theirs]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 7)]
     capture(store, talk.id, start, ["instead"], shown=mine)  # an edit: that branch is left
     assert [one.text for one in path(store, talk.id)[1:]] == ["q", "a", "instead"]
-    assert Ledger(store.database).behind() == [(talk.id, 5)]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 5)]
     extract(store, talk.id)
-    assert Ledger(store.database).behind() == [(talk.id, 2)]
+    assert ExtractionLedger(store.database).behind() == [(talk.id, 2)]
     extract(store, talk.id, theirs)
-    assert Ledger(store.database).behind() == []
+    assert ExtractionLedger(store.database).behind() == []
 
 
 # Copies
@@ -177,9 +179,9 @@ def test_a_deleted_turn_makes_nothing_pending_anew(store):
     extract(store, talk.id, most=5)
     grown(store, talk, branching.without_turn(store.tree(talk.id), store.conversation(talk.id).head, first.id))
     assert [one.text for one in path(store, talk.id)[1:]] == ["q1", "a1", "q2", "a2"]
-    assert waiting(store, talk.id) == ["a2"] and Ledger(store.database).behind() == [(talk.id, 1)]
+    assert waiting(store, talk.id) == ["a2"] and ExtractionLedger(store.database).behind() == [(talk.id, 1)]
     copies = [one.id for one in path(store, talk.id)[1:]]
-    assert not Ledger(store.database).cover(cell_of(talk), copies, [])
+    assert not ExtractionLedger(store.database).cover(cell_of(talk), copies, [])
     assert extract(store, talk.id) == copies[3:]
 
 
@@ -198,14 +200,14 @@ def test_another_system_message_makes_nothing_pending_anew(store):
     extract(store, talk.id)
     head = store.conversation(talk.id).head
     grown(store, talk, branching.under_system(store.tree(talk.id), head, system_message("Rhyme."), 0.0))
-    assert waiting(store, talk.id) == [] and Ledger(store.database).behind() == []
+    assert waiting(store, talk.id) == [] and ExtractionLedger(store.database).behind() == []
 
 
 def test_of_equal_messages_as_many_copies_are_covered_as_originals(store):
     talk = begin(store)
     capture(store, talk.id, None, ["hello", "hi"], stamp=STAMP - 1)
     ids = capture(store, talk.id, None, ["again"] * 4)
-    assert Ledger(store.database).cover(cell_of(talk), ids[:2], [])
+    assert ExtractionLedger(store.database).cover(cell_of(talk), ids[:2], [])
     hello = path(store, talk.id)[1]
     grown(store, talk, branching.without_turn(store.tree(talk.id), store.conversation(talk.id).head, hello.id))
     capture(store, talk.id, None, ["again"] * 2)
@@ -234,13 +236,13 @@ def test_a_fork_shares_what_is_covered_and_what_is_copied_in_it(store):
     fork = replace(store.conversation(talk.id), id="f" * 32, forked_from=talk.id)
     store.create(fork, path(store, talk.id)[0])
     assert waiting(store, fork.id) == ["q2", "a2"]
-    assert sorted(Ledger(store.database).behind()) == sorted([(talk.id, 2), (fork.id, 2)])
+    assert sorted(ExtractionLedger(store.database).behind()) == sorted([(talk.id, 2), (fork.id, 2)])
     first = path(store, fork.id)[1]
     grown(store, fork, branching.without_turn(store.tree(fork.id), at.id, first.id))
     capture(store, fork.id, None, ["q3"])
     assert waiting(store, fork.id) == ["q2", "a2", "q3"]
     extract(store, fork.id)
-    assert waiting(store, talk.id) == [] and Ledger(store.database).behind() == []
+    assert waiting(store, talk.id) == [] and ExtractionLedger(store.database).behind() == []
 
 
 def test_a_fork_keeps_what_was_covered_when_its_origin_is_gone_for_good(store):
@@ -253,7 +255,7 @@ def test_a_fork_keeps_what_was_covered_when_its_origin_is_gone_for_good(store):
     assert waiting(store, fork.id) == []
     first = path(store, fork.id)[1]
     grown(store, fork, branching.without_turn(store.tree(fork.id), fork.head, first.id))
-    assert waiting(store, fork.id) == [] and Ledger(store.database).behind() == []
+    assert waiting(store, fork.id) == [] and ExtractionLedger(store.database).behind() == []
 
 
 def test_a_fork_of_a_fork_that_is_gone_still_finds_what_waits_at_its_beginning(store):
@@ -264,10 +266,10 @@ def test_a_fork_of_a_fork_that_is_gone_still_finds_what_waits_at_its_beginning(s
     again = replace(fork, id="f" * 32, forked_from=fork.id)
     store.create(again, path(store, talk.id)[0])
     put_row(store, replace(store.conversation(talk.id), memory=False))
-    assert Ledger(store.database).behind() == [(fork.id, 2), (again.id, 2)]
+    assert ExtractionLedger(store.database).behind() == [(fork.id, 2), (again.id, 2)]
     put_row(store, replace(fork, trashed=1.0))
     store.purge_trash(2.0)
-    assert Ledger(store.database).behind() == [(again.id, 2)]
+    assert ExtractionLedger(store.database).behind() == [(again.id, 2)]
 
 
 def many(store: Store, count: int) -> list[str]:
@@ -283,7 +285,7 @@ def many(store: Store, count: int) -> list[str]:
 
 def test_some_of_the_conversations_that_are_behind(store, monkeypatch):
     ids = many(store, 30)
-    ledger = Ledger(store.database)
+    ledger = ExtractionLedger(store.database)
     assert [id for id, _ in ledger.behind()] == ids
     assert [id for id, _ in ledger.behind(5)] == ids[:5] and ledger.behind(100) == ledger.behind()
     assert [id for id, _ in ledger.behind(5, {ids[0], ids[3]})] == [ids[1], ids[2], *ids[4:7]]
@@ -307,7 +309,7 @@ def test_the_first_of_them_are_found_no_later_when_more_wait(store, monkeypatch)
 
         with store.database.reading() as connection:
             connection.set_progress_handler(step, 100)
-            assert len(Ledger(store.database).behind(10)) == 10
+            assert len(ExtractionLedger(store.database).behind(10)) == 10
             connection.set_progress_handler(None, 0)
         return done
 
@@ -325,15 +327,15 @@ def test_the_first_of_them_are_found_no_later_when_more_wait(store, monkeypatch)
 def test_a_message_is_covered_once(store):
     talk = begin(store)
     ids = capture(store, talk.id, None, ["q1", "a1", "q2"])
-    ledger = Ledger(store.database)
+    ledger = ExtractionLedger(store.database)
     cell = cell_of(talk, kind=EMPTY, model="small", session="s", refused='[["x","why"]]')
     assert ledger.cover(cell, ids[:2], [])
     for again in (ids[:2], ids[1:], ids[:1], [*ids[2:], "0" * 32], []):
         late = fact("late")
         assert not ledger.cover(replace(cell, id="d" * 32), again, [late])
-        assert State(store.database).entries() == [] and ledger.cells() == [cell]
+        assert MemoryState(store.database).entries() == [] and ledger.cells() == [cell]
     assert ledger.cover(replace(cell, id="d" * 32), [ids[2], ids[2]], [fact("in time")])
-    assert [entry.text for entry in State(store.database).entries()] == ["in time"]
+    assert [entry.text for entry in MemoryState(store.database).entries()] == ["in time"]
     assert ledger.cells(talk.id, limit=1) == [replace(cell, id="d" * 32)] and ledger.cells("other") == []
 
 
@@ -342,7 +344,7 @@ def test_a_system_message_and_what_was_there_before_memory_are_never_covered(dis
     ids = capture(disk, talk.id, None, ["old", "old answer"])
     system = path(disk, talk.id)[0].id
     disk.set_setting("store.memory_since", "1000")
-    ledger = Ledger(disk.database)
+    ledger = ExtractionLedger(disk.database)
     assert waiting(disk, talk.id) == [] and ledger.behind() == []
     assert not ledger.cover(cell_of(talk), ids, [])
     disk.set_setting("store.memory_since", None)
@@ -355,14 +357,14 @@ def test_messages_of_two_branches_are_refused(store):
     question, one = capture(store, talk.id, None, ["q", "one"])
     (two,) = capture(store, talk.id, question, ["two"])
     with pytest.raises(ValueError, match="not on one branch"):
-        Ledger(store.database).cover(cell_of(talk), [question, one, two], [])
-    assert Ledger(store.database).cells() == []
+        ExtractionLedger(store.database).cover(cell_of(talk), [question, one, two], [])
+    assert ExtractionLedger(store.database).cells() == []
 
 
 def test_an_extraction_with_a_stale_change_stores_nothing(store):
     talk = begin(store)
     ids = capture(store, talk.id, None, ["q", "a"])
-    state, ledger = State(store.database), Ledger(store.database)
+    state, ledger = MemoryState(store.database), ExtractionLedger(store.database)
     known = fact("Lives in Bern.")
     state.apply([known])
     moved = replace(known.after, text="Lives in Basel.")
@@ -382,11 +384,11 @@ def test_an_extraction_with_a_stale_change_stores_nothing(store):
 def test_what_an_extraction_changed_is_found_by_its_conversation(store):
     talk = begin(store)
     ids = capture(store, talk.id, None, ["q", "a"])
-    state = State(store.database)
+    state = MemoryState(store.database)
     known = fact("Lives in Bern.", "e" * 32)
     state.apply([replace(known, session="before")], written=True)
     corrected = Change(Act.CORRECTED, known.after, replace(known.after, status=Status.SUPERSEDED), STAMP, "now")
-    Ledger(store.database).cover(cell_of(talk), ids, [corrected])
+    ExtractionLedger(store.database).cover(cell_of(talk), ids, [corrected])
     assert [change.act for change in state.changes(conversation=talk.id)] == [Act.CORRECTED]
     assert [change.act for change in state.changes(conversation="e" * 32)] == [Act.NOTED]
     assert state.last_session() == "now" and [change.act for change in state.unwritten()] == [Act.CORRECTED]
@@ -396,14 +398,14 @@ def test_a_conversation_gone_for_good_takes_its_refused_texts_with_it_and_leaves
     talk, other = begin(store), begin(store)
     ids = capture(store, talk.id, None, ["q", "a"])
     others = capture(store, other.id, None, ["q", "a"])
-    ledger = Ledger(store.database)
+    ledger = ExtractionLedger(store.database)
     cell = cell_of(talk, refused='[["the key is 123","a secret"]]')
     ledger.cover(cell, ids, [fact("Kept.")])
     ledger.cover(replace(cell, id="d" * 32, conversation=other.id), others, [])
     put_row(store, replace(store.conversation(talk.id), trashed=1.0))
     store.purge_trash(2.0)
     assert [one.refused for one in ledger.cells()] == [cell.refused, "[]"]
-    assert [entry.text for entry in State(store.database).entries()] == ["Kept."]
+    assert [entry.text for entry in MemoryState(store.database).entries()] == ["Kept."]
     assert not ledger.cover(replace(cell, id="e" * 32), ids, [])
     assert store.database.row("SELECT count(*) FROM covered") == (2,)
 
@@ -482,7 +484,7 @@ def test_of_many_extractors_of_the_same_messages_one_wins(folder, seed):
 
     def race(number: int, say) -> None:
         own = Store.open(folder)
-        ledger = Ledger(own.database)
+        ledger = ExtractionLedger(own.database)
         wanted = [one.id for one in ledger.pending(path(own, talk.id))][: 3 + (number + seed) % 6]
         changes = [fact(f"fact of {one}") for one in wanted]
         os.close(go)
@@ -531,12 +533,12 @@ def test_a_conversation_that_hangs_holds_no_other_one_up(disk, hung):
             for other in [threads.submit(run, number) for number in range(3) if number != hung]:
                 other.result()
             assert [(job.subject, job.state.value) for job in disk.jobs.all()] == [(talks[hung].id, "running")]
-            assert Ledger(disk.database).behind() == [(talks[hung].id, 6)]
+            assert ExtractionLedger(disk.database).behind() == [(talks[hung].id, 6)]
             capture(disk, talks[hung].id, None, ["said meanwhile"])
         finally:
             released.set()
         first.result()
-    assert disk.jobs.all() == [] and Ledger(disk.database).behind() == []
+    assert disk.jobs.all() == [] and ExtractionLedger(disk.database).behind() == []
     assert [len(check_places(disk, talk.id)[0]) for talk in talks] == [7 if i == hung else 6 for i in range(3)]
 
 
@@ -548,7 +550,7 @@ def two_rounds(folder: Path, at: str, killed_after: int | None, say) -> None:
     """Capture, cover, mark as written and move, in a new conversation, twice; each is said once it is done. After so
     many steps of SQLite's machine while it does `at`, the process kills itself; else it says how many there were."""
     store = Store.open(folder)
-    state = State(store.database)
+    state = MemoryState(store.database)
     talk = begin(store)
     steps = 0
     doing = ""
@@ -600,7 +602,7 @@ def test_a_kvchat_killed_at_any_moment_loses_and_doubles_nothing(folder):
                 said[word].update(rest)
     assert min(map(len, said.values())) >= KILLS / 4
     store = Store.open(folder)
-    state = State(store.database)
+    state = MemoryState(store.database)
     history = state.changes(1_000_000)
     talks = [talk.id for talk in store.conversations()]
     places = [check_places(store, id) for id in talks]

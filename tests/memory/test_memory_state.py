@@ -14,7 +14,7 @@ from ledger_kit import STAMP, begin, capture, extract, fact
 from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, Act, Change, Entry, Kind, Status
-from kvchat.memory.state import StaleChange, State
+from kvchat.memory.state import MemoryState, StaleChange
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store
 
@@ -44,8 +44,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def state(store: Store) -> State:
-    return State(store.database)
+def state(store: Store) -> MemoryState:
+    return MemoryState(store.database)
 
 
 def edited(entry: Entry, text: str, **values: object) -> Change:
@@ -80,7 +80,7 @@ def test_what_was_called_proposed_is_pending_in_the_store_and_in_the_history_and
 @given(st.lists(entries, min_size=1, max_size=4, unique_by=lambda entry: whole_characters(entry.id)), any_text)
 def test_any_entry_comes_back_as_it_was(given_entries, word):
     store = Store.open(None)
-    state = State(store.database)
+    state = MemoryState(store.database)
     state.apply([Change(Act.ADDED, None, entry, 1.0, word, word) for entry in given_entries])
 
     def whole(entry: Entry) -> Entry:
@@ -172,7 +172,7 @@ def test_processes_that_change_an_entry_at_once_never_overwrite_each_other(store
 
     def change(say) -> None:
         own = Store.open(folder)
-        mine = State(own.database)
+        mine = MemoryState(own.database)
         for _ in range(10):
             while True:
                 entry = mine.entry(noted.after.id)

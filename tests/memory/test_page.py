@@ -14,7 +14,7 @@ from page_samples import METRIC, PAGE, entries, known, pages, texts, with_entry,
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.pages.comment import mark
 from kvchat.memory.pages.markdown import decoded, encoded
-from kvchat.memory.pages.page import Page, PageProblem
+from kvchat.memory.pages.page import MemoryPage, PageProblem
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 LINE = (
@@ -23,13 +23,13 @@ LINE = (
 )
 
 
-def said(page: Page) -> list[str]:
+def said(page: MemoryPage) -> list[str]:
     return [line.entry.text for line in page.entries]
 
 
-def parsed(text: str) -> Page:
+def parsed(text: str) -> MemoryPage:
     try:
-        return Page.parse(PAGE, text)
+        return MemoryPage.parse(PAGE, text)
     except PageProblem:
         assume(False)
         raise
@@ -39,14 +39,14 @@ def parsed(text: str) -> Page:
 
 
 def test_a_line_says_which_entry_it_is_and_where_it_comes_from() -> None:
-    (line,) = Page.parse(PAGE, f"# Lab\n\n{LINE}\n").entries
+    (line,) = MemoryPage.parse(PAGE, f"# Lab\n\n{LINE}\n").entries
 
     assert line.entry == replace(METRIC, created=1_795_219_200.0)
     assert (line.at, line.changed) == (3, False)
 
 
 def test_a_line_with_another_text_than_kvchat_wrote_is_the_persons() -> None:
-    (line,) = Page.parse(PAGE, LINE.replace("metric", "imperial")).entries
+    (line,) = MemoryPage.parse(PAGE, LINE.replace("metric", "imperial")).entries
 
     assert (line.entry.id, line.entry.text) == (METRIC.id, "Prefers imperial units.")
     assert line.changed and line.entry.edited
@@ -60,18 +60,18 @@ def test_white_space_and_a_checked_box_are_no_edit() -> None:
         f"3) {LINE[2:]}\r\n",
         LINE.replace(" <!--", "<!--"),
     ):
-        (line,) = Page.parse(PAGE, text).entries
+        (line,) = MemoryPage.parse(PAGE, text).entries
         assert line.entry.text == METRIC.text and not line.changed, text
 
 
 def test_a_line_by_hand_is_an_entry_with_an_id_that_stays() -> None:
-    (first,) = Page.parse(PAGE, "- Has a cat.").entries
-    again = Page.parse(PAGE, "# Moved down\n\n- Plays chess.\n* [ ] Has a cat.  \n").entries[1]
+    (first,) = MemoryPage.parse(PAGE, "- Has a cat.").entries
+    again = MemoryPage.parse(PAGE, "# Moved down\n\n- Plays chess.\n* [ ] Has a cat.  \n").entries[1]
 
     assert first.entry.by == BY_HAND and not first.changed
     assert re.fullmatch("h[0-9a-f]{8}", first.entry.id)
     assert again.entry.id == first.entry.id
-    assert Page.parse(PROFILE, "- Has a cat.").entries[0].entry.id != first.entry.id
+    assert MemoryPage.parse(PROFILE, "- Has a cat.").entries[0].entry.id != first.entry.id
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -79,11 +79,11 @@ def test_a_line_by_hand_is_an_entry_with_an_id_that_stays() -> None:
 def test_every_line_end_and_byte_order_mark_is_read(end: str, mark_at_start: str) -> None:
     text = mark_at_start + end.join(["- one", "\tmore of one", "", "  and more", "2. two", "- [ ] three", "+ four"])
 
-    assert said(Page.parse(PAGE, text)) == ["one\nmore of one\nand more", "two", "three", "four"]
+    assert said(MemoryPage.parse(PAGE, text)) == ["one\nmore of one\nand more", "two", "three", "four"]
 
 
 def test_what_is_below_a_bullet_belongs_to_it_unless_it_is_a_memory_itself() -> None:
-    page = Page.parse(
+    page = MemoryPage.parse(
         PAGE,
         "- Kids:\n\t- Anna, 7\n\t\t- rides\n\t- Ben, 4 <!-- m1a2b3c4d on:2026-11-21 by:x -->\n"
         "\t\tand chess\n\t- Cleo\ngoes on\n- Cat\n\nProse.\n  no part of it\n",
@@ -98,15 +98,17 @@ def test_code_quotes_rules_headings_and_hidden_comments_hold_no_entries() -> Non
         "<!-- off\n- hidden\n-->\n| - a | b |\n- [x] also real\n"
     )
 
-    assert said(Page.parse(PAGE, text)) == ["real", "also real"]
+    assert said(MemoryPage.parse(PAGE, text)) == ["real", "also real"]
 
 
 def test_an_emptied_line_is_no_entry() -> None:
-    assert said(Page.parse(PAGE, f"-\n- \n- [ ] \n- {LINE.partition('<')[1]}{LINE.partition('<')[2]}\n")) == []
+    assert said(MemoryPage.parse(PAGE, f"-\n- \n- [ ] \n- {LINE.partition('<')[1]}{LINE.partition('<')[2]}\n")) == []
 
 
 def test_a_comment_of_the_persons_own_is_part_of_the_text() -> None:
-    assert said(Page.parse(PAGE, "- tea <!-- management, harvested -->")) == ["tea <!-- management, harvested -->"]
+    assert said(MemoryPage.parse(PAGE, "- tea <!-- management, harvested -->")) == [
+        "tea <!-- management, harvested -->"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_a_comment_of_the_persons_own_is_part_of_the_text() -> None:
     ],
 )
 def test_a_damaged_or_moved_comment_still_names_its_entry(broken: str) -> None:
-    page = Page.parse(PAGE, f"- before\n{broken}\n- after\n")
+    page = MemoryPage.parse(PAGE, f"- before\n{broken}\n- after\n")
 
     assert METRIC.id in known(page)
     assert [text.replace("\n", " ") for text in said(page)] == ["before", "Prefers metric units.", "after"]
@@ -133,7 +135,7 @@ def test_a_damaged_or_moved_comment_still_names_its_entry(broken: str) -> None:
 
 
 def test_the_same_line_twice_is_one_entry_and_goes_as_one() -> None:
-    page = Page.parse(PAGE, f"{LINE}\n## Again\n{LINE}\n- by hand\n- by hand\n")
+    page = MemoryPage.parse(PAGE, f"{LINE}\n## Again\n{LINE}\n- by hand\n- by hand\n")
 
     assert said(page) == ["Prefers metric units.", "by hand"]
     assert without_entry(page, METRIC.id).text == "## Again\n- by hand\n- by hand\n"
@@ -142,7 +144,7 @@ def test_the_same_line_twice_is_one_entry_and_goes_as_one() -> None:
 
 def test_a_copied_line_with_another_text_is_an_entry_by_hand() -> None:
     copied = LINE.replace("metric", "imperial")
-    page = Page.parse(PAGE, f"{copied}\n{LINE}\n")
+    page = MemoryPage.parse(PAGE, f"{copied}\n{LINE}\n")
 
     assert known(page)[METRIC.id].text == "Prefers metric units."
     other = page.entries[0].entry
@@ -151,8 +153,8 @@ def test_a_copied_line_with_another_text_is_an_entry_by_hand() -> None:
 
 
 def test_a_page_that_is_begun_is_called_by_its_files_name() -> None:
-    assert with_entry(Page.parse(PAGE, ""), METRIC).text.startswith("# Home lab\n")
-    assert with_entry(Page.parse(PROFILE, ""), METRIC).text.startswith("# About you\n")
+    assert with_entry(MemoryPage.parse(PAGE, ""), METRIC).text.startswith("# Home lab\n")
+    assert with_entry(MemoryPage.parse(PROFILE, ""), METRIC).text.startswith("# About you\n")
 
 
 # Front matter and what is broken
@@ -160,11 +162,11 @@ def test_a_page_that_is_begun_is_called_by_its_files_name() -> None:
 
 def test_front_matter_is_kept_and_says_the_kind_of_lines_by_hand() -> None:
     top = '---\nkvchat: 1\nkind: "skill"\naliases:\n  - lab\n- odd\ntags: [a,\n  b]\ncssclass: x  # remark\n---\n'
-    page = Page.parse(PAGE, f"{top}- Knows Rust.\n")
+    page = MemoryPage.parse(PAGE, f"{top}- Knows Rust.\n")
 
     assert [line.entry.kind for line in page.entries] == [Kind.SKILL]
     assert with_entry(page, METRIC).text.startswith(f"{top}- Knows Rust.\n- Prefers")
-    assert Page.parse(PAGE, "---\nkind: nonsense\n---\n- x").entries[0].entry.kind is Kind.FACT
+    assert MemoryPage.parse(PAGE, "---\nkind: nonsense\n---\n- x").entries[0].entry.kind is Kind.FACT
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_front_matter_is_kept_and_says_the_kind_of_lines_by_hand() -> None:
 )
 def test_a_broken_page_is_reported_with_its_line(text: str, line: int) -> None:
     with pytest.raises(PageProblem) as caught:
-        Page.parse(PAGE, text)
+        MemoryPage.parse(PAGE, text)
 
     assert caught.value.line == line
     assert str(caught.value).endswith(".")
@@ -194,7 +196,9 @@ def test_a_broken_page_is_reported_with_its_line(text: str, line: int) -> None:
 
 
 def test_a_new_page_says_what_it_is_and_holds_one_bullet_per_memory() -> None:
-    page = with_entry(with_entry(Page.parse(PAGE, ""), METRIC), replace(METRIC, id="m22222222", text="Has a cat."))
+    page = with_entry(
+        with_entry(MemoryPage.parse(PAGE, ""), METRIC), replace(METRIC, id="m22222222", text="Has a cat.")
+    )
 
     title, empty, sentence, gap, first, second, end = page.text.split("\n")
     assert (title, empty, gap, end) == ("# Home lab", "", "", "")
@@ -205,7 +209,7 @@ def test_a_new_page_says_what_it_is_and_holds_one_bullet_per_memory() -> None:
 
 def test_a_new_entry_goes_below_those_of_kvchat_in_the_pages_own_style() -> None:
     text = f"# Mine\r\n\r\n* {LINE[2:]}\r\n  more\r\n\r\n## Notes\r\n\r\n- by hand"
-    page = with_entry(Page.parse(PAGE, text), replace(METRIC, id="m22222222", text="Has\na cat."))
+    page = with_entry(MemoryPage.parse(PAGE, text), replace(METRIC, id="m22222222", text="Has\na cat."))
 
     assert "\r\n  more\r\n* Has <!-- m22222222 " in page.text
     assert "-->\r\n  a cat.\r\n\r\n## Notes\r\n\r\n- by hand" in page.text
@@ -214,30 +218,30 @@ def test_a_new_entry_goes_below_those_of_kvchat_in_the_pages_own_style() -> None
 
 
 def test_a_page_without_a_newline_at_its_end_gets_one_before_the_entry() -> None:
-    assert with_entry(Page.parse(PAGE, "- tea"), METRIC).text.startswith("- tea\n- Prefers")
-    assert with_entry(Page.parse(PAGE, "Prose."), METRIC).text.startswith("Prose.\n\n- Prefers")
+    assert with_entry(MemoryPage.parse(PAGE, "- tea"), METRIC).text.startswith("- tea\n- Prefers")
+    assert with_entry(MemoryPage.parse(PAGE, "Prose."), METRIC).text.startswith("Prose.\n\n- Prefers")
 
 
 def test_an_edit_keeps_bullet_box_and_indentation_and_an_equal_text_keeps_its_bytes() -> None:
     text = "   3) [x]  Has a  cat  \n\n      and two\n       *dogs*\t\n# Next\n"
-    page = Page.parse(PAGE, text)
+    page = MemoryPage.parse(PAGE, text)
     entry = page.entries[0].entry
 
     kept = with_entry(page, replace(entry, kind=Kind.PERSON)).text
     assert re.sub(" <!--.*-->", "  ", kept) == text
     edited = with_entry(page, replace(entry, text="Has a dog")).text
     assert re.fullmatch(r"   3\) \[x\] Has a dog <!-- h[0-9a-f]{8} .* -->\n# Next\n", edited)
-    assert said(Page.parse(PAGE, edited)) == ["Has a dog"]
+    assert said(MemoryPage.parse(PAGE, edited)) == ["Has a dog"]
 
 
 def test_taking_out_a_line_takes_what_is_its_own_and_leaves_what_is_another_memory() -> None:
-    page = Page.parse(PAGE, f"# T\n- Kids:\n  - Anna\n\n  - {LINE[2:]}\n    more\n  - Cleo\n\n- Cat\n")
+    page = MemoryPage.parse(PAGE, f"# T\n- Kids:\n  - Anna\n\n  - {LINE[2:]}\n    more\n  - Cleo\n\n- Cat\n")
 
     assert without_entry(page, page.entries[0].entry.id).text == f"# T\n\n  - {LINE[2:]}\n    more\n\n- Cat\n"
 
 
 def test_an_entry_that_is_there_is_not_added_again_and_one_that_is_gone_not_put_back() -> None:
-    page = Page.parse(PAGE, f"{LINE.replace('metric', 'imperial')}\n")
+    page = MemoryPage.parse(PAGE, f"{LINE.replace('metric', 'imperial')}\n")
 
     assert without_entry(page, "m99999999") is page
 
@@ -249,7 +253,7 @@ def test_the_hash_depends_on_the_text_alone() -> None:
 
 def test_an_id_that_would_break_the_comment_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be the id"):
-        with_entry(Page.parse(PAGE, ""), replace(METRIC, id="m1 -->"))
+        with_entry(MemoryPage.parse(PAGE, ""), replace(METRIC, id="m1 -->"))
 
 
 # Properties
@@ -268,7 +272,7 @@ def test_a_text_survives_being_written_whatever_is_in_it(text: str) -> None:
 @many
 @given(texts)
 def test_a_text_is_one_paragraph_of_one_bullet_in_any_markdown_reader(text: str) -> None:
-    page = with_entry(Page.parse(PAGE, "- before\n"), replace(METRIC, text=text))
+    page = with_entry(MemoryPage.parse(PAGE, "- before\n"), replace(METRIC, text=text))
     tokens = MarkdownIt("commonmark").enable("table").parse(page.text.removeprefix("- before\n"))
 
     assert [token.type for token in tokens] == [
@@ -288,7 +292,7 @@ def test_a_text_is_one_paragraph_of_one_bullet_in_any_markdown_reader(text: str)
 @many
 @given(entries)
 def test_an_entry_reads_as_it_was_written(entry: Entry) -> None:
-    assert known(with_entry(Page.parse(PAGE, ""), entry)) == {entry.id: entry}
+    assert known(with_entry(MemoryPage.parse(PAGE, ""), entry)) == {entry.id: entry}
 
 
 @many
@@ -306,7 +310,7 @@ def test_adding_an_entry_changes_nothing_else(text: str, entry: Entry) -> None:
 
 
 def test_a_page_with_several_kinds_of_line_ends_keeps_apart_what_was_apart() -> None:
-    page = Page.parse(PAGE, "- milk\n- coffee\r- tea\n  -\n-->\n")
+    page = MemoryPage.parse(PAGE, "- milk\n- coffee\r- tea\n  -\n-->\n")
     after = without_entry(page, next(line.entry.id for line in page.entries if line.entry.text == "tea\n-"))
     assert [line.entry.text for line in after.entries] == ["milk", "coffee"]
 

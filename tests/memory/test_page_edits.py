@@ -14,7 +14,7 @@ from corpus import corpus
 from kvchat.memory import reconcile
 from kvchat.memory.entry import BY_HAND, Entry, Kind
 from kvchat.memory.pages.markdown import decoded, encoded
-from kvchat.memory.pages.page import Page
+from kvchat.memory.pages.page import MemoryPage
 
 LINES = [
     "- Likes tea",
@@ -34,7 +34,7 @@ LINES = [
 ]
 
 
-def one_after_the_other(page: Page, edits: dict[str, Entry | None]) -> Page:
+def one_after_the_other(page: MemoryPage, edits: dict[str, Entry | None]) -> MemoryPage:
     for id, entry in edits.items():
         page = without_entry(page, id) if entry is None else with_entry(page, entry)
     return page
@@ -43,7 +43,7 @@ def one_after_the_other(page: Page, edits: dict[str, Entry | None]) -> Page:
 @corpus("seed", range(60))
 def test_many_edits_at_once_leave_the_entries_that_one_after_the_other_does(seed: int) -> None:
     chosen = random.Random(seed)
-    page = Page.parse("topics/a.md", "# A\n\n" + "".join(f"{chosen.choice(LINES)}\n" for _ in range(12)))
+    page = MemoryPage.parse("topics/a.md", "# A\n\n" + "".join(f"{chosen.choice(LINES)}\n" for _ in range(12)))
     edits: dict[str, Entry | None] = {}
     for line in page.entries:
         if chosen.random() < 0.5:
@@ -59,7 +59,7 @@ def test_many_edits_at_once_leave_the_entries_that_one_after_the_other_does(seed
 
 
 def test_new_lines_at_once_begin_a_page_as_one_after_the_other() -> None:
-    page = Page.parse("topics/a.md", "")
+    page = MemoryPage.parse("topics/a.md", "")
     edits = {
         f"m{number:08d}": Entry(f"m{number:08d}", Kind.FACT, f"New {number}", page.name, 0.0) for number in range(1, 4)
     }

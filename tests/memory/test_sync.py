@@ -402,7 +402,7 @@ def test_several_changes_that_waited_are_written_as_one_state(book: Book, monkey
 
 
 def test_a_crash_between_file_and_mark_is_made_up_for_once(book: Book, monkeypatch) -> None:
-    from kvchat.memory.state import State
+    from kvchat.memory.state import MemoryState
 
     class Crash(Exception):  # noqa: N818
         pass
@@ -418,7 +418,7 @@ def test_a_crash_between_file_and_mark_is_made_up_for_once(book: Book, monkeypat
         lambda: book.memories.delete(entry.id),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(State, "written", crash)
+            patch.setattr(MemoryState, "written", crash)
             with pytest.raises(Crash):
                 work()
         book.again().sync()

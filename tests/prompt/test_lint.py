@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.prompt.lint import Kind, lint
+from kvchat.prompt.lint import LintKind, lint
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.text.options import warning_sentence
 
@@ -71,73 +71,77 @@ ORDINARY = [
 ]
 
 CHANGING = [
-    ("Today is 2026-11-21.", Kind.CLOCK, "Today is 2026-11-21"),
-    ("You are helpful.\nToday's date is November 21, 2026.", Kind.CLOCK, "Today's date is November 21, 2026"),
-    ("The current date is 21 Nov 2026 and you are kind.", Kind.CLOCK, "current date is 21 Nov 2026"),
-    ("Current time: 10:15", Kind.CLOCK, "Current time: 10:15"),
-    ("Current date and time: Saturday 2026-11-21 10:15 UTC", Kind.CLOCK, "2026-11-21 10:15"),
-    ("It is 10:15. Be brief.", Kind.CLOCK, "It is 10:15"),
-    ("It's now 10:15 pm.", Kind.CLOCK, "10:15 pm"),
-    ("You are helpful. It is 5 pm.", Kind.CLOCK, "It is 5 pm"),
-    ("10:15", Kind.CLOCK, "10:15"),
-    ("You are helpful. 10:15", Kind.CLOCK, "10:15"),
-    ("[10:15] You are helpful.", Kind.CLOCK, "[10:15]"),
-    ("Date: 2026-11-21\nYou are helpful.", Kind.CLOCK, "Date: 2026-11-21"),
-    ("You are helpful (2026-11-21T10:15:00+01:00).", Kind.CLOCK, "2026-11-21T10:15:00+01:00"),
-    ("Started 2026-11-21 10:15:32.", Kind.CLOCK, "2026-11-21 10:15:32"),
-    ("Server clock 10:15:32, be brief.", Kind.CLOCK, "10:15:32"),
-    ("Today is Saturday. Be brief.", Kind.CLOCK, "Today is Saturday"),
-    ("The current year is 2026.", Kind.CLOCK, "current year is 2026"),
-    ("Today: Sat, 21 November 2026", Kind.CLOCK, "21 November 2026"),
-    ("Now is 11/21/2026.", Kind.CLOCK, "11/21/2026"),
-    ("Act like a pirate, today is 2026-11-21.", Kind.CLOCK, "today is 2026-11-21"),
-    ("Heute ist Samstag, der 21. November 2026.", Kind.CLOCK, "21. November 2026"),
-    ("Nous sommes le 21 novembre 2026.", Kind.CLOCK, "21 novembre 2026"),
-    ("今天是2026年11月21日。", Kind.CLOCK, "今天是2026年11月21日"),
-    ("Unix timestamp: 1795256100", Kind.CLOCK, "1795256100"),
-    ("Saturday, November 21, 2026 at 10:15: the session begins.", Kind.CLOCK, "Saturday, November 21, 2026 at 10:15"),
-    ("Knowledge cutoff: December 2023\nToday Date: 26 Jul 2024", Kind.CLOCK, "Today Date: 26 Jul 2024"),
-    ("Today is {{date}}.", Kind.PLACEHOLDER, "{{date}}"),
-    ("The time is {{ current_time }}.", Kind.PLACEHOLDER, "{{ current_time }}"),
-    ("It is {{CURRENT_DATETIME}} for {{USER_NAME}}.", Kind.PLACEHOLDER, "{{USER_NAME}}"),
-    ("Session ${uuid}", Kind.PLACEHOLDER, "${uuid}"),
-    ("You run on $(hostname).", Kind.PLACEHOLDER, "$(hostname)"),
-    ("Today is {today}.", Kind.PLACEHOLDER, "{today}"),
-    ("The date is [current date].", Kind.PLACEHOLDER, "[current date]"),
-    ("You serve 3f2504e0-4f89-41d3-9a0c-0305e82c3301.", Kind.RANDOM, "3f2504e0-4f89-41d3-9a0c-0305e82c3301"),
-    ("Key 9f86d081884c7d659a2feaa0c55ad015.", Kind.RANDOM, "9f86d081884c7d659a2feaa0c55ad015"),
-    ("Session id: abc12345", Kind.RANDOM, "Session id: abc12345"),
-    ("session_id=7f3a9", Kind.RANDOM, "session_id=7f3a9"),
-    ("The random seed is 48213.", Kind.RANDOM, "random seed is 48213"),
-    ("nonce: 8812", Kind.RANDOM, "nonce: 8812"),
-    ("Notes are in /home/anna/notes.", Kind.PATH, "/home/anna/notes"),
-    ("You work in `/Users/anna/project`.", Kind.PATH, "/Users/anna/project"),
-    ("Save to ~/projects/thesis when asked.", Kind.PATH, "~/projects/thesis"),
-    ("Files are in C:\\Users\\Anna\\Documents.", Kind.PATH, "C:\\Users\\Anna\\Documents"),
-    ("Share: \\\\nas01\\media", Kind.PATH, "\\\\nas01\\media"),
-    ("Scratch files go to /tmp/kv-81a/.", Kind.PATH, "/tmp/kv-81a/"),
-    ("The working directory is /srv/app.", Kind.PATH, "/srv/app"),
-    ("The API is at localhost:8080.", Kind.HOST, "localhost:8080"),
-    ("Use http://127.0.0.1:11434/api.", Kind.HOST, "http://127.0.0.1:11434"),
-    ("The printer is 192.168.1.20.", Kind.HOST, "192.168.1.20"),
-    ("Ask http://build:9000 for builds.", Kind.HOST, "http://build:9000"),
-    ("Home Assistant is at hass.local.", Kind.HOST, "hass.local"),
-    ("Hostname: anna-laptop", Kind.HOST, "Hostname: anna-laptop"),
-    ("You are running on the machine box7.", Kind.HOST, "box7"),
-    ("You are reachable on port 8080.", Kind.HOST, "port 8080"),
-    ("This is message 12 of 40.", Kind.COUNTER, "message 12 of 40"),
-    ("Turn 3/10. Be brief.", Kind.COUNTER, "Turn 3/10"),
-    ("This is the 7th conversation with Anna.", Kind.COUNTER, "This is the 7th conversation"),
-    ("You have 12 messages left.", Kind.COUNTER, "12 messages left"),
-    ("Tokens used: 1,234", Kind.COUNTER, "Tokens used: 1,234"),
-    ("Request #48", Kind.COUNTER, "Request #48"),
+    ("Today is 2026-11-21.", LintKind.CLOCK, "Today is 2026-11-21"),
+    ("You are helpful.\nToday's date is November 21, 2026.", LintKind.CLOCK, "Today's date is November 21, 2026"),
+    ("The current date is 21 Nov 2026 and you are kind.", LintKind.CLOCK, "current date is 21 Nov 2026"),
+    ("Current time: 10:15", LintKind.CLOCK, "Current time: 10:15"),
+    ("Current date and time: Saturday 2026-11-21 10:15 UTC", LintKind.CLOCK, "2026-11-21 10:15"),
+    ("It is 10:15. Be brief.", LintKind.CLOCK, "It is 10:15"),
+    ("It's now 10:15 pm.", LintKind.CLOCK, "10:15 pm"),
+    ("You are helpful. It is 5 pm.", LintKind.CLOCK, "It is 5 pm"),
+    ("10:15", LintKind.CLOCK, "10:15"),
+    ("You are helpful. 10:15", LintKind.CLOCK, "10:15"),
+    ("[10:15] You are helpful.", LintKind.CLOCK, "[10:15]"),
+    ("Date: 2026-11-21\nYou are helpful.", LintKind.CLOCK, "Date: 2026-11-21"),
+    ("You are helpful (2026-11-21T10:15:00+01:00).", LintKind.CLOCK, "2026-11-21T10:15:00+01:00"),
+    ("Started 2026-11-21 10:15:32.", LintKind.CLOCK, "2026-11-21 10:15:32"),
+    ("Server clock 10:15:32, be brief.", LintKind.CLOCK, "10:15:32"),
+    ("Today is Saturday. Be brief.", LintKind.CLOCK, "Today is Saturday"),
+    ("The current year is 2026.", LintKind.CLOCK, "current year is 2026"),
+    ("Today: Sat, 21 November 2026", LintKind.CLOCK, "21 November 2026"),
+    ("Now is 11/21/2026.", LintKind.CLOCK, "11/21/2026"),
+    ("Act like a pirate, today is 2026-11-21.", LintKind.CLOCK, "today is 2026-11-21"),
+    ("Heute ist Samstag, der 21. November 2026.", LintKind.CLOCK, "21. November 2026"),
+    ("Nous sommes le 21 novembre 2026.", LintKind.CLOCK, "21 novembre 2026"),
+    ("今天是2026年11月21日。", LintKind.CLOCK, "今天是2026年11月21日"),
+    ("Unix timestamp: 1795256100", LintKind.CLOCK, "1795256100"),
+    (
+        "Saturday, November 21, 2026 at 10:15: the session begins.",
+        LintKind.CLOCK,
+        "Saturday, November 21, 2026 at 10:15",
+    ),
+    ("Knowledge cutoff: December 2023\nToday Date: 26 Jul 2024", LintKind.CLOCK, "Today Date: 26 Jul 2024"),
+    ("Today is {{date}}.", LintKind.PLACEHOLDER, "{{date}}"),
+    ("The time is {{ current_time }}.", LintKind.PLACEHOLDER, "{{ current_time }}"),
+    ("It is {{CURRENT_DATETIME}} for {{USER_NAME}}.", LintKind.PLACEHOLDER, "{{USER_NAME}}"),
+    ("Session ${uuid}", LintKind.PLACEHOLDER, "${uuid}"),
+    ("You run on $(hostname).", LintKind.PLACEHOLDER, "$(hostname)"),
+    ("Today is {today}.", LintKind.PLACEHOLDER, "{today}"),
+    ("The date is [current date].", LintKind.PLACEHOLDER, "[current date]"),
+    ("You serve 3f2504e0-4f89-41d3-9a0c-0305e82c3301.", LintKind.RANDOM, "3f2504e0-4f89-41d3-9a0c-0305e82c3301"),
+    ("Key 9f86d081884c7d659a2feaa0c55ad015.", LintKind.RANDOM, "9f86d081884c7d659a2feaa0c55ad015"),
+    ("Session id: abc12345", LintKind.RANDOM, "Session id: abc12345"),
+    ("session_id=7f3a9", LintKind.RANDOM, "session_id=7f3a9"),
+    ("The random seed is 48213.", LintKind.RANDOM, "random seed is 48213"),
+    ("nonce: 8812", LintKind.RANDOM, "nonce: 8812"),
+    ("Notes are in /home/anna/notes.", LintKind.PATH, "/home/anna/notes"),
+    ("You work in `/Users/anna/project`.", LintKind.PATH, "/Users/anna/project"),
+    ("Save to ~/projects/thesis when asked.", LintKind.PATH, "~/projects/thesis"),
+    ("Files are in C:\\Users\\Anna\\Documents.", LintKind.PATH, "C:\\Users\\Anna\\Documents"),
+    ("Share: \\\\nas01\\media", LintKind.PATH, "\\\\nas01\\media"),
+    ("Scratch files go to /tmp/kv-81a/.", LintKind.PATH, "/tmp/kv-81a/"),
+    ("The working directory is /srv/app.", LintKind.PATH, "/srv/app"),
+    ("The API is at localhost:8080.", LintKind.HOST, "localhost:8080"),
+    ("Use http://127.0.0.1:11434/api.", LintKind.HOST, "http://127.0.0.1:11434"),
+    ("The printer is 192.168.1.20.", LintKind.HOST, "192.168.1.20"),
+    ("Ask http://build:9000 for builds.", LintKind.HOST, "http://build:9000"),
+    ("Home Assistant is at hass.local.", LintKind.HOST, "hass.local"),
+    ("Hostname: anna-laptop", LintKind.HOST, "Hostname: anna-laptop"),
+    ("You are running on the machine box7.", LintKind.HOST, "box7"),
+    ("You are reachable on port 8080.", LintKind.HOST, "port 8080"),
+    ("This is message 12 of 40.", LintKind.COUNTER, "message 12 of 40"),
+    ("Turn 3/10. Be brief.", LintKind.COUNTER, "Turn 3/10"),
+    ("This is the 7th conversation with Anna.", LintKind.COUNTER, "This is the 7th conversation"),
+    ("You have 12 messages left.", LintKind.COUNTER, "12 messages left"),
+    ("Tokens used: 1,234", LintKind.COUNTER, "Tokens used: 1,234"),
+    ("Request #48", LintKind.COUNTER, "Request #48"),
 ]
 
 
 def test_there_are_enough_prompts_of_both_kinds():
     assert len(set(ORDINARY)) >= 40
     assert len(CHANGING) >= 40
-    assert {kind for _, kind, _ in CHANGING} == set(Kind)
+    assert {kind for _, kind, _ in CHANGING} == set(LintKind)
 
 
 @corpus("prompt", ORDINARY)
@@ -171,7 +175,7 @@ def test_it_is_found_inside_a_long_ordinary_prompt_with_its_place(prompt, kind, 
 
 def test_a_place_is_warned_about_once_and_in_order():
     warnings = lint("Today is 2026-11-21T10:15:00Z in /home/anna/x on localhost:8080.")
-    assert [warning.kind for warning in warnings] == [Kind.CLOCK, Kind.PATH, Kind.HOST]
+    assert [warning.kind for warning in warnings] == [LintKind.CLOCK, LintKind.PATH, LintKind.HOST]
     assert all(a.end <= b.start for a, b in pairwise(warnings))
 
 

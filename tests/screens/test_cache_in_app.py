@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Reason, said
-from kvchat.cache.price import Act, Alternative, Price, Way
+from kvchat.cache.price import Act, Alternative, CheaperWay, Price
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
 from kvchat.prompt.message import Role
 from toyserver import ToyServer, tokens
 
 LARGE = Price(8120, (35, 35))
-CORRECTION = Alternative(Way.CORRECTION, 48, (0.2, 0.2))
+CORRECTION = Alternative(CheaperWay.CORRECTION, 48, (0.2, 0.2))
 
 
 def costs(app: Driven, price: Price) -> list[tuple[Act, str | None]]:
@@ -145,7 +145,7 @@ async def test_a_small_edit_begins_at_once(drive: Drive) -> None:
 async def test_a_deletion_can_be_a_word_instead(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one", "two")
-        costs(app, replace(LARGE, alternative=Alternative(Way.DISREGARD, 48)))
+        costs(app, replace(LARGE, alternative=Alternative(CheaperWay.DISREGARD, 48)))
         await app.select(0)
         await app.press("d")
         await app.opens("ConfirmScreen")
@@ -158,7 +158,7 @@ async def test_a_deletion_can_be_a_word_instead(drive: Drive) -> None:
 async def test_a_system_prompt_can_be_said_in_the_next_message_instead(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
-        costs(app, replace(LARGE, alternative=Alternative(Way.NEXT_MESSAGE, 48)))
+        costs(app, replace(LARGE, alternative=Alternative(CheaperWay.NEXT_MESSAGE, 48)))
         before = app.conversation.record.head
         await app.command("/system Answer in rhymes.")
         await app.opens("ConfirmScreen")

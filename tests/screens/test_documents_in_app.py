@@ -9,7 +9,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.chat.events import IndexingProgressed
-from kvchat.documents.collection import Progress, Report, Skipped
+from kvchat.documents.collection import IndexingProgress, IndexingReport, Skipped
 from kvchat.prompt.context import PASSAGE
 from kvchat.ui.screens.sources import SourceScreen
 from toyserver import ToyServer, tokens
@@ -112,7 +112,7 @@ async def test_what_cannot_be_added_is_said(drive: Drive) -> None:
 
 async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
     async with drive() as app:
-        app.service.documents._indexing["handbook"] = Progress("handbook", 43, 100, 43, 100, 900, 9.0)
+        app.service.documents._indexing["handbook"] = IndexingProgress("handbook", 43, 100, 43, 100, 900, 9.0)
         app.service.events.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing handbook 43 %" in app.lines[-2]
@@ -124,14 +124,14 @@ async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
 
 async def test_a_saved_file_that_was_taken_in_is_no_news_and_trouble_is(drive: Drive) -> None:
     async with drive() as app:
-        app.service.documents._reports["notes"] = Report("notes", changed=1, unchanged=40, seconds=0.1)
+        app.service.documents._reports["notes"] = IndexingReport("notes", changed=1, unchanged=40, seconds=0.1)
         app.chat.documents.changed()
         assert app.notices == []
-        app.service.documents._reports["notes"] = Report("notes", trouble="There is no folder /x\x1b[2J.")
+        app.service.documents._reports["notes"] = IndexingReport("notes", trouble="There is no folder /x\x1b[2J.")
         app.chat.documents.changed()
         app.chat.documents.changed()
         assert [notice for notice in app.notices if "notes" in notice] == ["notes: there is no folder /x␛[2J."]
-        more = Report("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
+        more = IndexingReport("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
         app.service.documents._reports["more"] = more
         app.chat.documents.changed()
         assert app.noticed("more: 1,204 files, 3 skipped; F6 shows them.")

@@ -27,7 +27,7 @@ from textual.widgets import Input, TextArea
 from cache_samples import a_report
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import statement
-from kvchat.cache.price import Alternative, Price, Way
+from kvchat.cache.price import Alternative, CheaperWay, Price
 from kvchat.cache.report import CacheReport
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
@@ -419,7 +419,7 @@ def test_the_inspector(studio: Studio, size: tuple[int, int], view: str) -> None
 def test_what_an_edit_costs(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
         app.service.prices.estimate = lambda *_: Price(  # type: ignore[method-assign]
-            8120, (24.4, 52.3), Alternative(Way.CORRECTION, 48, (0.15, 0.3))
+            8120, (24.4, 52.3), Alternative(CheaperWay.CORRECTION, 48, (0.15, 0.3))
         )
         await app.select(0)
         await app.press("e")

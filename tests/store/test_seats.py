@@ -10,7 +10,7 @@ import pytest
 
 from kvchat.chat.server.lane import Lane
 from kvchat.store.presence import server_presence as seats
-from kvchat.store.presence.server_presence import Seat, Seats
+from kvchat.store.presence.server_presence import ServerLock, ServerLocks
 
 ADDRESS = "http://127.0.0.1:8080"
 
@@ -60,7 +60,7 @@ def other(tmp_path):
 
 
 def seat(tmp_path):
-    return Seats(tmp_path).at(ADDRESS)
+    return ServerLocks(tmp_path).at(ADDRESS)
 
 
 @pytest.mark.process
@@ -155,7 +155,7 @@ async def test_the_seat_says_when_a_chat_last_began_or_ended(tmp_path):
 
 async def test_a_folder_that_cannot_be_written_keeps_nobody_from_chatting(tmp_path):
     (tmp_path / "file").write_text("")
-    mine = Seats(tmp_path / "file" / "below").at(ADDRESS)
+    mine = ServerLocks(tmp_path / "file" / "below").at(ADDRESS)
     assert await mine.share()
     mine.leave()
     assert mine.take(lambda: None)
@@ -163,25 +163,25 @@ async def test_a_folder_that_cannot_be_written_keeps_nobody_from_chatting(tmp_pa
 
 
 def test_another_server_has_another_seat_and_without_a_folder_there_is_none(tmp_path):
-    assert Seats(tmp_path).at("http://127.0.0.1:1")._path != seat(tmp_path)._path
-    assert Seats(None).at(ADDRESS) is None
-    assert Seats(tmp_path).at("") is None
+    assert ServerLocks(tmp_path).at("http://127.0.0.1:1")._path != seat(tmp_path)._path
+    assert ServerLocks(None).at(ADDRESS) is None
+    assert ServerLocks(tmp_path).at("") is None
 
 
 @pytest.mark.process
 async def test_a_kvchat_that_is_stopped_while_it_works_holds_an_answer_up_once_at_most(tmp_path, monkeypatch):
     """Ctrl+Z in another terminal: its process holds the seat and never answers the bell."""
     path = tmp_path / "s.lane"
-    stopped = Seat(path)
+    stopped = ServerLock(path)
     assert stopped.take(lambda: None)  # and never leaves
-    lane = Lane(Seat(path))
-    waits, locked_later = [], Seat._locked_later
+    lane = Lane(ServerLock(path))
+    waits, locked_later = [], ServerLock._locked_later
 
     def noted(self, fd, patience):
         waits.append(patience)
         return locked_later(self, fd, patience)
 
-    monkeypatch.setattr(Seat, "_locked_later", noted)
+    monkeypatch.setattr(ServerLock, "_locked_later", noted)
     for _ in range(2):
         async with lane.chat("a"):
             await lane.sit()  # as `Talking._chat` does when the server is ready

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from kvchat.store import Store, StoreUnavailable
-from kvchat.store.jobs import Job, JobReason, Jobs, JobState
+from kvchat.store.jobs import Job, JobReason, JobRows, JobState
 
 
 @pytest.fixture
-def jobs(folder: Path) -> Iterator[Jobs]:
+def jobs(folder: Path) -> Iterator[JobRows]:
     ticks = itertools.count()  # the opening takes 0
     store = Store.open(folder, clock=lambda: float(next(ticks)))
     yield store.jobs
@@ -36,7 +36,7 @@ def killed_in_the_end(children: list) -> Iterator[list]:
             assert child.wait() == -signal.SIGKILL
 
 
-def the(jobs: Jobs) -> Job:
+def the(jobs: JobRows) -> Job:
     (job,) = jobs.all()
     return job
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cli.plain_output import Column, cells, fitted, print_table, table, width_of
+from kvchat.cli.plain_output import TableColumn, cells, fitted, print_table, table, width_of
 
-COLUMNS = (Column("id"), Column("turns", right=True), Column("title", shrinks=True))
+COLUMNS = (TableColumn("id"), TableColumn("turns", right=True), TableColumn("title", shrinks=True))
 ROWS = [("4f2a", "3", "lighthouse log"), ("9c01", "12", "a much longer title about the history of tax notes")]
 
 
@@ -31,12 +31,12 @@ def test_a_narrow_terminal_cuts_the_column_that_may_shrink() -> None:
 
 
 def test_no_title_no_heading_and_no_row_no_line() -> None:
-    assert table([Column(), Column()], [("a", "b")]) == ["a  b"]
-    assert table([Column(), Column()], []) == []
+    assert table([TableColumn(), TableColumn()], [("a", "b")]) == ["a  b"]
+    assert table([TableColumn(), TableColumn()], []) == []
 
 
 def test_wide_characters_take_two_columns() -> None:
-    lines = table([Column(), Column()], [("日本語", "x"), ("abc", "x"), ("e\u0301", "x")])
+    lines = table([TableColumn(), TableColumn()], [("日本語", "x"), ("abc", "x"), ("e\u0301", "x")])
     assert lines == ["日本語  x", "abc     x", "e\u0301       x"]
     assert {cells(line) for line in lines} == {9}
 

@@ -24,9 +24,9 @@ from kvchat.prompt.message import Role, chained
 from kvchat.store import Store
 from kvchat.text.imports import why
 from kvchat.transfer.importing import FORMATS
-from kvchat.transfer.importing.files import Found, Missed
+from kvchat.transfer.importing.files import FoundConversation, Missed
 from kvchat.transfer.importing.import_process import FilesApart
-from kvchat.transfer.importing.thread import Reason
+from kvchat.transfer.importing.thread import ImportRefusal
 
 LIMIT_S, LIMIT_OCTETS = 5.0, 1 << 30
 
@@ -34,9 +34,9 @@ LIMIT_S, LIMIT_OCTETS = 5.0, 1 << 30
 class Recorded(FilesApart):
     """Keeps what was found."""
 
-    items: list[Found | Missed]
+    items: list[FoundConversation | Missed]
 
-    def __iter__(self) -> Iterator[Found | Missed]:
+    def __iter__(self) -> Iterator[FoundConversation | Missed]:
         for item in super().__iter__():
             self.items.append(item)
             yield item
@@ -91,10 +91,12 @@ async def test_each_is_a_sentence_or_conversations(form: str, tmp_path: Path, mo
             assert of_it, f"nothing was said of {kind}"
             for item in of_it:
                 if isinstance(item, Missed):
-                    assert item.why.kind != Reason.FAULTY, f"{kind} met a format that did not expect it"
+                    assert item.why.kind != ImportRefusal.FAULTY, f"{kind} met a format that did not expect it"
                     assert "\n" not in why(item.why)
         assert all("\n" not in line and "Traceback" not in line for line in report.lines())
-        assert sum(isinstance(item, Found) and item.file.startswith(good.name) for item in Recorded.items) == 2
+        assert (
+            sum(isinstance(item, FoundConversation) and item.file.startswith(good.name) for item in Recorded.items) == 2
+        )
         count = sound(service.store, tmp_path / "data")
         assert count == report.made >= 2
         again = await service.imports.run([*paths, good])
@@ -111,7 +113,7 @@ async def test_each_is_a_sentence_or_conversations(form: str, tmp_path: Path, mo
 @pytest.mark.parametrize("form", FORMS if FULL else ["all"])
 def test_large_ones_end_or_can_be_ended(form: str, kind: str, tmp_path: Path) -> None:
     path = made(form, kind, tmp_path / "export.json", full=True)
-    files, items = FilesApart([path]), list[Found | Missed]()
+    files, items = FilesApart([path]), list[FoundConversation | Missed]()
     going = threading.Thread(target=lambda: items.extend(files), daemon=True)
     begun, peak = time.monotonic(), 0
     going.start()
@@ -123,7 +125,7 @@ def test_large_ones_end_or_can_be_ended(form: str, kind: str, tmp_path: Path) ->
         files.stop()
         going.join(LIMIT_S)
     ended = time.monotonic()
-    found = sum(isinstance(item, Found) for item in items)
+    found = sum(isinstance(item, FoundConversation) for item in items)
     reasons = ", ".join(sorted({item.why.kind for item in items if isinstance(item, Missed)}))
     size = path.stat().st_size / 1e6 if path.is_file() else 0
     print(

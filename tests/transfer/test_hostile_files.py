@@ -15,9 +15,9 @@ import pytest
 from import_samples import SAMPLES, chatgpt_conversation, claude_conversation, endless_view, open_webui_conversation
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, instructions_of
 from kvchat.transfer.importing import import_process
-from kvchat.transfer.importing.files import Files, Found, Missed
+from kvchat.transfer.importing.files import Files, FoundConversation, Missed
 from kvchat.transfer.importing.import_process import FilesApart
-from kvchat.transfer.importing.thread import MOST_MESSAGES, NotTaken, Reason, Thread
+from kvchat.transfer.importing.thread import MOST_MESSAGES, ImportRefusal, NotTaken, Thread
 from kvchat.transfer.importing.tree import grown
 
 
@@ -93,27 +93,29 @@ def test_it_ends_and_what_stands_beside_it_comes(name: str, tmp_path: Path) -> N
     beside.write_text(json.dumps([claude_conversation(7)]))
     items = list(FilesApart([HOSTILE[name](tmp_path / "hostile"), beside]))
     last = items[-1]
-    assert isinstance(last, Found) and isinstance(last.item, Thread) and last.item.title == "Night 7"
+    assert isinstance(last, FoundConversation) and isinstance(last.item, Thread) and last.item.title == "Night 7"
     for item in items:
-        if isinstance(item, Found) and isinstance(item.item, Thread):
+        if isinstance(item, FoundConversation) and isinstance(item.item, Thread):
             try:
                 grown(item.item, None, DEFAULT_INSTRUCTIONS, item.at)
             except NotTaken as error:
-                assert (name == "spread" and error.why.kind == Reason.MUCH_TEXT) or error.why.kind == Reason.EMPTY
+                assert (
+                    name == "spread" and error.why.kind == ImportRefusal.MUCH_TEXT
+                ) or error.why.kind == ImportRefusal.EMPTY
             else:
                 assert name != "spread" or item is last
-    assert not [item for item in items if isinstance(item, Missed) and item.why.kind == Reason.FAULTY]
+    assert not [item for item in items if isinstance(item, Missed) and item.why.kind == ImportRefusal.FAULTY]
 
 
 def test_what_never_ends_is_left_and_the_next_file_comes(tmp_path: Path) -> None:
     items = list(FilesApart([endless_view(tmp_path), SAMPLES["claude"](tmp_path, 2)], seconds=3.0))
-    assert [item.why.kind for item in items if isinstance(item, Missed)] == [Reason.TOO_SLOW]
-    assert sum(isinstance(item, Found) for item in items) == 2
+    assert [item.why.kind for item in items if isinstance(item, Missed)] == [ImportRefusal.TOO_SLOW]
+    assert sum(isinstance(item, FoundConversation) for item in items) == 2
 
 
 def test_it_is_stopped_at_once_and_no_process_is_left(tmp_path: Path) -> None:
     files = FilesApart([endless_view(tmp_path)], seconds=600.0)
-    items: list[Found | Missed] = []
+    items: list[FoundConversation | Missed] = []
     going = threading.Thread(target=lambda: items.extend(files))
     going.start()
     while files._process is None or not files.progress.number:
@@ -137,15 +139,17 @@ def test_a_reader_that_dies_or_lies_costs_the_import_one_sentence(
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setattr(import_process, "MODULE", f"lying{number}")
         items = list(FilesApart([tmp_path / "x"]))
-        assert [item.why.kind for item in items if isinstance(item, Missed)] == [Reason.FAULTY]
+        assert [item.why.kind for item in items if isinstance(item, Missed)] == [ImportRefusal.FAULTY]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_comes_out_of_the_process_is_what_is_in_the_file(name: str, tmp_path: Path) -> None:
     path = SAMPLES[name](tmp_path, 3)
 
-    def seen(items: list[Found | Missed]) -> list[object]:
-        return [(one.item, one.program, one.at, one.file) if isinstance(one, Found) else one for one in items]
+    def seen(items: list[FoundConversation | Missed]) -> list[object]:
+        return [
+            (one.item, one.program, one.at, one.file) if isinstance(one, FoundConversation) else one for one in items
+        ]
 
     there = seen(list(FilesApart([path])))
     if name in ("chatgpt",):  # its images are filled in on the way
@@ -166,7 +170,7 @@ def test_messages_as_openai_has_them(tmp_path: Path) -> None:
     ):
         (tmp_path / str(number)).write_text(text)
         (found,) = Files([tmp_path / str(number)])
-        assert isinstance(found, Found) and isinstance(found.item, Thread)
+        assert isinstance(found, FoundConversation) and isinstance(found.item, Thread)
         made = grown(found.item, None, DEFAULT_INSTRUCTIONS, 1.0)
         path = made.source.tree.path(made.source.conversation.head)
         assert [instructions_of(node.text) for node in path] == ["Be brief.", "Lamp?", "Lit."]

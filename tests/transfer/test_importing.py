@@ -31,21 +31,31 @@ from import_samples import (
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, Role, chained, instructions_of
 from kvchat.transfer.formats import Source, render
 from kvchat.transfer.importing import json_values
-from kvchat.transfer.importing.files import Files, Found, Missed, formats
+from kvchat.transfer.importing.files import Files, FoundConversation, Missed, formats
 from kvchat.transfer.importing.json_values import JsonValues
-from kvchat.transfer.importing.thread import JsonFormat, Loss, NotTaken, Reason, Said, Thread, placeholder
+from kvchat.transfer.importing.thread import (
+    ImportedMessage,
+    ImportRefusal,
+    JsonFormat,
+    Loss,
+    NotTaken,
+    Thread,
+    placeholder,
+)
 from kvchat.transfer.importing.tree import Grown, grown
 
 IMAGE = placeholder("image not imported")
 TURNS = 5
 
 
-def found_in(*paths: Path) -> tuple[list[Found], list[Missed]]:
+def found_in(*paths: Path) -> tuple[list[FoundConversation], list[Missed]]:
     items = list(Files(paths))
-    return [one for one in items if isinstance(one, Found)], [one for one in items if isinstance(one, Missed)]
+    return [one for one in items if isinstance(one, FoundConversation)], [
+        one for one in items if isinstance(one, Missed)
+    ]
 
 
-def tree_of(found: Found) -> Grown:
+def tree_of(found: FoundConversation) -> Grown:
     assert isinstance(found.item, Thread)
     return grown(found.item, None, DEFAULT_INSTRUCTIONS, found.at)
 
@@ -447,17 +457,17 @@ def test_lossless_json_keeps_every_digest(tmp_path: Path) -> None:
 # -- the tree -------------------------------------------------------------------------------------------------------
 
 
-def made_of(*messages: Said, **more: object) -> Grown:
+def made_of(*messages: ImportedMessage, **more: object) -> Grown:
     return grown(Thread("x", "1", "T", list(messages), **more), None, "Be brief.", 1_000.0)  # type: ignore[arg-type]
 
 
 def test_messages_of_one_role_in_a_row_become_one() -> None:
     made = made_of(
-        Said("1", None, Role.USER, "A?"),
-        Said("2", "1", Role.ASSISTANT, "I look."),
-        Said("3", "2", Role.SYSTEM, ""),
-        Said("4", "3", Role.ASSISTANT, "Found."),
-        Said("5", "3", Role.ASSISTANT, "Nothing."),
+        ImportedMessage("1", None, Role.USER, "A?"),
+        ImportedMessage("2", "1", Role.ASSISTANT, "I look."),
+        ImportedMessage("3", "2", Role.SYSTEM, ""),
+        ImportedMessage("4", "3", Role.ASSISTANT, "Found."),
+        ImportedMessage("5", "3", Role.ASSISTANT, "Nothing."),
         head="5",
     )
     assert texts(made) == ["A?", "I look.\n\nNothing."]
@@ -465,7 +475,7 @@ def test_messages_of_one_role_in_a_row_become_one() -> None:
 
 
 def test_a_question_without_a_reply_gets_an_empty_one_and_a_reply_without_a_question_a_line() -> None:
-    made = made_of(Said("1", None, Role.ASSISTANT, "Welcome."), Said("2", "1", Role.USER, "Who?"))
+    made = made_of(ImportedMessage("1", None, Role.ASSISTANT, "Welcome."), ImportedMessage("2", "1", Role.USER, "Who?"))
     assert is_lawful(made)
     assert texts(made) == ["[the conversation begins with a reply]", "Welcome.", "Who?", ""]
     assert made.losses == {Loss.NO_QUESTION: 1}
@@ -473,12 +483,12 @@ def test_a_question_without_a_reply_gets_an_empty_one_and_a_reply_without_a_ques
 
 def test_loose_and_ringed_messages_and_late_system_messages_are_counted() -> None:
     made = made_of(
-        Said("1", None, Role.USER, "A?"),
-        Said("2", "1", Role.SYSTEM, "Late."),
-        Said("3", "2", Role.ASSISTANT, "B."),
-        Said("4", "gone", Role.USER, "C?"),
-        Said("5", "6", Role.USER, "ring"),
-        Said("6", "5", Role.USER, "ring"),
+        ImportedMessage("1", None, Role.USER, "A?"),
+        ImportedMessage("2", "1", Role.SYSTEM, "Late."),
+        ImportedMessage("3", "2", Role.ASSISTANT, "B."),
+        ImportedMessage("4", "gone", Role.USER, "C?"),
+        ImportedMessage("5", "6", Role.USER, "ring"),
+        ImportedMessage("6", "5", Role.USER, "ring"),
     )
     assert made.losses == {Loss.LATE_SYSTEM: 1, Loss.LOOSE: 3}
     assert is_lawful(made) and {"A?", "B.", "C?"} <= {node.text for node in made.source.tree}
@@ -486,7 +496,7 @@ def test_loose_and_ringed_messages_and_late_system_messages_are_counted() -> Non
 
 def test_a_thread_in_which_nobody_asked_is_not_taken() -> None:
     with pytest.raises(NotTaken, match="empty"):
-        made_of(Said("1", None, Role.SYSTEM, "Be brief."), Said("2", "1", Role.USER, "  "))
+        made_of(ImportedMessage("1", None, Role.SYSTEM, "Be brief."), ImportedMessage("2", "1", Role.USER, "  "))
 
 
 ROLES = st.sampled_from(list(Role))
@@ -501,7 +511,9 @@ def threads(draw: st.DrawFn) -> Thread:
         parent = draw(st.none() | st.integers(0, count).map(str))
         role, text = draw(ROLES), draw(st.sampled_from(["", " ", "\ud800", f"t{number}"]))
         thought = draw(st.sampled_from(["", "why"])) if role is Role.ASSISTANT else ""
-        messages.append(Said(str(number), parent, role, text, draw(st.none() | st.floats(1, 1e9)), reasoning=thought))
+        messages.append(
+            ImportedMessage(str(number), parent, role, text, draw(st.none() | st.floats(1, 1e9)), reasoning=thought)
+        )
     return Thread(
         "x",
         "1",
@@ -555,7 +567,7 @@ def reasons(missed: list[Missed]) -> Counter[str]:
 def test_a_broken_row_costs_itself_alone(name: str, tmp_path: Path) -> None:
     found, missed = found_in(SAMPLES[name](tmp_path, 4, broken=3))
     assert len(found) == 4
-    assert reasons(missed) == {Reason.NOT_JSON: 2, Reason.NOT_ONE: 1}
+    assert reasons(missed) == {ImportRefusal.NOT_JSON: 2, ImportRefusal.NOT_ONE: 1}
     assert not any(one.whole for one in missed)
 
 
@@ -563,7 +575,7 @@ def test_a_file_that_ends_in_the_middle_gives_what_is_whole(tmp_path: Path) -> N
     text = json.dumps([chatgpt_conversation(c) for c in range(3)])
     (tmp_path / "x").write_text(text[:-100])
     found, missed = found_in(tmp_path / "x")
-    assert len(found) == 2 and reasons(missed) == {Reason.CUT_OFF: 1}
+    assert len(found) == 2 and reasons(missed) == {ImportRefusal.CUT_OFF: 1}
 
 
 def zipped(path: Path, *members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -620,28 +632,34 @@ def other_database(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda folder: folder / "none", Reason.MISSING),
-        (written(b""), Reason.FOREIGN),
-        (written(b"\x00\xff" * 100), Reason.FOREIGN),
-        (written(b"hello"), Reason.FOREIGN),
-        (written(b'{"name": "x", "messages": [{"role": "user"}]}'), Reason.FOREIGN),
-        (written(b"[" + b"1," * 10_000 + b"1]"), Reason.FOREIGN),
-        (written(b"[" + b'{"a": 1},' * 10_000), Reason.FOREIGN),
-        (written(b"[" * 1_000_000), Reason.CUT_OFF),
-        (written(b'{"format": "kvchat-conversations", "version": 99, "conversations": [{"x": 1}]}'), Reason.NEWER),
-        (written(b"PK\x03\x04 but no archive"), Reason.BROKEN_ZIP),
-        (encrypted, Reason.ENCRYPTED),
-        (damaged_member, Reason.BROKEN_ZIP),
-        (lambda folder: zipped(folder / "x.zip", ("x.png", b"\x89PNG")), Reason.FOREIGN),
-        (lambda folder: zipped(folder / "x.zip", ("conversations.json", b"[" + b" " * (110 * 2**20))), Reason.BOMB),
-        (cut_database, Reason.BROKEN_DATABASE),
-        (own_database, Reason.OWN_DATABASE),
-        (other_database, Reason.FOREIGN),
+        (lambda folder: folder / "none", ImportRefusal.MISSING),
+        (written(b""), ImportRefusal.FOREIGN),
+        (written(b"\x00\xff" * 100), ImportRefusal.FOREIGN),
+        (written(b"hello"), ImportRefusal.FOREIGN),
+        (written(b'{"name": "x", "messages": [{"role": "user"}]}'), ImportRefusal.FOREIGN),
+        (written(b"[" + b"1," * 10_000 + b"1]"), ImportRefusal.FOREIGN),
+        (written(b"[" + b'{"a": 1},' * 10_000), ImportRefusal.FOREIGN),
+        (written(b"[" * 1_000_000), ImportRefusal.CUT_OFF),
+        (
+            written(b'{"format": "kvchat-conversations", "version": 99, "conversations": [{"x": 1}]}'),
+            ImportRefusal.NEWER,
+        ),
+        (written(b"PK\x03\x04 but no archive"), ImportRefusal.BROKEN_ZIP),
+        (encrypted, ImportRefusal.ENCRYPTED),
+        (damaged_member, ImportRefusal.BROKEN_ZIP),
+        (lambda folder: zipped(folder / "x.zip", ("x.png", b"\x89PNG")), ImportRefusal.FOREIGN),
+        (
+            lambda folder: zipped(folder / "x.zip", ("conversations.json", b"[" + b" " * (110 * 2**20))),
+            ImportRefusal.BOMB,
+        ),
+        (cut_database, ImportRefusal.BROKEN_DATABASE),
+        (own_database, ImportRefusal.OWN_DATABASE),
+        (other_database, ImportRefusal.FOREIGN),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(make: Callable[[Path], Path], reason: Reason, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_file_is_told(make: Callable[[Path], Path], reason: ImportRefusal, tmp_path: Path) -> None:
     found, missed = found_in(make(tmp_path))
-    assert found == [] or reason is Reason.BROKEN_DATABASE
+    assert found == [] or reason is ImportRefusal.BROKEN_DATABASE
     assert reasons(missed) == {reason: 1}
     assert missed[0].whole
 
@@ -651,13 +669,13 @@ def test_a_folder_passes_over_what_is_no_conversation(tmp_path: Path) -> None:
     (path / "notes.txt").write_text("hello")
     (path / "picture").write_bytes(b"\x89PNG")
     files = Files([path])
-    assert sum(isinstance(one, Found) for one in files) == 2
+    assert sum(isinstance(one, FoundConversation) for one in files) == 2
     assert files.passed_over == 2
 
 
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     _, missed = found_in(tmp_path)
-    assert reasons(missed) == {Reason.NO_FILES: 1}
+    assert reasons(missed) == {ImportRefusal.NO_FILES: 1}
 
 
 def test_lone_surrogates_and_octets_that_are_no_text_are_replaced(tmp_path: Path) -> None:
@@ -681,7 +699,7 @@ def test_a_conversation_that_is_too_long_or_too_deep_is_skipped(
     )
     found, missed = found_in(tmp_path / "x")
     assert len(found) == 2
-    assert reasons(missed) == {Reason.TOO_LARGE: 1, Reason.TOO_DEEP: 1}
+    assert reasons(missed) == {ImportRefusal.TOO_LARGE: 1, ImportRefusal.TOO_DEEP: 1}
 
 
 JSON = st.recursive(

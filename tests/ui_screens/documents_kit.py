@@ -13,7 +13,17 @@ from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, EventBus, IndexingProgressed, ServiceEvent
-from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status, doc_of, place_of, ref_of
+from kvchat.documents.collection import (
+    Collection,
+    CollectionStatus,
+    IndexingProgress,
+    IndexingReport,
+    Passage,
+    Skipped,
+    doc_of,
+    place_of,
+    ref_of,
+)
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.conversation import OFF
@@ -44,7 +54,7 @@ class Index:
 class Library:
     """Collections in a list."""
 
-    def __init__(self, *statuses: Status) -> None:
+    def __init__(self, *statuses: CollectionStatus) -> None:
         self.statuses = {one.collection.name: one for one in statuses}
         self.index = Index()
         self.passages: Sequence[Passage] = ()
@@ -57,7 +67,7 @@ class Library:
     def get(self, name: str) -> Collection:
         return self.statuses[name].collection
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> CollectionStatus:
         self.counted.append(name)
         return self.statuses[name]
 
@@ -86,8 +96,8 @@ class Service:
         self, library: Library | None = None, *, retrieval: str = OFF, collections: Sequence[str] = ()
     ) -> None:
         self.library = library or Library()
-        self.indexing: dict[str, Progress] = {}
-        self.reports: dict[str, Report] = {}
+        self.indexing: dict[str, IndexingProgress] = {}
+        self.reports: dict[str, IndexingReport] = {}
         self.events = EventBus()
         self.did: list[tuple[object, ...]] = []
         self.refuses = ""
@@ -102,11 +112,11 @@ class Service:
     def tell(self, event: ServiceEvent) -> None:
         self.events.tell(event)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: IndexingProgress) -> None:
         self.indexing[progress.collection] = progress
         self.tell(IndexingProgressed(progress.collection))
 
-    def end(self, report: Report) -> None:
+    def end(self, report: IndexingReport) -> None:
         self.indexing.pop(report.collection, None)
         self.reports[report.collection] = report
         self.tell(DocumentsChanged())
@@ -132,8 +142,8 @@ class Service:
     async def add(self, path: str, name: str = "") -> Collection:
         self._do("add", path, name)
         made = Collection(name or Path(path).name.lower() or "documents", path, T)
-        self.library.statuses[made.name] = Status(made, 0, 0, 0)
-        self.progress(Progress(made.name, 0, 0, 0, 0, 0, 0.0, counting=True))
+        self.library.statuses[made.name] = CollectionStatus(made, 0, 0, 0)
+        self.progress(IndexingProgress(made.name, 0, 0, 0, 0, 0, 0.0, counting=True))
         self.tell(DocumentsChanged())
         return made
 
@@ -144,7 +154,7 @@ class Service:
 
     async def look_for_changes(self, name: str = "", anew: bool = False) -> None:
         self._do("index", name, anew)
-        self.progress(Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True))
+        self.progress(IndexingProgress(name, 0, 0, 0, 0, 0, 0.0, counting=True))
 
     def stop_indexing(self, name: str) -> None:
         self._do("stop", name)
@@ -169,8 +179,8 @@ def status(
     indexed: float | None = T - 240,
     skipped: Sequence[Skipped] = (),
     trouble: str = "",
-) -> Status:
-    return Status(
+) -> CollectionStatus:
+    return CollectionStatus(
         Collection(name, root or f"/home/mara/notes/{name}", T - 9000, indexed),
         files,
         chunks,

@@ -12,7 +12,7 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 from textual.widgets import Input
 
 from kvchat.chat.errors import ChatError
-from kvchat.documents.mentions import Kind, Mention, on_disk
+from kvchat.documents.mentions import Mention, MentionKind, on_disk
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.ui.screens.context import AttachScreen
 
@@ -92,7 +92,7 @@ async def test_what_cannot_be_attached_is_said_and_can_be_mended(folder: Path) -
 @pytest.mark.parametrize("size", [(80, 24), (40, 14)])
 async def test_hostile_names_and_sentences_only_stand_there(size: tuple[int, int]) -> None:
     async def complete(beginning: str) -> list[Mention]:
-        return [Mention(f"./{name}", name, Kind.FILE) for name in (*HOSTILE, "灯台" * 80, "[@click=x]y[/]")]
+        return [Mention(f"./{name}", name, MentionKind.FILE) for name in (*HOSTILE, "灯台" * 80, "[@click=x]y[/]")]
 
     async def attach(path: str) -> ContextBlock:
         raise ChatError.of(f"{MARKUP}{path}")

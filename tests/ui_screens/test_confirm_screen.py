@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from screens_kit import showing
 
-from kvchat.cache.price import Alternative, Price, Way, price
+from kvchat.cache.price import Alternative, CheaperWay, Price, price
 from kvchat.text.format import about
 from kvchat.text.prices import cheaper, price_lines, several_lines
 from kvchat.ui.screens.confirm import ConfirmScreen
@@ -82,8 +82,8 @@ def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        (Alternative(Way.CORRECTION, 48, (0.2, 0.2)), "Append a correction instead (48 tokens, ~0.2 s)"),
-        (Alternative(Way.NEXT_MESSAGE, 1), "Say it in your next message instead (1 token)"),
+        (Alternative(CheaperWay.CORRECTION, 48, (0.2, 0.2)), "Append a correction instead (48 tokens, ~0.2 s)"),
+        (Alternative(CheaperWay.NEXT_MESSAGE, 1), "Say it in your next message instead (1 token)"),
     ],
 )
 def test_a_cheaper_way_is_offered_with_its_price(way: Alternative, words: str) -> None:

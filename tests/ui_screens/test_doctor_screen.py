@@ -14,7 +14,7 @@ from kvchat.backends.http.payload import Model
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
 from kvchat.chat.errors import ChatError
-from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step, Topic, Verdict
+from kvchat.doctor.report import DoctorReport, Examination, ProbeTurn, Severity, Step, Topic, Verdict
 from kvchat.sanitize import clean
 from kvchat.text.doctor import Advice, Asks, Seen
 from kvchat.ui.screens.doctor import DoctorScreen
@@ -40,7 +40,7 @@ KEPT = Verdict(Topic.REUSE, Severity.FINE, said(Seen.KEPT, cached=355, old=356))
 class Doctor:
     """Examines by giving these reports, one after the other."""
 
-    def __init__(self, *reports: Report | ChatError, waits: bool = False) -> None:
+    def __init__(self, *reports: DoctorReport | ChatError, waits: bool = False) -> None:
         self.reports = list(reports)
         self.agreed: list[bool] = []
         self.go = asyncio.Event()
@@ -48,7 +48,7 @@ class Doctor:
         if not waits:
             self.go.set()
 
-    async def __call__(self, progress: Callable[[str], None], agreed: bool) -> Report:
+    async def __call__(self, progress: Callable[[str], None], agreed: bool) -> DoctorReport:
         self.agreed.append(agreed)
         progress("Turn 1 of a conversation …")
         try:
@@ -69,7 +69,7 @@ async def examined(shown: Shown) -> None:
 
 
 async def test_progress_is_shown_until_the_report_takes_its_place() -> None:
-    doctor = Doctor(Report(EXAMINED, (LOSS, KEPT)), waits=True)
+    doctor = Doctor(DoctorReport(EXAMINED, (LOSS, KEPT)), waits=True)
     async with showing(DoctorScreen(doctor), (100, 30)) as shown:
         assert "Turn 1 of a conversation" in shown.text
         doctor.go.set()
@@ -81,7 +81,7 @@ async def test_progress_is_shown_until_the_report_takes_its_place() -> None:
 
 
 async def test_all_well_is_said_first() -> None:
-    async with showing(DoctorScreen(Doctor(Report(EXAMINED, (KEPT,)))), (100, 30)) as shown:
+    async with showing(DoctorScreen(Doctor(DoctorReport(EXAMINED, (KEPT,)))), (100, 30)) as shown:
         await examined(shown)
         assert "All is well." in shown.lines[shown.lines.index(shown.line("╭")) + 2]
 
@@ -95,8 +95,8 @@ async def test_the_question_is_answered_by_a_key_and_the_probe_goes_on(key: str)
         (said(Advice.AGREE),),
     )
     doctor = Doctor(
-        Report(replace(EXAMINED, turns=[], asks=[said(Asks.ONE_SLOT, tokens=4321)]), (asked,)),
-        Report(EXAMINED, (KEPT,)),
+        DoctorReport(replace(EXAMINED, turns=[], asks=[said(Asks.ONE_SLOT, tokens=4321)]), (asked,)),
+        DoctorReport(EXAMINED, (KEPT,)),
     )
     async with showing(DoctorScreen(doctor), (100, 30)) as shown:
         await examined(shown)
@@ -108,7 +108,7 @@ async def test_the_question_is_answered_by_a_key_and_the_probe_goes_on(key: str)
 
 
 async def test_r_examines_again_and_only_when_nothing_runs() -> None:
-    doctor = Doctor(Report(EXAMINED, (KEPT,)), waits=True)
+    doctor = Doctor(DoctorReport(EXAMINED, (KEPT,)), waits=True)
     async with showing(DoctorScreen(doctor), (100, 30)) as shown:
         await shown.press("r", "y", "enter")
         assert doctor.agreed == [False]
@@ -120,7 +120,7 @@ async def test_r_examines_again_and_only_when_nothing_runs() -> None:
 
 
 async def test_escape_ends_the_examination() -> None:
-    doctor = Doctor(Report(EXAMINED, (KEPT,)), waits=True)
+    doctor = Doctor(DoctorReport(EXAMINED, (KEPT,)), waits=True)
     async with showing(DoctorScreen(doctor)) as shown:
         await shown.press("escape")
         await shown.pilot.pause()
@@ -135,7 +135,7 @@ async def test_a_failure_is_a_sentence() -> None:
 
 async def test_a_long_report_is_read_with_the_keys() -> None:
     many = tuple(replace(LOSS, seen=said(Seen.NEEDS_WORD, question=f"Finding {number}.")) for number in range(20))
-    async with showing(DoctorScreen(Doctor(Report(EXAMINED, many))), (80, 24)) as shown:
+    async with showing(DoctorScreen(Doctor(DoctorReport(EXAMINED, many))), (80, 24)) as shown:
         await examined(shown)
         assert "Finding 0." in shown.text and "What was found" not in shown.text
         await shown.press("end")
@@ -148,7 +148,7 @@ async def test_a_long_report_is_read_with_the_keys() -> None:
 
 async def test_a_model_is_told_by_its_files_name_and_where_it_answers_from() -> None:
     far = replace(SERVER, model="/models/far.gguf", listing=(Model("/models/far.gguf", remote="ollama.com"),))
-    async with showing(DoctorScreen(Doctor(Report(replace(EXAMINED, server=far), (KEPT,)))), (100, 30)) as shown:
+    async with showing(DoctorScreen(Doctor(DoctorReport(replace(EXAMINED, server=far), (KEPT,)))), (100, 30)) as shown:
         await examined(shown)
         assert "far, answered by ollama.com" in shown.text and "/models" not in shown.text
 
@@ -161,7 +161,7 @@ async def test_hostile_names_are_shown_as_text() -> None:
         replace(LOSS, seen=said(Seen.NEEDS_WORD, question=text), remedies=(said(Advice.WORDS, words=text),))
         for text in texts
     )
-    async with showing(DoctorScreen(Doctor(Report(hostile, verdicts))), (100, 30)) as shown:
+    async with showing(DoctorScreen(Doctor(DoctorReport(hostile, verdicts))), (100, 30)) as shown:
         await examined(shown)
         seen = ""
         while shown.text not in seen:

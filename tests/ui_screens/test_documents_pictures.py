@@ -17,7 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from kvchat.config.themes import load_themes
-from kvchat.documents.collection import Progress
+from kvchat.documents.collection import IndexingProgress
 from kvchat.paths import own_themes
 from kvchat.ui.screens.documents.search import PAUSE_SECONDS
 from kvchat.ui.screens.sources import SourceScreen, SourcesScreen
@@ -54,7 +54,7 @@ def picture(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Picture:
 
 def running() -> Service:
     source = service(retrieval="ask", collections=["handbook", "logbooks"])
-    source.indexing["handbook"] = Progress(
+    source.indexing["handbook"] = IndexingProgress(
         "handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "guide/setup.md"
     )
     source.library.passages = [

@@ -15,7 +15,7 @@ from textual import events
 from textual.widgets import Input
 
 from kvchat.commands.actions import DIALOG_ACTIONS
-from kvchat.documents.collection import Progress, Report, Skipped
+from kvchat.documents.collection import IndexingProgress, IndexingReport, Skipped
 from kvchat.sanitize import clean
 from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquoted
 from kvchat.ui.screens.documents.rows import RetrievalChoice
@@ -27,7 +27,7 @@ from kvchat.ui.screens.rows import FocusRows
 pytestmark = pytest.mark.slow
 
 SIZES = [(80, 24), (120, 40)]
-HALF = Progress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "guide/setup.md")
+HALF = IndexingProgress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "guide/setup.md")
 
 
 @asynccontextmanager
@@ -78,17 +78,17 @@ async def test_one_that_is_indexed_shows_how_far_it_is(size: tuple[int, int]) ->
         assert "▓▓▓▓░░░░ 1,204 of 5,310 files" in row and "40 s left" in row
         assert "18,220 chunks · 40 s left guide/setup.md" in shown.prose
         assert "c stop indexing" in shown.text
-        source.progress(Progress("handbook", 5310, 5310, 12, 12, 80_000, 90.0))
+        source.progress(IndexingProgress("handbook", 5310, 5310, 12, 12, 80_000, 90.0))
         await shown.pilot.pause(PATIENCE * 2)
         assert "▓▓▓▓▓▓▓▓ 5,310 of 5,310" in shown.text
-        source.end(Report("handbook", added=5310, seconds=90.0))
+        source.end(IndexingReport("handbook", added=5310, seconds=90.0))
         await settled(shown)
         assert "▓" not in shown.text and "enter report" in shown.text
 
 
 async def test_files_that_are_counted_have_no_bar_yet() -> None:
     source = service()
-    source.indexing["logbooks"] = Progress("logbooks", 0, 0, 0, 0, 0, 0.0, counting=True)
+    source.indexing["logbooks"] = IndexingProgress("logbooks", 0, 0, 0, 0, 0, 0.0, counting=True)
     async with documents(source) as shown:
         assert "counting files …" in shown.line("logbooks ")
 
@@ -115,7 +115,7 @@ async def test_a_thousand_collections_are_counted_a_few_at_a_time() -> None:
         await shown.press("end")
         assert " 999 " in shown.cursor_line
         library.counted.clear()
-        source.end(Report("c0500"))
+        source.end(IndexingReport("c0500"))
         await settled(shown)
         assert library.counted == ["c0500"], "only what has changed is counted again"
     assert AT_ONCE < 100
@@ -144,7 +144,7 @@ async def test_the_cursor_stays_on_its_collection_when_others_come() -> None:
         await shown.press("down")
         assert "logbooks" in shown.cursor_line
         source.library.statuses = {"almanac": status("almanac"), **source.library.statuses}
-        source.end(Report("almanac"))
+        source.end(IndexingReport("almanac"))
         await settled(shown)
         assert "logbooks" in shown.cursor_line
 
@@ -300,7 +300,7 @@ async def test_a_folder_that_no_window_can_show_is_copied(monkeypatch: pytest.Mo
 
 async def test_the_report_has_every_skipped_file_with_its_reason_and_a_filter() -> None:
     source = service()
-    source.reports["handbook"] = Report("handbook", added=12, changed=3, unchanged=1189, removed=1, seconds=4.1)
+    source.reports["handbook"] = IndexingReport("handbook", added=12, changed=3, unchanged=1189, removed=1, seconds=4.1)
     async with documents(source) as shown:
         assert "3 skipped files; Enter shows more" in shown.text
         await shown.press("enter")
@@ -500,7 +500,7 @@ async def test_what_is_said_of_an_indexing_goes_when_it_ends() -> None:
     async with documents(source) as shown:
         await shown.press("r")
         assert "Looking for changes in handbook." in shown.text
-        source.end(Report("handbook", unchanged=1204))
+        source.end(IndexingReport("handbook", unchanged=1204))
         await settled(shown)
         assert "Looking for changes" not in shown.text
 
@@ -508,13 +508,15 @@ async def test_what_is_said_of_an_indexing_goes_when_it_ends() -> None:
 async def test_that_another_kvchat_indexes_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvchat.ui.screens.manager.RENEWAL", 0.05)
     source = service()
-    source.reports["handbook"] = Report("handbook", trouble="It is being indexed by another kvchat.", is_elsewhere=True)
+    source.reports["handbook"] = IndexingReport(
+        "handbook", trouble="It is being indexed by another kvchat.", is_elsewhere=True
+    )
     async with documents(source) as shown:
         assert "by another kvchat" in shown.text
         while ("index", "handbook", False) not in source.did:
             await shown.pilot.pause(0.02)
         assert "by another kvchat" in shown.text and "counting" not in shown.text
-        source.end(Report("handbook", unchanged=1204))
+        source.end(IndexingReport("handbook", unchanged=1204))
         await settled(shown)
         assert "by another kvchat" not in shown.text and source.did.count(("index", "handbook", False)) == 1
 

@@ -31,7 +31,7 @@ from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
-from kvchat.prompt.lint import Kind, PrefixWarning
+from kvchat.prompt.lint import LintKind, PrefixWarning
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean
@@ -125,7 +125,7 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
         messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
         states=tuple(HeldState(text, text, 10) for text in texts),
         rules=texts[0],
-        warnings=tuple(PrefixWarning(Kind.CLOCK, text, 0, 1) for text in texts),
+        warnings=tuple(PrefixWarning(LintKind.CLOCK, text, 0, 1) for text in texts),
         here=Ledger(misses=dict.fromkeys(texts, (1, 10))),
     )
     return InspectorScreen(

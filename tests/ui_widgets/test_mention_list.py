@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvchat.documents.mentions import Kind, Mention
+from kvchat.documents.mentions import Mention, MentionKind
 from kvchat.documents.mentions import written as mentioned
 from kvchat.ui.widgets.composer import mentions
 from kvchat.ui.widgets.composer.mentions import MentionList
@@ -17,11 +17,14 @@ Writing = Callable[..., Any]
 ASKED = 0.12
 """Seconds after which the completions of a mention are asked for."""
 
-HANDBOOK, HAND = Mention("handbook", "handbook", Kind.COLLECTION), Mention("hand", "hand", Kind.COLLECTION)
-GUIDE = Mention("handbook/guide/", "guide/", Kind.FOLDER)
-SETUP = Mention("handbook/guide/setup.md", "setup.md", Kind.FILE)
-BLANKS = Mention("handbook/my notes/", "my notes/", Kind.FOLDER)
-BLANK = Mention("handbook/my notes/a b.md", "a b.md", Kind.FILE)
+HANDBOOK, HAND = (
+    Mention("handbook", "handbook", MentionKind.COLLECTION),
+    Mention("hand", "hand", MentionKind.COLLECTION),
+)
+GUIDE = Mention("handbook/guide/", "guide/", MentionKind.FOLDER)
+SETUP = Mention("handbook/guide/setup.md", "setup.md", MentionKind.FILE)
+BLANKS = Mention("handbook/my notes/", "my notes/", MentionKind.FOLDER)
+BLANK = Mention("handbook/my notes/a b.md", "a b.md", MentionKind.FILE)
 
 
 def names(composer: Composer) -> list[str]:
@@ -74,7 +77,7 @@ def test_inside_a_word_nothing_is_completed_and_before_punctuation_it_is() -> No
 
 @pytest.mark.parametrize("name", ["handbook/guide/", "my notes/a b.md", "灯台/本.md", "./a<b.md", "a@b.md"])
 def test_what_is_written_is_read_as_that_mention(name: str) -> None:
-    text, back = mentions.completed(mentions.Typed(0, 1, ""), Mention(name, name, Kind.FILE))
+    text, back = mentions.completed(mentions.Typed(0, 1, ""), Mention(name, name, MentionKind.FILE))
     assert [one.names[0] for one in mentioned(text)] == [name] and back == 0
 
 
@@ -114,7 +117,7 @@ async def test_a_late_answer_for_what_was_typed_before_is_dropped(writing: Writi
 async def test_the_list_narrows_at_once_while_one_types_on(writing: Writing) -> None:
     host, composer = writing()
     async with host.run_test() as pilot:
-        await offered(composer, pilot, "@h", [HAND, HANDBOOK, Mention("other", "other", Kind.COLLECTION)], "h")
+        await offered(composer, pilot, "@h", [HAND, HANDBOOK, Mention("other", "other", MentionKind.COLLECTION)], "h")
         await pilot.press(*"andb")
         assert names(composer) == ["handbook"]
         await pilot.press("space")
@@ -211,8 +214,8 @@ async def test_the_list_shows_eight_rows_of_many_above_the_rule_and_moves_nothin
         composer.type("@handbook/")
         await pilot.pause(ASKED)
         before = composer.region
-        many = [Mention(f"handbook/灯台の本{n}" + "x" * 90, "", Kind.FILE) for n in range(50)]
-        composer.set_completions([*many, Mention('handbook/"', "", Kind.FILE)], "handbook/")
+        many = [Mention(f"handbook/灯台の本{n}" + "x" * 90, "", MentionKind.FILE) for n in range(50)]
+        composer.set_completions([*many, Mention('handbook/"', "", MentionKind.FILE)], "handbook/")
         await pilot.pause()
         found = composer.query_one(MentionList)
         assert composer.region == before and found.region.bottom == before.y and found.size.height == 8
@@ -234,6 +237,6 @@ async def test_in_a_command_nothing_is_mentioned_but_a_file_to_attach_is_complet
         await pilot.pause(ASKED)
         assert asked(host) == []
         composer.replace_text("")
-        await offered(composer, pilot, "/attach my", [Mention("./my notes.md", "", Kind.FILE)], "./my")
+        await offered(composer, pilot, "/attach my", [Mention("./my notes.md", "", MentionKind.FILE)], "./my")
         await pilot.press("tab", "enter")
         assert [(m.name, m.argument) for m in host.heard(Composer.SlashCommand)] == [("attach", "my notes.md")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from textual import events
 
 from kvchat.chat.question import Question
-from kvchat.documents.mentions import Kind, Mention
+from kvchat.documents.mentions import Mention, MentionKind
 from kvchat.prompt.drafts import MENTION, PASTE, Draft, Span, decoded, pasted_of
 from kvchat.prompt.drafts import given as given_text
 from kvchat.ui.widgets.composer.mentions import MentionList
@@ -70,12 +70,12 @@ async def test_what_is_picked_from_the_list_counts_and_of_a_path_to_attach_nothi
     composer.set_commands([("attach", "Attach")])
     async with host.run_test() as pilot:
         await pilot.press("@", "h")
-        composer.set_completions([Mention("h@b.md", "h@b.md", Kind.FILE)], "h")
+        composer.set_completions([Mention("h@b.md", "h@b.md", MentionKind.FILE)], "h")
         await pilot.press("tab")
         assert composer.text == '@"h@b.md" ' and composer.spans == (Span(0, 9, MENTION),)
         composer.replace_text("")
         composer.type("/attach ./h")
-        composer.set_completions([Mention("./h @b.md", "h @b.md", Kind.FILE)], "./h")
+        composer.set_completions([Mention("./h @b.md", "h @b.md", MentionKind.FILE)], "./h")
         await pilot.press("tab")
         assert composer.text == "/attach ./h @b.md" and composer.spans == ()
 
@@ -114,14 +114,14 @@ async def test_for_what_was_pasted_no_list_opens_until_it_is_touched(writing: Wr
         await pilot.press("d")
         await pilot.pause(0.12)
         assert host.heard(Composer.Mentioning) == []
-        composer.set_completions([Mention("handbook", "handbook", Kind.COLLECTION)], "hand")
+        composer.set_completions([Mention("handbook", "handbook", MentionKind.COLLECTION)], "hand")
         assert not composer.query_one(MentionList).is_open
         await pilot.press("tab")
         for _ in range(100):
             if host.heard(Composer.Mentioning):
                 break
             await pilot.pause(0.05)
-        composer.set_completions([Mention("handbook", "handbook", Kind.COLLECTION)], "hand")
+        composer.set_completions([Mention("handbook", "handbook", MentionKind.COLLECTION)], "hand")
         assert composer.query_one(MentionList).is_open
 
 

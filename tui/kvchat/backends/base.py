@@ -35,7 +35,7 @@ from kvchat.backends.dialect import (
     failure,
 )
 from kvchat.backends.errors import unknown_field
-from kvchat.backends.http.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.http.endpoint import BaseUrl, Endpoint, ResolvedServer
 from kvchat.backends.http.payload import (
     Model,
     Models,
@@ -48,7 +48,7 @@ from kvchat.backends.http.payload import (
     parsed,
 )
 from kvchat.backends.http.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone
-from kvchat.backends.http.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
+from kvchat.backends.http.transport import ASK_TRIES, Clock, Exchange, ResponseHead, ask, unskippable
 from kvchat.backends.kinds import CHAT_PATH, KINDS, MODELS_PATH, OPENAI, At, ServerKind
 from kvchat.prompt.images import sent, url_sha256
 from kvchat.prompt.message import State
@@ -220,7 +220,7 @@ class HttpBackend:
         return self._endpoint.shown
 
     @property
-    def goal(self) -> tuple[BaseUrl, Place]:
+    def goal(self) -> tuple[BaseUrl, ResolvedServer]:
         """Where its requests go: the URL, and the addresses it was resolved to."""
         return self._endpoint.url, self._endpoint.place
 
@@ -469,7 +469,7 @@ class HttpBackend:
             pass
         return answer.ended()
 
-    def _refusal(self, head: Head, said: bytes, sent: bytes = b"{}") -> BackendError:
+    def _refusal(self, head: ResponseHead, said: bytes, sent: bytes = b"{}") -> BackendError:
         """The error that an answer which said this to the request `sent` is."""
         body = said.decode("utf-8", "replace")
         if head.status in (400, 422) and (field := self._refused_field(body, json.loads(sent).keys())):
@@ -481,7 +481,7 @@ class HttpBackend:
         name = unknown_field(body, sent)
         return name if name in OPTIONAL_FIELDS else ""
 
-    def _error(self, head: Head, body: str) -> BackendError:
+    def _error(self, head: ResponseHead, body: str) -> BackendError:
         if errors.is_loading(head.status, body):
             return errors.StillLoadingError(self.url)
         return errors.of_status(
@@ -525,7 +525,7 @@ class HttpBackend:
             return False
         return True
 
-    async def _probe(self, headers: Mapping[str, str]) -> Head:
+    async def _probe(self, headers: Mapping[str, str]) -> ResponseHead:
         """One health check of several: whoever makes it makes the next one too. Raises BackendError."""
         return (await self.ask("GET", self.kind.health_path, PROBE_S, headers=headers, tries=1))[0]
 
@@ -546,7 +546,7 @@ class HttpBackend:
             found[path] = Response(head.status, head.headers, body)
         return found
 
-    async def get_json(self, path: str) -> tuple[Head, object]:
+    async def get_json(self, path: str) -> tuple[ResponseHead, object]:
         """The JSON value at `path`. Raises BackendError: StillLoadingError, an error status, or no JSON."""
         head, body = await self.get(path)
         text = body.decode("utf-8", "replace")
@@ -589,10 +589,10 @@ class HttpBackend:
             return []
         raise failures[0]
 
-    async def get(self, path: str) -> tuple[Head, bytes]:
+    async def get(self, path: str) -> tuple[ResponseHead, bytes]:
         """The answer to a GET. Raises BackendError."""
         if (heard := self.heard.pop(path, None)) is not None and heard.status:
-            return Head(heard.status, heard.headers), heard.body
+            return ResponseHead(heard.status, heard.headers), heard.body
         return await self.ask("GET", path, GET_S)
 
     async def ask(
@@ -605,7 +605,7 @@ class HttpBackend:
         body: bytes | None = None,
         limit: int = GET_BODY_LIMIT,
         tries: int = ASK_TRIES,
-    ) -> tuple[Head, bytes]:
+    ) -> tuple[ResponseHead, bytes]:
         """The answer to a request that only asks, as of `transport.ask`, within so many seconds. Raises
         BackendError."""
         try:

@@ -26,14 +26,14 @@ from kvchat.backends.http.endpoint import (
     BadAddressError,
     BaseUrl,
     Endpoint,
-    Place,
+    ResolvedServer,
     classify,
     is_loopback_name,
     literal,
     parse_base_url,
 )
 from kvchat.backends.http.payload import Model, PayloadError, Response, models_in
-from kvchat.backends.http.transport import Head
+from kvchat.backends.http.transport import ResponseHead
 from kvchat.backends.identify import backend_of
 from kvchat.backends.kinds import MODELS_PATH
 from kvchat.backends.recognition import recognised
@@ -223,7 +223,7 @@ UNASKED = HeardResponse(0, {}, b"")
 """Stands for a path that gave no answer of its own."""
 
 
-class Found(Struct, frozen=True):
+class FoundServer(Struct, frozen=True):
     """A server of this machine. None: it does not say, or not in time."""
 
     base_url: str
@@ -372,7 +372,9 @@ class ServerVisit:
         kind = recognised(self._answers)
         if kind is None or kind.describing_disturbs:
             return
-        backend: _Told = type("Told", (_Told, backend_of(kind)), {})(Endpoint(self._url, Place(HostClass.LOOPBACK, ())))
+        backend: _Told = type("Told", (_Told, backend_of(kind)), {})(
+            Endpoint(self._url, ResolvedServer(HostClass.LOOPBACK, ()))
+        )
         backend.visit = self
         try:
             self._info = await backend.described()
@@ -389,7 +391,7 @@ class ServerVisit:
         for line in self._lines:
             line.close()
 
-    async def found(self) -> Found | None:
+    async def found(self) -> FoundServer | None:
         """What is known of the server, once it is closed; None where none answered."""
         if not self._speaks_http:
             return None
@@ -400,7 +402,7 @@ class ServerVisit:
         known = recognised(self._answers)
         kind = known.name if known else ""
         info = self._info or self._listed(kind)
-        return Found(
+        return FoundServer(
             str(self._url),
             kind,
             self._phase(kind),
@@ -446,13 +448,13 @@ class _Told(HttpBackend):
 
     visit: ServerVisit
 
-    async def get(self, path: str) -> tuple[Head, bytes]:
+    async def get(self, path: str) -> tuple[ResponseHead, bytes]:
         answer = await self.visit.answer(path)
         if answer is UNASKED:
             raise failure(Trouble.CUT, Fault.NOT_IN_TIME, url=self.url, path=path)
-        return Head(answer.status, answer.headers), answer.body
+        return ResponseHead(answer.status, answer.headers), answer.body
 
-    async def get_json(self, path: str) -> tuple[Head, object]:
+    async def get_json(self, path: str) -> tuple[ResponseHead, object]:
         value = (await self.visit.answer(path)).value
         if value is None:
             return await super().get_json(path)
@@ -463,13 +465,15 @@ class _Told(HttpBackend):
 # -- all of them ------------------------------------------------------------------------------------------------------
 
 
-__all__ = ["Found", "Phase", "discover", "is_asked", "questions"]
+__all__ = ["FoundServer", "Phase", "discover", "is_asked", "questions"]
 
 ASKING = 0.85
 """The share of the time in which questions are asked; the rest is for what a busy machine makes late."""
 
 
-async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = (), within: float = 0.3) -> list[Found]:
+async def discover(
+    ports: Iterable[int] | None = None, *, also: Sequence[str] = (), within: float = 0.3
+) -> list[FoundServer]:
     """Every server that answers on `ports` of this machine (None: the usual ones), or at the base URLs `also`, after
     at most `within` seconds, and those for which the event loop was held up.
 

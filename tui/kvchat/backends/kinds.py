@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from kvchat.cache.causes.remedies import NO_FLAGS, Change, Flags, Way
+from kvchat.cache.causes.remedies import NO_FLAGS, Flags, RemedyChange, RemedyWay
 from kvchat.text.servers import CACHED_TOKENS
 
 LLAMACPP = "llama.cpp"
@@ -230,7 +230,7 @@ _ROWS = (
         (9931, 8080),
         Flags(
             "llama-server",
-            Change("--ctx-size {whole}"),
+            RemedyChange("--ctx-size {whole}"),
             asked_to_cache=True,
             idle="Let the server sleep later (--sleep-idle-seconds with a larger number), or never (-1).",
             host_cache="--cache-ram 8192",
@@ -263,8 +263,10 @@ _ROWS = (
         (8080,),
         Flags(
             "the model's llama-server in llama-swap's configuration",
-            Change("--ctx-size {whole}"),
-            Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
+            RemedyChange("--ctx-size {whole}"),
+            RemedyChange(
+                "--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"
+            ),
             idle="Raise the model's ttl in llama-swap's configuration.",
         ),
         code="dialects.llamaswap.LlamaSwapBackend",
@@ -281,9 +283,9 @@ _ROWS = (
         "llamafile",
         (8080,),
         Flags(
-            window=Change("--ctx-size {whole}"),
-            beside=Change("--parallel 2"),
-            caching=Change("older versions cache only when asked with cache_prompt", way=Way.UPDATE),
+            window=RemedyChange("--ctx-size {whole}"),
+            beside=RemedyChange("--parallel 2"),
+            caching=RemedyChange("older versions cache only when asked with cache_prompt", way=RemedyWay.UPDATE),
         ),
         code="dialects.rare.LlamafileBackend",
         probes=(PROPS_PATH, MODELS_PATH),
@@ -305,8 +307,8 @@ _ROWS = (
         "Ollama",
         (11434,),
         Flags(
-            window=Change("OLLAMA_CONTEXT_LENGTH={size}"),
-            beside=Change("OLLAMA_NUM_PARALLEL=2"),
+            window=RemedyChange("OLLAMA_CONTEXT_LENGTH={size}"),
+            beside=RemedyChange("OLLAMA_NUM_PARALLEL=2"),
             idle="Keep the model loaded: start Ollama with OLLAMA_KEEP_ALIVE=-1.",
             keep_alive="-1",
             report="Update Ollama: newer versions report the cached tokens.",
@@ -328,12 +330,14 @@ _ROWS = (
         "LM Studio",
         (1234,),
         Flags(
-            window=Change(
+            window=RemedyChange(
                 "Context Length to {size}",
                 "the model's load settings in LM Studio (lms load MODEL --context-length {size})",
-                Way.SET,
+                RemedyWay.SET,
             ),
-            beside=Change("Max Concurrent Predictions to 2", "the model's load settings in LM Studio", Way.RAISE),
+            beside=RemedyChange(
+                "Max Concurrent Predictions to 2", "the model's load settings in LM Studio", RemedyWay.RAISE
+            ),
             idle="Raise the model's idle TTL in LM Studio, or switch its auto-unload off.",
             keep_alive="24h",
         ),
@@ -369,8 +373,8 @@ _ROWS = (
         "vLLM",
         (8000,),
         Flags(
-            window=Change("--max-model-len {size}"),
-            caching=Change("--enable-prefix-caching", "vLLM"),
+            window=RemedyChange("--max-model-len {size}"),
+            caching=RemedyChange("--enable-prefix-caching", "vLLM"),
             report="Start vLLM with --enable-prompt-tokens-details.",
             cache_room="--gpu-memory-utilization",
             template="--chat-template FILE",
@@ -398,9 +402,9 @@ _ROWS = (
         (8000,),
         Flags(
             "the server of llama-cpp-python",
-            Change("--n_ctx {size}"),
-            Change("--cache true"),
-            Change("--cache true", "the server of llama-cpp-python"),
+            RemedyChange("--n_ctx {size}"),
+            RemedyChange("--cache true"),
+            RemedyChange("--cache true", "the server of llama-cpp-python"),
         ),
         code="dialects.rare.LlamaCppPythonBackend",
         probes=("/extras/tokenize/count",),
@@ -418,7 +422,7 @@ _ROWS = (
         "SGLang",
         (30000,),
         Flags(
-            window=Change("--context-length {size}"),
+            window=RemedyChange("--context-length {size}"),
             no_caching="Start SGLang without --disable-radix-cache.",
             report="Start SGLang with --enable-cache-report.",
             cache_room="--mem-fraction-static",
@@ -444,7 +448,7 @@ _ROWS = (
         "mlx-lm",
         "mlx-lm",
         (8080,),
-        Flags("mlx_lm.server", beside=Change("a larger --prompt-cache-size"), template="--chat-template"),
+        Flags("mlx_lm.server", beside=RemedyChange("a larger --prompt-cache-size"), template="--chat-template"),
         code="dialects.mlxlm.MlxLmBackend",
         probes=("/health", PROPS_PATH, MODELS_PATH),
         health_path="/health",
@@ -454,7 +458,7 @@ _ROWS = (
         "koboldcpp",
         "KoboldCpp",
         (5001,),
-        Flags(window=Change("--contextsize {size}"), beside=Change("--smartcache")),
+        Flags(window=RemedyChange("--contextsize {size}"), beside=RemedyChange("--smartcache")),
         probes=(SERVICE_PATH,),
         signs=(Sign(SERVICE_PATH, at=("software", "name"), begins="koboldcpp"),),
         owner="koboldcpp",
@@ -495,8 +499,8 @@ _ROWS = (
         "TabbyAPI",
         (5000,),
         Flags(
-            window=Change("max_seq_len: {size}", "TabbyAPI's config.yml", Way.SET),
-            beside=Change("cache_size", "TabbyAPI's config.yml", Way.RAISE),
+            window=RemedyChange("max_seq_len: {size}", "TabbyAPI's config.yml", RemedyWay.SET),
+            beside=RemedyChange("cache_size", "TabbyAPI's config.yml", RemedyWay.RAISE),
         ),
         probes=(SERVICE_PATH,),
         signs=(Sign(SERVICE_PATH, at=("software", "name"), begins="tabbyapi"),),
@@ -536,7 +540,7 @@ _ROWS = (
         "text-generation-webui",
         "text-generation-webui",
         (5000,),
-        Flags(window=Change("--ctx-size {size}"), beside=Change("--parallel 2")),
+        Flags(window=RemedyChange("--ctx-size {size}"), beside=RemedyChange("--parallel 2")),
         probes=("/v1/internal/model/info",),
         signs=(Sign("/v1/internal/model/info", keys=frozenset({"model_name", "lora_names"})),),
         health_path="/v1/internal/health",
@@ -570,9 +574,9 @@ _ROWS = (
         "LocalAI",
         (8080,),
         Flags(
-            window=Change("context_size: {size}", _YAML, Way.SET),
-            beside=Change("the option parallel:2", _YAML, Way.SET),
-            caching=Change("prompt_cache_all: true", _YAML, Way.SET),
+            window=RemedyChange("context_size: {size}", _YAML, RemedyWay.SET),
+            beside=RemedyChange("the option parallel:2", _YAML, RemedyWay.SET),
+            caching=RemedyChange("prompt_cache_all: true", _YAML, RemedyWay.SET),
         ),
         code="dialects.rare.LocalAIBackend",
         probes=(LOCALAI_PATH,),

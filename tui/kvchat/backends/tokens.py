@@ -141,7 +141,7 @@ log = logging.getLogger(__name__)
 
 
 @runtime_checkable
-class SpecialTokens(Protocol):
+class SpecialTokenAccess(Protocol):
     """A backend whose server tells how it reads a text. Both raise BackendError when it does not after all."""
 
     async def ids_of(self, text: str, *, specials: bool) -> Sequence[int]:
@@ -174,7 +174,7 @@ _known: WeakKeyDictionary[Backend, _Verdicts] = WeakKeyDictionary()
 async def special_texts(backend: Backend, text: str) -> frozenset[str]:
     """The texts in `text` that this server would read as special tokens; none where it cannot be asked. What it does
     not tell in time is left out. Never raises but CancelledError."""
-    if not isinstance(backend, SpecialTokens):
+    if not isinstance(backend, SpecialTokenAccess):
         return frozenset()
     model = f"{backend.info.place} {backend.info.model} {backend.info.build}"
     verdicts = _known.get(backend)
@@ -215,7 +215,7 @@ def _digest(run: str) -> bytes:
     return hashlib.blake2b(run.encode("utf-8", "surrogatepass"), digest_size=12).digest()
 
 
-async def _judge(server: SpecialTokens, runs: Sequence[str], verdicts: _Verdicts) -> None:
+async def _judge(server: SpecialTokenAccess, runs: Sequence[str], verdicts: _Verdicts) -> None:
     """Learn all special tokens in these runs. Breaking one may bring another to light, so it is asked again."""
     text = broken("\n".join(runs), verdicts.specials)
     for _ in range(ROUNDS):
@@ -232,7 +232,7 @@ async def _judge(server: SpecialTokens, runs: Sequence[str], verdicts: _Verdicts
     verdicts.keep(runs)
 
 
-async def _candidates(server: SpecialTokens, text: str, plain: frozenset[int], verdicts: _Verdicts) -> list[str]:
+async def _candidates(server: SpecialTokenAccess, text: str, plain: frozenset[int], verdicts: _Verdicts) -> list[str]:
     """What may be the special tokens of a text: those that it has only when they are read as such."""
     texts: dict[str, None] = {}
     for id, piece in await server.pieces_of(text):
@@ -243,7 +243,7 @@ async def _candidates(server: SpecialTokens, text: str, plain: frozenset[int], v
     return sorted(found, key=lambda one: not _MARKED.search(one))[:MOST_CANDIDATES]
 
 
-async def _specials_of(server: SpecialTokens, texts: Sequence[str], verdicts: _Verdicts) -> list[str]:
+async def _specials_of(server: SpecialTokenAccess, texts: Sequence[str], verdicts: _Verdicts) -> list[str]:
     """Those of these texts that are special tokens: alone in a line too, each is one token and one of letters else."""
     listed = "\n".join(texts)
     plain = frozenset(await server.ids_of(listed, specials=False))
@@ -254,7 +254,7 @@ async def _specials_of(server: SpecialTokens, texts: Sequence[str], verdicts: _V
     return found
 
 
-async def _is_one(server: SpecialTokens, text: str) -> bool:
+async def _is_one(server: SpecialTokenAccess, text: str) -> bool:
     ids = await server.ids_of(text, specials=True)
     return len(ids) == 1 and ids != await server.ids_of(text, specials=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Kept(Struct, frozen=True):
+class Keep(Struct, frozen=True):
     """That the state of a conversation, or a trunk, stays."""
 
     id: str

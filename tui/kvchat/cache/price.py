@@ -25,7 +25,7 @@ CORRECTION = 48
 """Tokens of a message that corrects what was said, with the template's tokens around it."""
 
 
-class Span(Struct, frozen=True):
+class PrefillSpan(Struct, frozen=True):
     """Positions in the prompt that are read: from, to."""
 
     start: int
@@ -36,7 +36,7 @@ class Span(Struct, frozen=True):
         return self.end - self.start
 
 
-class Way(StrEnum):
+class CheaperWay(StrEnum):
     """What can be done instead of an act."""
 
     NEW_CONVERSATIONS = auto()
@@ -53,7 +53,7 @@ class Way(StrEnum):
 class Alternative(Struct, frozen=True):
     """A cheaper way to the same end."""
 
-    way: Way
+    way: CheaperWay
     tokens: int
     seconds: tuple[float, float] | None = None
 
@@ -93,7 +93,7 @@ def price(
     return Price(tokens, fitted.range(start, start + tokens), exact=exact)
 
 
-def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
+def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> PrefillSpan | None:
     """What `act` on the `turn`-th turn (0 is the first) makes the server read, as positions. None: not known.
 
     `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
@@ -104,14 +104,14 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
     last = _end(turns, len(turns) - 1)
     match act:
         case "fork":
-            return Span(last or 0, last or 0)
+            return PrefillSpan(last or 0, last or 0)
         case "regenerate":
             figures = turns[turn] if 0 <= turn < len(turns) else None
             prompt = max(1, figures.asked_tokens or 1) if figures else 1
-            return Span(prompt - 1, prompt)
+            return PrefillSpan(prompt - 1, prompt)
         case "continue":
             end = max(1, _end(turns, turn) or 1)
-            return Span(end - 1, end)
+            return PrefillSpan(end - 1, end)
         case "edit":
             return _question(turns, turn)
         case "delete":
@@ -119,13 +119,13 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
             if last is None or here is None:
                 return None
             start = asked.start if asked else 0
-            return Span(start, start + max(0, last - here))
+            return PrefillSpan(start, start + max(0, last - here))
         case "open":
-            return None if last is None else Span(last, last)
+            return None if last is None else PrefillSpan(last, last)
         case "attach" | "alternatives":
             return None
         case "system" | "template" | "model":
-            return None if last is None else Span(0, last)
+            return None if last is None else PrefillSpan(0, last)
 
 
 def alternatives(
@@ -150,24 +150,24 @@ def alternatives(
     return tuple(sorted(ways, key=lambda way: way.tokens))
 
 
-def _ways(act: Act, span: Span, last: int, spare: bool) -> list[tuple[Way, Span]]:
+def _ways(act: Act, span: PrefillSpan, last: int, spare: bool) -> list[tuple[CheaperWay, PrefillSpan]]:
     """The alternatives that make sense at all, with what they read."""
-    appended = Span(last, last + CORRECTION)
+    appended = PrefillSpan(last, last + CORRECTION)
     if act == "template":
-        return [(Way.NEW_CONVERSATIONS, Span(last, last))]
+        return [(CheaperWay.NEW_CONVERSATIONS, PrefillSpan(last, last))]
     if act == "system":
-        return [(Way.NEXT_MESSAGE, appended)]
+        return [(CheaperWay.NEXT_MESSAGE, appended)]
     if act == "delete":
-        return [(Way.DISREGARD, appended)]
+        return [(CheaperWay.DISREGARD, appended)]
     if act == "edit":
-        ways = [(Way.CORRECTION, appended)]
+        ways = [(CheaperWay.CORRECTION, appended)]
         if spare and last - span.end >= WORTH_ASKING_TOKENS:
-            ways.append((Way.FORK, span))
+            ways.append((CheaperWay.FORK, span))
         return ways
     return []
 
 
-def _seconds(span: Span, speed: SpeedFit | None) -> tuple[float, float] | None:
+def _seconds(span: PrefillSpan, speed: SpeedFit | None) -> tuple[float, float] | None:
     return speed.range(span.start, span.end) if speed else None
 
 
@@ -179,13 +179,13 @@ def _end(turns: Sequence[TurnFigures | None], turn: int) -> int | None:
     return figures.context_used if figures else None
 
 
-def _question(turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
+def _question(turns: Sequence[TurnFigures | None], turn: int) -> PrefillSpan | None:
     """Where a turn's question stands in its prompt."""
     figures = turns[turn] if 0 <= turn < len(turns) else None
     if figures is None or figures.new_tokens is None:
         return None
     if figures.begun_tokens is not None and figures.asked_tokens is not None:  # the question was new to the cut answer
         start = _end(turns, turn - 1)
-        return None if start is None else Span(min(start, figures.asked_tokens), figures.asked_tokens)
+        return None if start is None else PrefillSpan(min(start, figures.asked_tokens), figures.asked_tokens)
     prompt = figures.prompt_tokens if figures.prompt_tokens is not None else figures.new_tokens
-    return Span(prompt - figures.new_tokens, prompt)
+    return PrefillSpan(prompt - figures.new_tokens, prompt)

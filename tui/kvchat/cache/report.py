@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
-from kvchat.cache.kept import Kept
+from kvchat.cache.kept import Keep
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import Day
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class KeptState(Struct, frozen=True):
     """A kept state, with what is saved of it."""
 
-    kept: Kept
+    kept: Keep
     title: str
     """Of its conversation, raw."""
     trashed: bool = False

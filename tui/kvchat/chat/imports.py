@@ -30,13 +30,13 @@ from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
 from kvchat.store.covering import mark
 from kvchat.store.images import Image
-from kvchat.store.imports import Arrival, Batch, Undone
+from kvchat.store.imports import Arrival, ImportBatch, Undone
 from kvchat.store.presence.locks import locked_within
 from kvchat.transfer.formats import Source
-from kvchat.transfer.importing.files import Found, Missed, Progress
+from kvchat.transfer.importing.files import FoundConversation, ImportProgress, Missed
 from kvchat.transfer.importing.import_process import FilesApart
-from kvchat.transfer.importing.report import Report
-from kvchat.transfer.importing.thread import Loss, NotTaken, Picture, Reason
+from kvchat.transfer.importing.report import ImportReport
+from kvchat.transfer.importing.thread import ImportRefusal, Loss, NotTaken, Picture
 from kvchat.transfer.importing.tree import conversation_id, grown
 from kvchat.transfer.lossless import parents_first
 
@@ -70,14 +70,14 @@ class Imports:
         *,
         dry_run: bool = False,
         memory: bool = False,
-        told: Callable[[Progress, Report], None] = lambda progress, report: None,
+        told: Callable[[ImportProgress, ImportReport], None] = lambda progress, report: None,
         stopped: Callable[[], bool] = lambda: False,
-    ) -> Report:
+    ) -> ImportReport:
         """Take in what is in files, folders and archives. `dry_run`: only find out what that would be. `memory`: have
         the conversations gone through for memories. `told` is called after each part, `stopped` asked. Raises
         ChatError."""
-        report = Report(dry_run)
-        batch = Batch(new_id()[:8], self._core.timestamp())
+        report = ImportReport(dry_run)
+        batch = ImportBatch(new_id()[:8], self._core.timestamp())
         instructions = self._core.settings.system_prompt or DEFAULT_INSTRUCTIONS
         files = FilesApart(paths)
         arrivals = _Arrivals(self._core.store, files, report, instructions, memory, batch.at)
@@ -179,7 +179,7 @@ class _Arrivals:
     """What of the files is to be stored. Gone through on a thread."""
 
     def __init__(
-        self, store: Store, files: FilesApart, report: Report, instructions: str, memory: bool, now: float
+        self, store: Store, files: FilesApart, report: ImportReport, instructions: str, memory: bool, now: float
     ) -> None:
         self._store = store
         self._files = files
@@ -226,12 +226,12 @@ class _Arrivals:
                 part, octets = [], 0
         yield part
 
-    def _count(self, item: Found | Missed, outcome: _Outcome) -> None:
+    def _count(self, item: FoundConversation | Missed, outcome: _Outcome) -> None:
         report = self._report
         if isinstance(outcome, Missed):
             report.skip(outcome)
             return
-        if isinstance(item, Found):
+        if isinstance(item, FoundConversation):
             report.programs[item.program] += 1
         report.losses += outcome.losses
         if isinstance(outcome, _Same):
@@ -246,7 +246,7 @@ class _Arrivals:
 
     # -- one conversation ---------------------------------------------------------------------------------------------
 
-    def _outcome(self, found: Found | Missed) -> _Outcome:
+    def _outcome(self, found: FoundConversation | Missed) -> _Outcome:
         if isinstance(found, Missed):
             return found
         try:
@@ -257,15 +257,15 @@ class _Arrivals:
             raise
         except Exception:
             log.exception("a conversation could not be taken in")
-            return Missed(found.file, said(Reason.FAULTY))
+            return Missed(found.file, said(ImportRefusal.FAULTY))
 
-    def _planned_for(self, found: Found) -> _New | _Same:
+    def _planned_for(self, found: FoundConversation) -> _New | _Same:
         """What is to be stored of a conversation. Raises NotTaken."""
         item, losses = found.item, Counter[Loss]()
         id = item.conversation.id if isinstance(item, Source) else conversation_id(item)
         before = self._store.known(id)
         if before is not None and before.trashed is not None and before.trashed not in self._undone:
-            raise NotTaken(Reason.IN_TRASH)
+            raise NotTaken(ImportRefusal.IN_TRASH)
         known = self._store.tree(id) if before is not None else None
         images: dict[str, Image] = {}
         if isinstance(item, Source):
@@ -310,14 +310,14 @@ class _Arrivals:
 
     def _image(self, images: dict[str, Image], picture: Picture) -> ContextBlock | None:
         """The block of an image in a file, which goes to `images`; None: it cannot be read."""
-        from kvchat.documents.errors import UnreadableError
+        from kvchat.documents.errors import FileUnreadableError
         from kvchat.documents.images import block_of, image_in
         from kvchat.documents.reading.sandbox import Readers
 
         self._readers = self._readers or Readers()
         try:
             image = image_in(picture.data, self._readers)
-        except UnreadableError:
+        except FileUnreadableError:
             return None
         images[image.sha256] = image
         return block_of(image, picture.name)
@@ -332,7 +332,7 @@ class _Arrivals:
         stored = self._store.imports.digests([node.id for node in nodes])
         here = {**self._digests, **stored}
         if any(here.get(node.id, node.digest) != node.digest for node in nodes):
-            raise NotTaken(Reason.DIFFERS)
+            raise NotTaken(ImportRefusal.DIFFERS)
         self._digests.update((node.id, node.digest) for node in nodes)
         tree = Tree([*(known or ()), *nodes])
         new = tuple(node for node in nodes if known is None or node.id not in known)

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, PrefillAccess, Reported, ServerInfo
-from kvchat.cache.kept import Kept
+from kvchat.cache.kept import Keep
 from kvchat.cache.token_estimate import TokenEstimate
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.states.state_saver import StateSaver
@@ -30,7 +30,7 @@ from kvchat.chat.events import ConversationsChanged
 from kvchat.chat.question.builder import SpecialTokens
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.documents.collection import Options
+from kvchat.documents.collection import IndexingOptions
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.trunks import Gathered, Trunk, gathered, made
 from kvchat.prompt.message import Node
@@ -93,7 +93,7 @@ class Trunks:
         file, from a thread. Raises ChatError."""
         link, settings = self._link, self._core.settings
         await self._core.servers.reach()
-        found = await _read(lambda: gathered(paths, Options.of(settings.documents), told))
+        found = await _read(lambda: gathered(paths, IndexingOptions.of(settings.documents), told))
         blocks = await self._special_tokens.plain_at(link, "", found.files)
         trunk = await _read(lambda: made(name, blocks, self._core.timestamp()))
         await self._must_fit(link, trunk)
@@ -127,15 +127,15 @@ class Trunks:
     async def remove(self, name: str) -> None:
         """Conversations that began with it stay as they are. Raises ChatError."""
         trunk = await self.find(name)
-        await self._forget(Kept(trunk.id, name=name))
+        await self._forget(Keep(trunk.id, name=name))
         await self._stored(lambda: self._core.store.kept.remove(trunk.id))
         self._core.events.tell(ConversationsChanged())
 
-    async def _forget(self, row: Kept) -> None:
+    async def _forget(self, row: Keep) -> None:
         await self._jobs.drop(self.kind, row.name)
         await self._core.servers.links.forget([row.id])
 
-    def _rows(self) -> dict[str, Kept]:
+    def _rows(self) -> dict[str, Keep]:
         """What is stored of each, by name. Raises ChatError."""
         try:
             return {row.name: row for row in self._core.store.kept.all() if row.name}
@@ -237,11 +237,11 @@ class Trunks:
 
     # -- its jobs
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         link = self._link
         if link.info is None or link.connector.connection.phase != "ready":
             return None
-        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))
+        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:

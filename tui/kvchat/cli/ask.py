@@ -33,14 +33,14 @@ from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Se
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.chat.turns.alternatives import MOST as MOST_ANSWERS
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.cli import choosing_options
 from kvchat.cli.plain_output import Printer, width_of
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices, tell_notice
-from kvchat.config.option import Kind, UnfitError, fitted, from_text, json_table
+from kvchat.config.option import OptionKind, UnfitError, fitted, from_text, json_table
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.config.settings import BY_PATH
-from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.errors import DocumentError, FileUnreadableError
 from kvchat.documents.reading.decoding import read_as
 from kvchat.paths import PathError, read_once
 from kvchat.prompt.citations import guess_in, name_of, sources, with_guess
@@ -143,10 +143,10 @@ def _option(text: str) -> tuple[str, object]:
         raise argparse.ArgumentTypeError(f"{name} {why}")
     option = BY_PATH.get(f"parameters.{name}") if name != "extra" else None
     try:
-        if option is None or option.spec.kind is Kind.TABLE:
+        if option is None or option.spec.kind is OptionKind.TABLE:
             found = _json_or_text(value)
             return name, json_table({name: found})[name] if option is None else fitted(option.spec, found)
-        if option.spec.kind is Kind.TEXTS and value.lstrip().startswith("["):
+        if option.spec.kind is OptionKind.TEXTS and value.lstrip().startswith("["):
             return name, fitted(option.spec, _json_or_text(value))
         return name, from_text(option.spec, value)
     except UnfitError as unfit:
@@ -262,7 +262,7 @@ def _piped_text(waiting: str, *, gives_up: bool) -> tuple[str, str]:
     data = _data(waiting, gives_up=gives_up)
     try:
         return read_as(data)
-    except UnreadableError as error:
+    except FileUnreadableError as error:
         raise CommandError(f"Standard input {error}. Pipe in text, or skip it with --no-stdin.") from None
 
 
@@ -409,7 +409,7 @@ async def ask(
             conversation,
             asked,
             _parameters(conversation, args, schema),
-            Wanted(args.alternatives) if args.alternatives else None,
+            AlternativesRequest(args.alternatives) if args.alternatives else None,
         )
     except GivenUp as given_up:
         if _reader_is_gone():
@@ -527,7 +527,7 @@ async def _answered(
     conversation: OpenConversation,
     question: Question | None,
     parameters: Parameters,
-    wanted: Wanted | None = None,
+    wanted: AlternativesRequest | None = None,
 ) -> tuple[int | None, str]:
     """Send (None: have the last answer continued) and wait. Ctrl+C, and a reader of standard output that is gone, stop
     the answer and keep what came. Gives the exit status where one of them did, else None, and the id of the answer."""
@@ -588,7 +588,7 @@ async def _answer_until(
     conversation: OpenConversation,
     question: Question | None,
     parameters: Parameters,
-    wanted: Wanted | None,
+    wanted: AlternativesRequest | None,
     stop: asyncio.Future[int],
 ) -> tuple[int | None, str]:
     if question is None:

@@ -19,10 +19,10 @@ from msgspec.structs import asdict, replace
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
-from kvchat.backends.discovery import Found, discover, is_asked
+from kvchat.backends.discovery import FoundServer, discover, is_asked
 from kvchat.backends.http.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
-from kvchat.cli.plain_output import Column, Printer, print_table
+from kvchat.cli.plain_output import Printer, TableColumn, print_table
 from kvchat.cli.session import Session
 from kvchat.config import ServerSettings, Settings
 from kvchat.doctor.report import without_user
@@ -32,15 +32,15 @@ from kvchat.text.format import UNKNOWN, count
 from kvchat.text.servers import ENGINE
 
 COLUMNS = (
-    Column("server"),
-    Column("kind"),
-    Column("model", shrinks=True),
-    Column("context", right=True),
-    Column("slots", right=True),
-    Column("loaded", right=True),
-    Column("state"),
-    Column("profile", shrinks=True),
-    Column("chats", right=True),
+    TableColumn("server"),
+    TableColumn("kind"),
+    TableColumn("model", shrinks=True),
+    TableColumn("context", right=True),
+    TableColumn("slots", right=True),
+    TableColumn("loaded", right=True),
+    TableColumn("state"),
+    TableColumn("profile", shrinks=True),
+    TableColumn("chats", right=True),
 )
 NO_ANSWER, NOT_ASKED = "no answer", "not asked"
 STARTS, NO_FILE = "on demand", "file is gone"
@@ -72,7 +72,7 @@ class UsedServer(Struct, frozen=True):
 class Row(Struct, frozen=True):
     """A server of the list: found, of the settings, in use, or several of them."""
 
-    found: Found
+    found: FoundServer
     """Of the built-in engine without an address."""
     state: str
     profile: str = ""
@@ -175,7 +175,7 @@ async def _asked_elsewhere(
 async def _visited(address: str, server: ServerSettings) -> Row | None:
     """What a server of the network says of itself; None where its address leads to the internet. One whose settings
     cannot be used is not asked."""
-    shown = Found(without_user(address))
+    shown = FoundServer(without_user(address))
     if server.wrong:
         return Row(shown, NOT_ASKED)
     try:
@@ -190,12 +190,13 @@ async def _visited(address: str, server: ServerSettings) -> Row | None:
         return Row(shown, FAILED.get(error.trouble, NO_ANSWER))
     info = backend.info
     return Row(
-        Found(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots), "ready"
+        FoundServer(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots),
+        "ready",
     )
 
 
 def _rows(
-    found: list[Found], known: Mapping[str, str], used: Mapping[str, UsedServer], elsewhere: Mapping[str, Row]
+    found: list[FoundServer], known: Mapping[str, str], used: Mapping[str, UsedServer], elsewhere: Mapping[str, Row]
 ) -> Iterator[Row]:
     """What was found, then what the settings name beside, then what is in use beside."""
     names: dict[str, list[str]] = {}
@@ -208,16 +209,16 @@ def _rows(
         yield Row(server, state, ", ".join(names.pop(_same(server.base_url), ())))
     for place, profiles in names.items():
         text = known[profiles[0]] if profiles else used[place].name
-        row = elsewhere.get(place) or Row(Found(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
+        row = elsewhere.get(place) or Row(FoundServer(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
         yield replace(row, profile=", ".join(profiles))
 
 
 def _engine_row(server: UsedServer) -> Row:
     """Conversations on the built-in engine, or on a profile that the settings do not have any more."""
     if server.name and "/" not in server.name and not server.name.endswith(".gguf"):
-        return Row(Found(""), "not in the settings", server.name, server)
+        return Row(FoundServer(""), "not in the settings", server.name, server)
     there = not server.name or Path(server.name).is_file()
-    return Row(Found("", kinds.LLAMACPP, model=server.name), STARTS if there else NO_FILE, used=server)
+    return Row(FoundServer("", kinds.LLAMACPP, model=server.name), STARTS if there else NO_FILE, used=server)
 
 
 def _same(text: str) -> str:

@@ -15,7 +15,7 @@ from kvchat.cache.report import CacheReport, TurnReport
 from kvchat.chat.server.link import is_file
 from kvchat.chat.service import ChatService
 from kvchat.cli.session import Session
-from kvchat.commands.command import Column, CommandResult, TextTable
+from kvchat.commands.command import CommandResult, TableColumn, TextTable
 from kvchat.config import Settings
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
@@ -42,9 +42,9 @@ from kvchat.text.snapshots import kept_words, room_words
 
 LABEL = 14
 COLUMNS = (
-    Column("turn", right=True),
-    *(Column(name, right=True) for name in ("cached", "new", "wasted", "TTFT", "prefill", "decode")),
-    Column("question", shrinks=True),
+    TableColumn("turn", right=True),
+    *(TableColumn(name, right=True) for name in ("cached", "new", "wasted", "TTFT", "prefill", "decode")),
+    TableColumn("question", shrinks=True),
 )
 
 

@@ -23,7 +23,7 @@ from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import Session, UsageError
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.examine import examine
-from kvchat.doctor.report import Examination, Report, unexamined
+from kvchat.doctor.report import DoctorReport, Examination, unexamined
 from kvchat.doctor.returns import COST
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import GLYPHS, as_json, facts, headline
@@ -64,7 +64,7 @@ async def doctor(service: ChatService, args: argparse.Namespace) -> int:
     return 0 if made.well else 1
 
 
-async def _made(service: ChatService, args: argparse.Namespace) -> Report:
+async def _made(service: ChatService, args: argparse.Namespace) -> DoctorReport:
     server = _server(service.settings, args.url, args.api_key_env) if args.url else None
     try:
         backend = await (_connected(server) if server is not None else service.servers.backend())
@@ -159,7 +159,7 @@ def _clear() -> None:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _print(made: Report) -> None:
+def _print(made: DoctorReport) -> None:
     _clear()
     printer = Printer(sys.stdout)
     for name, words in facts(made.examination):

@@ -22,8 +22,8 @@ from kvchat.cli import common_options
 from kvchat.cli.plain_output import fitted, width_of
 from kvchat.cli.progress import INTERRUPTED, ProgressLine, stopping
 from kvchat.cli.session import CommandError, Session, UsageError, instant, print_notices
-from kvchat.commands.command import Column, CommandResult, TextTable
-from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status
+from kvchat.commands.command import CommandResult, TableColumn, TextTable
+from kvchat.documents.collection import Collection, CollectionStatus, IndexingProgress, IndexingReport, Passage, Skipped
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.library import FORGOTTEN, Library, open_library
 from kvchat.index.tokenizer import content_words
@@ -34,11 +34,11 @@ from kvchat.store.fulltext.query import folded
 from kvchat.text.format import UNKNOWN, count, counted, day_time, duration, size
 
 COLLECTIONS = (
-    Column("name"),
-    Column("files", right=True),
-    Column("chunks", right=True),
-    Column("indexed"),
-    Column("folder", shrinks=True),
+    TableColumn("name"),
+    TableColumn("files", right=True),
+    TableColumn("chunks", right=True),
+    TableColumn("indexed"),
+    TableColumn("folder", shrinks=True),
 )
 FIRST = 20
 """Skipped files that are named where nobody asks for all."""
@@ -46,7 +46,7 @@ SNIPPET, BEFORE = 240, 60
 """Characters of a snippet, and of what stands in front of its first match, at most."""
 
 
-def collection_cells(status: Status) -> tuple[str, ...]:
+def collection_cells(status: CollectionStatus) -> tuple[str, ...]:
     one = status.collection
     return one.name, count(status.files), count(status.chunks), indexed_when(one), one.root
 
@@ -55,7 +55,7 @@ def indexed_when(collection: Collection) -> str:
     return "not to the end yet" if collection.indexed is None else day_time(collection.indexed)
 
 
-def status_lines(status: Status, stale: bool | None, every: bool, *, indexing: bool = False) -> list[str]:
+def status_lines(status: CollectionStatus, stale: bool | None, every: bool, *, indexing: bool = False) -> list[str]:
     """What there is to say of a collection. `stale`: whether its files have changed since; None: that is not known.
     `indexing`: whether another kvchat is at it."""
     one = status.collection
@@ -76,7 +76,7 @@ def status_lines(status: Status, stale: bool | None, every: bool, *, indexing: b
     return lines + skipped_lines(one.name, status.skipped, every)
 
 
-def report_lines(report: Report, collection: Collection, files: int, anew: bool = False) -> list[str]:
+def report_lines(report: IndexingReport, collection: Collection, files: int, anew: bool = False) -> list[str]:
     """The summary of what going through a collection gave; `files`: that are indexed now. `anew`: all were read."""
     found = (
         f"{count(report.added)} added, {count(report.changed)} changed, {count(report.unchanged)} "
@@ -151,7 +151,7 @@ def until(text: str) -> float:
     return seconds
 
 
-def progress_words(progress: Progress) -> str:
+def progress_words(progress: IndexingProgress) -> str:
     """`handbook: 1,204 of 3,000 files, 12 MB of 48 MB, 9,120 chunks, 12 s left, guide/setup.md`."""
     if progress.counting:
         return f"{progress.collection}: looking for files, {count(progress.all_files)} so far"
@@ -298,7 +298,7 @@ class _GoneThrough(Struct, frozen=True):
     """A collection, and what going through it gave."""
 
     collection: Collection
-    report: Report
+    report: IndexingReport
     files: int
     """That are indexed now."""
     stopped: bool

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
-from kvchat.commands.command import Column as Column
+from kvchat.commands.command import TableColumn as TableColumn
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import clean, one_line
 
@@ -118,7 +118,7 @@ def fitted(text: str, width: int) -> str:
     return "".join(kept).rstrip() + "…"
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+def table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """The lines of a plain table, the titles first if there are any; each at most `width` columns wide.
 
     Without a width nothing is cut, so that a pipe gets the whole text.
@@ -134,15 +134,17 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int |
     return lines if width is None else [fitted(line, width) for line in lines]
 
 
-def print_table(rows: Sequence[Sequence[str]], columns: Sequence[Column] = (), stream: TextIO | None = None) -> None:
+def print_table(
+    rows: Sequence[Sequence[str]], columns: Sequence[TableColumn] = (), stream: TextIO | None = None
+) -> None:
     """Print a table to `stream` (standard output), as wide as its terminal. Without `columns` the last one shrinks."""
     stream = stream or sys.stdout
     if rows and not columns:
-        columns = [*(Column() for _ in rows[0][1:]), Column(shrinks=True)]
+        columns = [*(TableColumn() for _ in rows[0][1:]), TableColumn(shrinks=True)]
     Printer(stream).write("".join(f"{line}\n" for line in table(columns, rows, width_of(stream))))
 
 
-def _squeezed(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
+def _squeezed(columns: Sequence[TableColumn], widths: list[int], width: int) -> list[int]:
     """`widths` with the columns that shrink made narrower, the widest first, until a row fits."""
     over = sum(widths) + len(GAP) * (len(widths) - 1) - width
     shrinking = [index for index, column in enumerate(columns) if column.shrinks]
@@ -155,7 +157,7 @@ def _squeezed(columns: Sequence[Column], widths: list[int], width: int) -> list[
     return widths
 
 
-def _row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+def _row(columns: Sequence[TableColumn], row: Sequence[str], widths: Sequence[int]) -> str:
     parts = []
     for column, text, width in zip(columns, row, widths, strict=True):
         text = fitted(text, width)

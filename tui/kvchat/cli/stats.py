@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.stats import WEEK
 from kvchat.cli.session import CommandError, Session, number
-from kvchat.commands.command import Column, CommandResult, TextTable
+from kvchat.commands.command import CommandResult, TableColumn, TextTable
 from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
@@ -40,10 +40,10 @@ BAR = 20
 """Cells."""
 LABEL = 12
 COLUMNS = (
-    Column("day"),
-    Column("reuse"),
-    Column("", right=True),
-    *(Column(name, right=True) for name in ("cached", "new", "wasted", "saved")),
+    TableColumn("day"),
+    TableColumn("reuse"),
+    TableColumn("", right=True),
+    *(TableColumn(name, right=True) for name in ("cached", "new", "wasted", "saved")),
 )
 
 

@@ -16,7 +16,7 @@ from kvchat.chat.events import ServiceEvent, WarmthChanged
 from kvchat.cli import common_options
 from kvchat.cli.progress import INTERRUPTED, ProgressLine
 from kvchat.cli.session import Session, UsageError, print_notices
-from kvchat.commands.command import Column, CommandResult, TextTable
+from kvchat.commands.command import CommandResult, TableColumn, TextTable
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.text.format import count, counted, day_time, duration
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from kvchat.chat.trunks import Prefilled, Trunks
     from kvchat.documents.trunks import Trunk
 
-COLUMNS = (Column("name"), Column("files", right=True), Column("made"), Column("changed since", shrinks=True))
+COLUMNS = (
+    TableColumn("name"),
+    TableColumn("files", right=True),
+    TableColumn("made"),
+    TableColumn("changed since", shrinks=True),
+)
 SKIPPED_NAMED = 5
 
 

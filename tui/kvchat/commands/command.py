@@ -36,7 +36,7 @@ class SlashParser(argparse.ArgumentParser):
         raise UsageError(" ".join(self.format_usage().split()))
 
 
-class Column(Struct, frozen=True):
+class TableColumn(Struct, frozen=True):
     """A column of a table."""
 
     title: str = ""
@@ -50,7 +50,7 @@ class TextTable(Struct, frozen=True):
     """Rows of raw texts. Without `columns` there are no titles and the last column shrinks."""
 
     rows: Sequence[Sequence[str]]
-    columns: Sequence[Column] = ()
+    columns: Sequence[TableColumn] = ()
 
 
 class CommandResult(Struct, frozen=True):

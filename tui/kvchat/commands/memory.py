@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kvchat.commands.command import Column, CommandResult, TextTable, UsageError, fields, instant, number
+from kvchat.commands.command import CommandResult, TableColumn, TextTable, UsageError, fields, instant, number
 from kvchat.index.index import Index
 from kvchat.memory.entry import PROFILE, Change, Entry, Kind, MemoryTrouble, Status
 from kvchat.memory.memories import Memories
@@ -30,16 +30,27 @@ from kvchat.text.cache import side_work_words
 from kvchat.text.format import age, counted, day_time
 from kvchat.text.memory import job_reason
 
-ENTRIES = (Column("id"), Column("noted"), Column("page", shrinks=True), Column("memory", shrinks=True))
-CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id"), Column("memory", shrinks=True))
-PENDING = (Column("pending"), Column("messages", right=True), Column("title", shrinks=True))
+ENTRIES = (
+    TableColumn("id"),
+    TableColumn("noted"),
+    TableColumn("page", shrinks=True),
+    TableColumn("memory", shrinks=True),
+)
+CHANGES = (
+    TableColumn("no.", right=True),
+    TableColumn("when"),
+    TableColumn("what"),
+    TableColumn("id"),
+    TableColumn("memory", shrinks=True),
+)
+PENDING = (TableColumn("pending"), TableColumn("messages", right=True), TableColumn("title", shrinks=True))
 JOBS = (
-    Column("work"),
-    Column("about", shrinks=True),
-    Column("state"),
-    Column("tries", right=True),
-    Column("due"),
-    Column("why", shrinks=True),
+    TableColumn("work"),
+    TableColumn("about", shrinks=True),
+    TableColumn("state"),
+    TableColumn("tries", right=True),
+    TableColumn("due"),
+    TableColumn("why", shrinks=True),
 )
 _NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing is pending approval."}
 
@@ -170,7 +181,7 @@ def _list(desk: MemoryDesk) -> CommandResult:
     if args.status != "all":
         return CommandResult(found, (TextTable([entry_cells(entry) for entry in found], ENTRIES),))
     cells = [(*cells[:2], entry.status, *cells[2:]) for entry in found for cells in (entry_cells(entry),)]
-    return CommandResult(found, (TextTable(cells, (*ENTRIES[:2], Column("status"), *ENTRIES[2:])),))
+    return CommandResult(found, (TextTable(cells, (*ENTRIES[:2], TableColumn("status"), *ENTRIES[2:])),))
 
 
 def _search(desk: MemoryDesk) -> CommandResult:

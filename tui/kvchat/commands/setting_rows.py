@@ -14,7 +14,7 @@ from kvchat.commands.actions import BY_ID
 from kvchat.commands.keymap import FIXED, keymap
 from kvchat.config.layers import Layers, is_read_at_start
 from kvchat.config.load import no_profile
-from kvchat.config.option import Kind, Option, UnfitError, from_text, wrong_entries
+from kvchat.config.option import Option, OptionKind, UnfitError, from_text, wrong_entries
 from kvchat.config.problem import ConfigError
 from kvchat.config.settings import changed, key_of, opens, option_at
 from kvchat.config.show import in_words
@@ -31,7 +31,7 @@ class SettingRow(Struct, frozen=True):
     path: str
     """`theme`, `profiles.work.model`, `keys.export`."""
     about: str
-    kind: Kind
+    kind: OptionKind
     text: str
     """Its value as a user writes it in a field; empty where it has none, or it is secret."""
     shown: str
@@ -71,7 +71,7 @@ def row(layers: Layers, name: str, themes: Sequence[str] = ()) -> SettingRow:
         option = option_at(key_of(name))
     except KeyError:
         option = None
-    if option is not None and option.spec.kind is not Kind.KEYS:
+    if option is not None and option.spec.kind is not OptionKind.KEYS:
         return _row(layers, option, themes)
     key = tuple(name.split("."))
     if opens(key) or name == "keys":
@@ -116,7 +116,7 @@ def _key_row(layers: Layers, id: str) -> SettingRow:
     return SettingRow(
         f"keys.{id}",
         action.help,
-        Kind.KEYS,
+        OptionKind.KEYS,
         keys,
         keys or "no key",
         action.keys or "no key",
@@ -145,11 +145,11 @@ def _words(layers: Layers, option: Option, themes: Sequence[str]) -> tuple[str, 
 def checked(layers: Layers, row: SettingRow, text: str) -> object:
     """The value that `text` says for a setting, as `save_setting` takes it; None: none, where it may be left out.
     Raises ConfigError with what is wrong."""
-    if row.kind is Kind.KEYS:
+    if row.kind is OptionKind.KEYS:
         return _checked_keys(layers, row, text)
     option = option_at(key_of(row.path))
     assert option is not None
-    if not text.strip() and option.default is None and option.spec.kind is not Kind.TEXT:
+    if not text.strip() and option.default is None and option.spec.kind is not OptionKind.TEXT:
         return None
     if row.words and text not in row.words and option.spec.check is None:
         raise ConfigError(_no_word(row, text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvchat.config.load import effective, load
-from kvchat.config.option import Kind, Option
+from kvchat.config.option import Option, OptionKind
 from kvchat.config.problem import ConfigError, Problem
 from kvchat.config.secret import api_key
 from kvchat.config.server import ServerSettings
@@ -14,9 +14,9 @@ __all__ = [
     "OPTIONS",
     "ConfigError",
     "EngineSettings",
-    "Kind",
     "MemorySettings",
     "Option",
+    "OptionKind",
     "Problem",
     "ServerSettings",
     "Settings",

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from kvchat.config.option import UnfitError, fitted, wrong_entries
 from kvchat.config.problem import ConfigError
 from kvchat.config.settings import key_of, option_at
-from kvchat.config.source import Entry, Key, Source
-from kvchat.config.toml import SIZE_LIMIT, TomlFile, UnreadableError, parsed, read_toml, written, written_key
+from kvchat.config.source import Key, TomlSource, TomlStatement
+from kvchat.config.toml import SIZE_LIMIT, TomlFile, TomlUnreadableError, parsed, read_toml, written, written_key
 from kvchat.paths import PathError, folder, write_private
 
 
@@ -123,7 +123,7 @@ def _says(text: str, expected: dict[str, object]) -> bool:
     """Whether a text has these values; a table without any may be left out or stay as an empty section."""
     try:
         return _filled(parsed(text)) == _filled(expected)
-    except UnreadableError:
+    except TomlUnreadableError:
         return False
 
 
@@ -149,7 +149,7 @@ def _edited_table(file: TomlFile, key: Key, before: dict[str, object], after: di
     for name in (*before, *(name for name in after if name not in before)):
         if name not in before or name not in after or before[name] != after[name]:
             text = _edited(file, (*key, name), after.get(name))
-            file = replace(file, source=Source(text), values=parsed(text))
+            file = replace(file, source=TomlSource(text), values=parsed(text))
     return file.source.text
 
 
@@ -162,13 +162,13 @@ def _at(values: Mapping[str, object], key: Key) -> object:
     return found
 
 
-def _stands_whole(source: Source, key: Key) -> bool:
+def _stands_whole(source: TomlSource, key: Key) -> bool:
     """Whether there is a statement of its own for the value at `key`, not a section or parts of a table."""
     entry = source.entries.get(key)
     return entry is not None and not entry.header and entry.end > entry.start
 
 
-def _edited_line(source: Source, key: Key, value: object) -> str:
+def _edited_line(source: TomlSource, key: Key, value: object) -> str:
     text = source.text
     newline = "\r\n" if "\r\n" in text else "\n"
     entry = source.entries.get(key)
@@ -187,7 +187,7 @@ def _edited_line(source: Source, key: Key, value: object) -> str:
     return f"{before}{gap}{line}{newline}{text[place:]}"
 
 
-def _place(source: Source, key: Key) -> int | None:
+def _place(source: TomlSource, key: Key) -> int | None:
     """The offset of the line where a new key goes: below its commented default, else below the last key of its
     section, else at the section's beginning. None: the section is not there."""
     section = key[:-1]
@@ -216,5 +216,5 @@ def _next_line(text: str, position: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def _without(text: str, entry: Entry) -> str:
+def _without(text: str, entry: TomlStatement) -> str:
     return text[: text.rfind("\n", 0, entry.start) + 1] + text[_next_line(text, entry.end) :]

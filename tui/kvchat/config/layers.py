@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kvchat.config.load import effective, load, variables_used
-from kvchat.config.option import Kind, Option
+from kvchat.config.option import Option, OptionKind
 from kvchat.config.problem import Problem
 from kvchat.config.settings import OPTIONS, Settings, changed_at, option_at, server_options, value_of
 from kvchat.config.source import Key
@@ -60,7 +60,7 @@ class Layers(Struct, frozen=True):
         """Every setting, in the order of the file: those of the servers that the person has named too, but for the
         keys, which stand one by one."""
         for option in OPTIONS:
-            if option.spec.kind is not Kind.KEYS:
+            if option.spec.kind is not OptionKind.KEYS:
                 yield option
             if option.key == _LAST_OF_SERVER:
                 yield from (option for option in server_options(("server",)) if option.holder == _OWN_PARAMETERS)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from kvchat.config.option import Kind, Option, UnfitError, fitted, from_text, wrong_entries
+from kvchat.config.option import Option, OptionKind, UnfitError, fitted, from_text, wrong_entries
 from kvchat.config.problem import Problem
 from kvchat.config.server import PROFILE_NAME, ServerSettings
 from kvchat.config.settings import BY_PATH, OPTIONS, Settings, changed, changed_at, opens, option_at
@@ -146,7 +146,7 @@ def _still_wrong(wrong: Mapping[str, str], given: Option, value: object) -> dict
 
 def _variables() -> Iterator[tuple[str, Option]]:
     for option in OPTIONS:
-        if option.spec.kind not in (Kind.TABLE, Kind.KEYS, Kind.TEXTS):
+        if option.spec.kind not in (OptionKind.TABLE, OptionKind.KEYS, OptionKind.TEXTS):
             yield option.variable, option
     for name, path in _SHORT_VARIABLES.items():
         yield name, BY_PATH[path]
@@ -172,10 +172,10 @@ def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple
     except UnfitError as unfit:
         problem = file.problem(key, f"{path} {unfit}; {_instead(option)}")
         return [structs.replace(problem, bars=key if option.spec.routes else ())], settings
-    if option.spec.kind is Kind.KEYS and isinstance(fit, Mapping):
+    if option.spec.kind is OptionKind.KEYS and isinstance(fit, Mapping):
         return _keys(file, settings, fit)
     problems = []
-    if option.spec.kind is Kind.TABLE and isinstance(fit, dict):
+    if option.spec.kind is OptionKind.TABLE and isinstance(fit, dict):
         wrong = wrong_entries(option.spec, fit)
         problems = [
             file.problem((*key, name), f"{path}.{one_line(written_key(name), 60)} {why}") for name, why in wrong.items()

@@ -25,7 +25,7 @@ EntryCheck = Callable[[str, object], str | None]
 """Of an entry of a table, its name and value: what is wrong with it, without the value, or None if it is right."""
 
 
-class Kind(StrEnum):
+class OptionKind(StrEnum):
     """A setting's type, in the words that a sentence uses."""
 
     FLAG = "true or false"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 class Spec(Struct, frozen=True):
     """How a setting is described where it is declared."""
 
-    kind: Kind
+    kind: OptionKind
     doc: str
     low: float | None = None
     high: float | None = None
@@ -92,27 +92,27 @@ class UnfitError(Exception):
 def fitted(spec: Spec, value: object) -> object:
     """`value` as the setting holds it. Raises UnfitError."""
     match spec.kind:
-        case Kind.FLAG if isinstance(value, bool):
+        case OptionKind.FLAG if isinstance(value, bool):
             return value
-        case Kind.TEXT if isinstance(value, str):
+        case OptionKind.TEXT if isinstance(value, str):
             value = value.strip() if spec.routes else value
             if spec.check and (wrong := spec.check(value)):
                 raise UnfitError(wrong)
             return value
-        case Kind.WHOLE if isinstance(value, int) and not isinstance(value, bool):
+        case OptionKind.WHOLE if isinstance(value, int) and not isinstance(value, bool):
             return _bounded(spec, value)
-        case Kind.NUMBER if isinstance(value, int | float) and not isinstance(value, bool):
+        case OptionKind.NUMBER if isinstance(value, int | float) and not isinstance(value, bool):
             return float(_bounded(spec, value))
-        case Kind.TEXTS:
+        case OptionKind.TEXTS:
             texts = [value] if isinstance(value, str) else value
             if isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts):
                 for text in texts if spec.check else ():
                     if spec.check and (wrong := spec.check(text)):
                         raise UnfitError(wrong)
                 return tuple(texts)
-        case Kind.TABLE if isinstance(value, Mapping):
+        case OptionKind.TABLE if isinstance(value, Mapping):
             return json_table(value)
-        case Kind.KEYS if isinstance(value, Mapping):
+        case OptionKind.KEYS if isinstance(value, Mapping):
             return dict(value)
     raise UnfitError(f"must be {spec.kind.value}, not {kind_of(value)}")
 
@@ -128,9 +128,9 @@ def from_text(spec: Spec, text: str) -> object:
     table is written as in the file. Raises UnfitError."""
     try:
         match spec.kind:
-            case Kind.TEXTS | Kind.TABLE if text.lstrip().startswith(("[", "{")):
+            case OptionKind.TEXTS | OptionKind.TABLE if text.lstrip().startswith(("[", "{")):
                 return fitted(spec, tomllib.loads(f"x = {text.strip()}")["x"])
-            case Kind.FLAG:
+            case OptionKind.FLAG:
                 return {
                     "1": True,
                     "true": True,
@@ -141,18 +141,18 @@ def from_text(spec: Spec, text: str) -> object:
                     "no": False,
                     "off": False,
                 }[text.strip().lower()]
-            case Kind.WHOLE:
+            case OptionKind.WHOLE:
                 return fitted(spec, int(text))
-            case Kind.NUMBER:
+            case OptionKind.NUMBER:
                 return fitted(spec, float(text))
     except (KeyError, ValueError, RecursionError):
         raise UnfitError(f"must be {_WRITTEN.get(spec.kind, spec.kind.value)}") from None
-    if spec.kind is Kind.TABLE:
+    if spec.kind is OptionKind.TABLE:
         raise UnfitError(f"must be {_WRITTEN[spec.kind]}")
     return fitted(spec, text)
 
 
-_WRITTEN = {Kind.TEXTS: 'a list of texts, such as ["a", "b"]', Kind.TABLE: "a table, such as {name = 1}"}
+_WRITTEN = {OptionKind.TEXTS: 'a list of texts, such as ["a", "b"]', OptionKind.TABLE: "a table, such as {name = 1}"}
 
 
 def kind_of(value: object) -> str:
@@ -205,7 +205,7 @@ def json_table(table: Mapping[object, object]) -> dict[str, object]:
 
 
 def flag(default: bool, doc: str) -> bool:
-    return field(default=default, metadata={"spec": Spec(Kind.FLAG, doc)})
+    return field(default=default, metadata={"spec": Spec(OptionKind.FLAG, doc)})
 
 
 def text(
@@ -219,30 +219,30 @@ def text(
     routes: bool = False,
 ) -> str:
     """`shown` is False for what may carry a secret: it stays out of the repr."""
-    spec = Spec(Kind.TEXT, doc, check=check, example=example, words=words, routes=routes)
+    spec = Spec(OptionKind.TEXT, doc, check=check, example=example, words=words, routes=routes)
     return field(default=default, repr=shown, metadata={"spec": spec})
 
 
 def whole(default: int, doc: str, low: int, high: int) -> int:
-    return field(default=default, metadata={"spec": Spec(Kind.WHOLE, doc, low, high)})
+    return field(default=default, metadata={"spec": Spec(OptionKind.WHOLE, doc, low, high)})
 
 
 def choice(default: T, doc: str, choices: tuple[T, ...], *, routes: bool = False) -> T:
     """One of a few words."""
     words = tuple(str(word) for word in choices)
-    spec = Spec(Kind.TEXT, doc, check=one_of(words), words=lambda: words, routes=routes)
+    spec = Spec(OptionKind.TEXT, doc, check=one_of(words), words=lambda: words, routes=routes)
     return field(default=default, metadata={"spec": spec})
 
 
 def texts(doc: str, check: Check, *, example: tuple[str, ...]) -> tuple[str, ...] | None:
     """A list that may be left out, which is something else than an empty one. `check` is of each text."""
-    return field(default=None, metadata={"spec": Spec(Kind.TEXTS, doc, check=check, example=example)})
+    return field(default=None, metadata={"spec": Spec(OptionKind.TEXTS, doc, check=check, example=example)})
 
 
 def table(doc: str, entry: EntryCheck, *, example: Mapping[str, str]) -> Mapping[str, str]:
     """A table of texts whose values may be secrets, sent with what is asked: they stay out of the repr and of what is
     printed."""
-    spec = Spec(Kind.TABLE, doc, entry=entry, example=example, secret=True, routes=True)
+    spec = Spec(OptionKind.TABLE, doc, entry=entry, example=example, secret=True, routes=True)
     return field(default_factory=dict, repr=False, metadata={"spec": spec})
 
 

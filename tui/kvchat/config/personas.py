@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kvchat.config.option import Kind, UnfitError, fitted, text, wrong_entries
+from kvchat.config.option import OptionKind, UnfitError, fitted, text, wrong_entries
 from kvchat.config.problem import Problem
 from kvchat.config.settings import changed_in, declared, sampling
 from kvchat.config.toml import read_toml, toml_files, written_key
@@ -118,7 +118,7 @@ def _read(path: Path, kind: type[T], what: str, needed: str) -> tuple[T | None, 
                 continue
             try:
                 fit = fitted(option.spec, inner)
-                if option.spec.kind is Kind.TABLE and isinstance(fit, dict):
+                if option.spec.kind is OptionKind.TABLE and isinstance(fit, dict):
                     for entry, why in wrong_entries(option.spec, fit).items():
                         named = f"{shown}.{one_line(written_key(entry), 40)}"
                         problems.append(file.problem((*key, entry), f"{named} {why}"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from kvchat.config.option import Kind, Option, Spec, flag, text, whole
+from kvchat.config.option import Option, OptionKind, Spec, flag, text, whole
 from kvchat.config.server import PROFILE_NAME, ServerSettings, command
 from kvchat.config.source import Key
 from kvchat.prompt.request import Parameters
@@ -260,19 +260,27 @@ SECTIONS = {
 }
 
 _PARAMETERS = {
-    "temperature": Spec(Kind.NUMBER, "0 always takes the likeliest word; higher is freer.", 0, 5, example=0.7),
-    "top_p": Spec(Kind.NUMBER, "Only the likeliest words that make up this share are considered.", 0, 1, example=0.95),
-    "top_k": Spec(Kind.WHOLE, "Only this many of the likeliest words are considered. 0: all.", 0, 1 << 20, example=40),
-    "min_p": Spec(Kind.NUMBER, "Words less likely than this share of the likeliest are left out.", 0, 1, example=0.05),
-    "presence_penalty": Spec(Kind.NUMBER, "Above 0: avoids words that were said.", -2, 2, example=0.0),
-    "frequency_penalty": Spec(Kind.NUMBER, "Above 0: avoids words the more often they were said.", -2, 2, example=0.0),
-    "repeat_penalty": Spec(Kind.NUMBER, "Above 1: avoids repetition (llama.cpp).", 0, 10, example=1.0),
-    "seed": Spec(Kind.WHOLE, "The same seed gives the same answer, on most servers.", -1, 2**32 - 1, example=42),
-    "max_tokens": Spec(Kind.WHOLE, "An answer stops after this many tokens.", 1, 10_000_000, example=1024),
-    "stop": Spec(Kind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
-    "response_format": Spec(Kind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
+    "temperature": Spec(OptionKind.NUMBER, "0 always takes the likeliest word; higher is freer.", 0, 5, example=0.7),
+    "top_p": Spec(
+        OptionKind.NUMBER, "Only the likeliest words that make up this share are considered.", 0, 1, example=0.95
+    ),
+    "top_k": Spec(
+        OptionKind.WHOLE, "Only this many of the likeliest words are considered. 0: all.", 0, 1 << 20, example=40
+    ),
+    "min_p": Spec(
+        OptionKind.NUMBER, "Words less likely than this share of the likeliest are left out.", 0, 1, example=0.05
+    ),
+    "presence_penalty": Spec(OptionKind.NUMBER, "Above 0: avoids words that were said.", -2, 2, example=0.0),
+    "frequency_penalty": Spec(
+        OptionKind.NUMBER, "Above 0: avoids words the more often they were said.", -2, 2, example=0.0
+    ),
+    "repeat_penalty": Spec(OptionKind.NUMBER, "Above 1: avoids repetition (llama.cpp).", 0, 10, example=1.0),
+    "seed": Spec(OptionKind.WHOLE, "The same seed gives the same answer, on most servers.", -1, 2**32 - 1, example=42),
+    "max_tokens": Spec(OptionKind.WHOLE, "An answer stops after this many tokens.", 1, 10_000_000, example=1024),
+    "stop": Spec(OptionKind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
+    "response_format": Spec(OptionKind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
     "extra": Spec(
-        Kind.TABLE,
+        OptionKind.TABLE,
         SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
         entry=lambda name, value: reserved_words(name),
         example={"mirostat": 2},
@@ -312,7 +320,7 @@ def _options() -> tuple[Option, ...]:
         *declared(("documents",), DocumentSettings()),
         *declared(("embeddings",), EmbeddingSettings()),
         *sampling(("parameters",)),
-        Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])),
+        Option((), "keys", {}, Spec(OptionKind.KEYS, SECTIONS["keys"])),
     )
 
 

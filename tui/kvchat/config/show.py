@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from kvchat.config.option import Kind, Option
+from kvchat.config.option import Option, OptionKind
 from kvchat.config.settings import OPTIONS, SECTIONS, Settings, server_options, value_of
 from kvchat.config.source import Key
 from kvchat.config.toml import written, written_key
@@ -52,7 +52,7 @@ def described(settings: Settings) -> str:
         parts += [
             _comment(option.spec.doc) + _line(settings, option)
             for option in OPTIONS
-            if option.section == section and option.spec.kind is not Kind.KEYS
+            if option.section == section and option.spec.kind is not OptionKind.KEYS
         ]
     return "\n".join([*parts, *_servers(settings)])
 

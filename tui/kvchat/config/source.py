@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 )
 
 
-class Entry(Struct, frozen=True):
+class TomlStatement(Struct, frozen=True):
     """One statement: a key with its value, or the header of a section."""
 
     start: int
@@ -34,12 +34,12 @@ class Entry(Struct, frozen=True):
     header: bool = False
 
 
-class Source:
+class TomlSource:
     """A TOML text and the places of its keys; of a key that stands twice, the first."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, TomlStatement] = {}
         self._scan()
 
     def place(self, key: Key) -> tuple[int, int]:
@@ -62,15 +62,15 @@ class Source:
             if header:
                 section, position = key, self._line_end(position)
                 self._around((), key, start)
-                self._enter(key, Entry(start, position, position, header=True))
+                self._enter(key, TomlStatement(start, position, position, header=True))
             else:
                 value = _end(_SPACE, self.text, position + 1)
                 position = self._value_end(value)
                 self._around(section, key, start)
-                self._enter(section + key, Entry(start, value, position))
+                self._enter(section + key, TomlStatement(start, value, position))
             position = max(position, start + 1)
 
-    def _enter(self, key: Key, entry: Entry) -> None:
+    def _enter(self, key: Key, entry: TomlStatement) -> None:
         known = self.entries.get(key)
         if known is None or (entry.header and not known.header and known.end == known.start):
             self.entries[key] = entry
@@ -78,7 +78,7 @@ class Source:
     def _around(self, section: Key, key: Key, start: int) -> None:
         """Note the tables that `a.b.c` makes without a header of their own."""
         for length in range(1, min(len(key), DEPTH)):
-            self._enter(section + key[:length], Entry(start, start, start))
+            self._enter(section + key[:length], TomlStatement(start, start, start))
 
     def _key(self, position: int) -> tuple[Key, int]:
         parts: list[str] = []

@@ -97,7 +97,7 @@ def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
     file = read_toml(path, SIZE_LIMIT, _OTHERWISE)
     if file.problems:
         return None, list(file.problems)
-    reader = _Reader(file)
+    reader = _ThemeReader(file)
     return reader.theme(), reader.problems
 
 
@@ -150,7 +150,7 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     }
 
 
-class _Reader:
+class _ThemeReader:
     """One file on its way to a theme, and the problems met."""
 
     def __init__(self, file: TomlFile) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kvchat.config.problem import Problem
-from kvchat.config.source import Key, Source
+from kvchat.config.source import Key, TomlSource
 from kvchat.paths import original_of, reason
 from kvchat.sanitize import one_line
 
@@ -40,7 +40,7 @@ class TomlFile(Struct, frozen=True):
     """What a file holds: nothing, where it could not be read."""
 
     path: Path
-    source: Source
+    source: TomlSource
     values: dict[str, object]
     problems: tuple[Problem, ...] = ()
 
@@ -54,13 +54,13 @@ def read_toml(path: Path, limit: int = SIZE_LIMIT, otherwise: str = "the default
     sentence about a file that has no values."""
     try:
         text = _text(path, limit)
-        return TomlFile(path, Source(text), parsed(text))
-    except UnreadableError as error:
+        return TomlFile(path, TomlSource(text), parsed(text))
+    except TomlUnreadableError as error:
         problem = Problem(path, error.line, error.column, f"{error}; {otherwise}")
-        return TomlFile(path, Source(""), {}, (problem,))
+        return TomlFile(path, TomlSource(""), {}, (problem,))
 
 
-class UnreadableError(Exception):
+class TomlUnreadableError(Exception):
     """A file has no values; the text says why, `line` and `column` where."""
 
     def __init__(self, line: int | None, column: int | None, text: str) -> None:
@@ -73,40 +73,40 @@ def parsed(text: str) -> dict[str, object]:
     """The values of a TOML text. Raises UnreadableError."""
     if long := _LONG_KEY.search(text):  # tomllib's time grows with the square of a key's parts.
         line = text.count("\n", 0, long.start()) + 1
-        raise UnreadableError(line, long.start() - text.rfind("\n", 0, long.start()), "a key of too many parts")
+        raise TomlUnreadableError(line, long.start() - text.rfind("\n", 0, long.start()), "a key of too many parts")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax(text, str(error)) from error
     except RecursionError as error:
-        raise UnreadableError(_deepest_line(text), None, "too many lists or tables inside each other") from error
+        raise TomlUnreadableError(_deepest_line(text), None, "too many lists or tables inside each other") from error
     except ValueError as error:  # A number of more digits than Python converts.
-        raise UnreadableError(_longest_number_line(text), None, "a number here is too long") from error
+        raise TomlUnreadableError(_longest_number_line(text), None, "a number here is too long") from error
 
 
 def _text(path: Path, limit: int) -> str:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableError(None, None, "is not a file")
+            raise TomlUnreadableError(None, None, "is not a file")
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise UnreadableError(None, None, f"cannot be read ({reason(error)})") from error
+        raise TomlUnreadableError(None, None, f"cannot be read ({reason(error)})") from error
     except ValueError as error:
-        raise UnreadableError(None, None, "is not a path") from error
+        raise TomlUnreadableError(None, None, "is not a path") from error
     if len(data) > limit:
-        raise UnreadableError(None, None, f"is larger than {limit // 1024} KiB")
+        raise TomlUnreadableError(None, None, f"is larger than {limit // 1024} KiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
-        raise UnreadableError(line, column, "this is not UTF-8, which the file must be saved as") from error
+        raise TomlUnreadableError(line, column, "this is not UTF-8, which the file must be saved as") from error
 
 
-def _syntax(text: str, message: str) -> UnreadableError:
+def _syntax(text: str, message: str) -> TomlUnreadableError:
     place = _PLACE.search(message)
     lines = text.replace("\r\n", "\n").split("\n")
     line, column = len(lines), len(lines[-1]) + 1
@@ -115,7 +115,7 @@ def _syntax(text: str, message: str) -> UnreadableError:
         if place[1]:
             line, column = int(place[1]), int(place[2])
     said = _HELP.get(message) or one_line(message[:1].lower() + message[1:], 120)
-    return UnreadableError(line, column, f"not valid TOML: {said}")
+    return TomlUnreadableError(line, column, f"not valid TOML: {said}")
 
 
 def _deepest_line(text: str) -> int:

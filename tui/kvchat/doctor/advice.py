@@ -10,12 +10,17 @@ from kvchat.backends.dialect import PRESERVED, ServerInfo
 from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.cause import Statement, said
-from kvchat.cache.causes.remedies import ENGINE_FLAGS, Change, Way
+from kvchat.cache.causes.remedies import ENGINE_FLAGS, RemedyChange, RemedyWay
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.text.doctor import Advice
 
 Advised = tuple[Statement, ...]
-_CHANGES = {Way.START: Advice.START, Way.SET: Advice.SET, Way.RAISE: Advice.RAISE, Way.UPDATE: Advice.NEWER}
+_CHANGES = {
+    RemedyWay.START: Advice.START,
+    RemedyWay.SET: Advice.SET,
+    RemedyWay.RAISE: Advice.RAISE,
+    RemedyWay.UPDATE: Advice.NEWER,
+}
 ROOMY = 16384
 """Tokens of a window that a long conversation fits in."""
 SESSION_HEADER = "X-Session-ID"
@@ -30,7 +35,7 @@ class Advisor:
         self.title = title_of(info.kind)
         self._program = self.flags.program or self.title
 
-    def _change(self, change: Change, size: int = 0, slots: int | None = None) -> Statement:
+    def _change(self, change: RemedyChange, size: int = 0, slots: int | None = None) -> Statement:
         """`slots`: for how many the flag counts, where it is more than one."""
         flag = change.flag.format(size=size, whole=size * (self._info.slots or 1))
         return said(_CHANGES[change.way], flag=flag, where=change.where or self._program, slots=slots)

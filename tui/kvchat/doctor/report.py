@@ -291,7 +291,7 @@ class Examination(Struct):
         return any(self.fate(step) in HELD for step in BEFORE) or self.seems_cached is True
 
 
-class Report(Struct, frozen=True):
+class DoctorReport(Struct, frozen=True):
     """An examination and what it means."""
 
     examination: Examination

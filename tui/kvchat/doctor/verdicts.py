@@ -11,7 +11,7 @@ from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.doctor.advice import Advised, Advisor
-from kvchat.doctor.report import HELD, Examination, Kept, Report, ReturnWay, Severity, Step, Topic, Verdict
+from kvchat.doctor.report import HELD, DoctorReport, Examination, Kept, ReturnWay, Severity, Step, Topic, Verdict
 from kvchat.text.doctor import Advice, Seen
 
 SMALL_WINDOW = 4096
@@ -25,9 +25,9 @@ SLOW_DISK = 50e6
 _GOOD, _NOTE, _BAD = Severity.FINE, Severity.NOTE, Severity.PROBLEM
 
 
-def report(examination: Examination) -> Report:
+def report(examination: Examination) -> DoctorReport:
     """The examination with its verdicts."""
-    return Report(examination, verdicts(examination))
+    return DoctorReport(examination, verdicts(examination))
 
 
 def verdicts(found: Examination) -> list[Verdict]:

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.kinds import title_of
 from kvchat.cache.causes.cause import as_fields
-from kvchat.doctor.report import BEFORE, HELD, Examination, ProbeTurn, Report, Severity, Step
+from kvchat.doctor.report import BEFORE, HELD, DoctorReport, Examination, ProbeTurn, Severity, Step
 from kvchat.text import doctor as words
 from kvchat.text.format import count, counted, duration, size, speed
 from kvchat.text.notes import note_sentence
@@ -28,7 +28,7 @@ PLACES: dict[HostClass, str] = {
 }
 
 
-def headline(report: Report) -> str:
+def headline(report: DoctorReport) -> str:
     """The whole report in one sentence."""
     return words.headline(
         len(report.of(Severity.PROBLEM)), len(report.of(Severity.NOTE)), report.well, report.examination.reuse_seen
@@ -77,7 +77,7 @@ def facts(found: Examination) -> Iterable[tuple[str, str]]:
         yield "left out", skipped
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: DoctorReport) -> dict[str, object]:
     """The report as one JSON object. What is not known is null."""
     found, info = report.examination, report.examination.server
     return {

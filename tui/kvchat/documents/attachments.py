@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
+from kvchat.documents.errors import DocumentError, FileUnreadableError, TooLargeError
 from kvchat.documents.images import Keep, image_block
 from kvchat.prompt.citations import guess_in, name_of, with_guess
 from kvchat.prompt.context import FILE, ContextBlock
@@ -52,7 +52,7 @@ def attached(path: Path, name: str, most_bytes: int, keep: Keep | None = None) -
     data = _data_of(path, shown, LARGEST if condensed else min(LARGEST, 4 * most_bytes), most_bytes)
     try:
         text, encoding = _text_of(path.name, data)
-    except UnreadableError as error:
+    except FileUnreadableError as error:
         raise DocumentError(f"{shown} cannot be attached: it {error}.") from None
     if not text.strip():
         raise DocumentError(f"{shown} cannot be attached: there is no text in it.")
@@ -217,10 +217,10 @@ def _check_kind(name: str, head: bytes, shown: str) -> None:
     try:
         if magic_bytes.is_zip(head):
             if Path(name).suffix.lower() not in _CONDENSED:
-                raise UnreadableError("is an archive")
+                raise FileUnreadableError("is an archive")
         elif formats.kind(name, head) == "text":
             decoded(head)
-    except UnreadableError as error:
+    except FileUnreadableError as error:
         raise DocumentError(f"{shown} cannot be attached: it {error}.") from None
 
 

@@ -53,7 +53,7 @@ class Collection(Struct, frozen=True):
         return f"{PREFIX}{self.name}/"
 
 
-class Place(Struct, frozen=True):
+class ChunkPlace(Struct, frozen=True):
     """The place of a chunk, as a reference gives it."""
 
     collection: str
@@ -118,14 +118,14 @@ def ref_of(doc: str, where: str) -> str:
     return f"{doc}#{where}"
 
 
-def place_of(ref: str) -> Place:
+def place_of(ref: str) -> ChunkPlace:
     """What a reference says. Any text gives a place."""
     found = _REF.fullmatch(ref)
     doc, where = (found["doc"], found["where"]) if found else (ref, "")
     if not doc.startswith(PREFIX):
-        return Place("", doc, where)
+        return ChunkPlace("", doc, where)
     collection, _, path = doc.removeprefix(PREFIX).partition("/")
-    return Place(collection, path, where)
+    return ChunkPlace(collection, path, where)
 
 
 class Skipped(Struct, frozen=True):
@@ -137,7 +137,7 @@ class Skipped(Struct, frozen=True):
     """As it follows the name: `is a symbolic link`, `is larger than 20 MB`."""
 
 
-class Progress(Struct, frozen=True):
+class IndexingProgress(Struct, frozen=True):
     """How far indexing has come."""
 
     collection: str
@@ -170,7 +170,7 @@ class Progress(Struct, frozen=True):
         return self.seconds * (self.all_bytes - self.bytes) / read
 
 
-class Report(Struct, frozen=True):
+class IndexingReport(Struct, frozen=True):
     """What going through a collection gave."""
 
     collection: str
@@ -191,7 +191,7 @@ class Report(Struct, frozen=True):
     """Whether that is only because another kvchat is at it: it can be tried again."""
 
 
-class Status(Struct, frozen=True):
+class CollectionStatus(Struct, frozen=True):
     """What is in the index of a collection."""
 
     collection: Collection
@@ -215,7 +215,7 @@ class Passage(Struct, frozen=True):
     """How many of the question's words stand in it."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ChunkPlace:
         return place_of(self.ref)
 
     @property
@@ -234,7 +234,7 @@ class Passage(Struct, frozen=True):
         return tokens_of(block.text) + tokens_of(block.source) + _AROUND
 
 
-class Options(Struct, frozen=True):
+class IndexingOptions(Struct, frozen=True):
     """Part of the settings, as the indexing process gets them."""
 
     largest: int = 20_000_000
@@ -243,5 +243,5 @@ class Options(Struct, frozen=True):
     """Whether names that begin with a dot are indexed too."""
 
     @classmethod
-    def of(cls, settings: DocumentSettings) -> Options:
+    def of(cls, settings: DocumentSettings) -> IndexingOptions:
         return cls(settings.largest_file_mb * 1_000_000, settings.hidden)

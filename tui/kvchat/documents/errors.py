@@ -12,7 +12,7 @@ class DocumentError(Exception):
     """A request to the documents that cannot be done; the text is the sentence for the user."""
 
 
-class UnreadableError(Exception):
+class FileUnreadableError(Exception):
     """A file that cannot be indexed; the text is the reason, as it follows the file's name: `is encrypted`."""
 
 
@@ -25,7 +25,7 @@ def attempted(work: Callable[[], T]) -> T | None:
     MemoryError, and UnreadableError where that is the reason."""
     try:
         return work()
-    except (MemoryError, UnreadableError):
+    except (MemoryError, FileUnreadableError):
         raise
     except Exception:
         return None

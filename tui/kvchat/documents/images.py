@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.errors import DocumentError, FileUnreadableError
 from kvchat.documents.reading.magic_bytes import is_image
 from kvchat.prompt.context import IMAGE, ContextBlock
 from kvchat.prompt.images import Thumbnail
@@ -52,10 +52,10 @@ def image_block(path: Path, name: str, shown: str, keep: Keep) -> ContextBlock |
         return None
     try:
         if found.st_size > MOST_BYTES:
-            raise UnreadableError(f"is {found.st_size >> 20:,} MB long; an image may have {MOST_BYTES >> 20} MB")
+            raise FileUnreadableError(f"is {found.st_size >> 20:,} MB long; an image may have {MOST_BYTES >> 20} MB")
         image = _image_of(str(path), found.st_size, found.st_mtime_ns, found.st_ino)
-    except (UnreadableError, OSError) as error:
-        reason = str(error) if isinstance(error, UnreadableError) else "cannot be read"
+    except (FileUnreadableError, OSError) as error:
+        reason = str(error) if isinstance(error, FileUnreadableError) else "cannot be read"
         raise DocumentError(f"{shown} cannot be attached: it {reason}.") from None
     keep(image)
     return block_of(image, name, str(path))
@@ -70,7 +70,7 @@ def block_of(image: Image, name: str, path: str = "") -> ContextBlock:
 def image_in(data: bytes, readers: Readers) -> Image:
     """The image in the bytes of a file. Raises UnreadableError."""
     if find_spec("PIL") is None:
-        raise UnreadableError(NEEDS_EXTRA)
+        raise FileUnreadableError(NEEDS_EXTRA)
     pixels = readers.pixels(data)
     return Image(f"data:{pixels.type};base64,".encode() + base64.b64encode(pixels.data), pixels.width, pixels.height)
 
@@ -81,7 +81,7 @@ def thumbnail_in(url: bytes, width: int, height: int, readers: Readers) -> Thumb
         return None
     try:
         found = readers.thumbnail(base64.b64decode(url.partition(b",")[2]), width, height)
-    except (UnreadableError, ValueError):
+    except (FileUnreadableError, ValueError):
         return None
     return Thumbnail(found.width, found.height, found.data)
 

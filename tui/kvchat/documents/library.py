@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from kvchat.documents.collection import (
     PREFIX,
     Collection,
-    Options,
+    CollectionStatus,
+    IndexingOptions,
     Passage,
-    Status,
     doc_of,
     is_name,
     named,
@@ -46,7 +46,7 @@ FORGOTTEN = 100
 class Library:
     """All collections. `open` makes one."""
 
-    def __init__(self, store: Store, index: Index, options: Options, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, index: Index, options: IndexingOptions, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
         self.index = index
@@ -59,11 +59,11 @@ class Library:
         cls,
         store: Store,
         index_path: Path | None,
-        options: Options | None = None,
+        options: IndexingOptions | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Library:
         """The library of a store, its index in the file `index_path`; None: in memory."""
-        return cls(store, Index.open(index_path), options or Options(), clock)
+        return cls(store, Index.open(index_path), options or IndexingOptions(), clock)
 
     def close(self) -> None:
         self.index.close()
@@ -135,7 +135,7 @@ class Library:
         """Note that a collection was indexed to the end."""
         self._stored(lambda: self._store.collections.indexed(name, self._clock()))
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> CollectionStatus:
         """What is in the index of a collection. Raises DocumentError."""
         from kvchat.documents.indexing.index_run import status_of
 
@@ -278,4 +278,4 @@ def open_library(places: Paths, settings: Settings, store: Store) -> Library | N
     """The library of this run; None where the run is incognito: that has none."""
     if store.database.path is None:
         return None
-    return Library.open(store, index_path(places), Options.of(settings.documents))
+    return Library.open(store, index_path(places), IndexingOptions.of(settings.documents))

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kvchat import paths
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 
 _ESCAPED = re.compile(r"\\(.)")
 LINK = "is a symbolic link"
@@ -30,11 +30,11 @@ _KINDS = {
 }
 
 
-class VanishedError(UnreadableError):
+class VanishedError(FileUnreadableError):
     """The file is not there."""
 
 
-class Loaded(Struct, frozen=True):
+class LoadedFile(Struct, frozen=True):
     """A file's bytes, and what the system said of it then."""
 
     data: bytes
@@ -72,12 +72,12 @@ def as_on_disk(path: Path) -> Path:
     return found
 
 
-def loaded(path: str | bytes | os.PathLike[str], largest: int) -> Loaded:
+def loaded(path: str | bytes | os.PathLike[str], largest: int) -> LoadedFile:
     """The bytes of the file at `path`, at most `largest` of them. Raises UnreadableError, also VanishedError."""
     for _ in range(2):
         if (found := _loaded_once(path, largest)) is not None:
             return found
-    raise UnreadableError("changed while it was read")
+    raise FileUnreadableError("changed while it was read")
 
 
 def kind_in_words(mode: int) -> str:
@@ -95,29 +95,29 @@ def failure(error: OSError) -> str:
     return f"cannot be read: {paths.reason(error)}"
 
 
-def _loaded_once(path: str | bytes | os.PathLike[str], largest: int) -> Loaded | None:
+def _loaded_once(path: str | bytes | os.PathLike[str], largest: int) -> LoadedFile | None:
     """None: it changed meanwhile."""
     try:
         handle = os.open(path, _FLAGS)
     except FileNotFoundError:
         raise VanishedError("vanished before it was read") from None
     except OSError as error:
-        raise UnreadableError(LINK if _is_link(path) else failure(error)) from None
+        raise FileUnreadableError(LINK if _is_link(path) else failure(error)) from None
     try:
         before = os.fstat(handle)
         if not stat.S_ISREG(before.st_mode):
-            raise UnreadableError(kind_in_words(before.st_mode))
+            raise FileUnreadableError(kind_in_words(before.st_mode))
         if before.st_size > largest:
-            raise UnreadableError(too_large(largest))
+            raise FileUnreadableError(too_large(largest))
         with os.fdopen(handle, "rb", closefd=False) as file:
             data = file.read(before.st_size + 1)
         after = os.fstat(handle)
     except OSError as error:
-        raise UnreadableError(failure(error)) from None
+        raise FileUnreadableError(failure(error)) from None
     finally:
         os.close(handle)
     same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
-    return Loaded(data, after.st_size, after.st_mtime_ns) if same and len(data) == after.st_size else None
+    return LoadedFile(data, after.st_size, after.st_mtime_ns) if same and len(data) == after.st_size else None
 
 
 def _is_link(path: str | bytes | os.PathLike[str]) -> bool:

@@ -33,7 +33,7 @@ _NO_PROSE = re.compile(r" {0,3}>|\t| {4}")
 _TICKS = re.compile(r"`+")
 
 
-class Kind(StrEnum):
+class MentionKind(StrEnum):
     """What a mention means."""
 
     COLLECTION = "collection"
@@ -48,10 +48,10 @@ class Mention(Struct, frozen=True):
     """What follows the `@`, without quotes: `handbook/guide/`."""
     label: str
     """How it is shown: its last part."""
-    kind: Kind
+    kind: MentionKind
 
 
-class Written(Struct, frozen=True):
+class WrittenMention(Struct, frozen=True):
     """A mention in a text."""
 
     names: tuple[str, ...]
@@ -67,7 +67,7 @@ class Written(Struct, frozen=True):
         return self.end - len(self.names[0]) + len(name)
 
 
-def written(text: str) -> Iterator[Written]:
+def written(text: str) -> Iterator[WrittenMention]:
     """The mentions in a text, in their order."""
     found = list(_MENTION.finditer(text))
     code = _not_prose(text) if found else []
@@ -81,10 +81,10 @@ def written(text: str) -> Iterator[Written]:
         names = (one[1],) if one[1] is not None else _names(one[2])
         if start and not text[start - 1].isspace() and is_of_disk(names[0]):
             continue
-        yield Written(names, start, one.end())
+        yield WrittenMention(names, start, one.end())
 
 
-def at_place(text: str, place: int) -> Written | None:
+def at_place(text: str, place: int) -> WrittenMention | None:
     """The mention in whose characters this place of a text is, its end counted in; None: none."""
     return next((one for one in written(text) if one.start <= place <= one.end), None)
 
@@ -164,7 +164,7 @@ def collections(known: Sequence[Collection], beginning: str, most: int) -> list[
     folded = beginning.casefold()
     found = [one.name for one in known if folded in one.name.casefold()]
     found.sort(key=lambda name: not name.casefold().startswith(folded))
-    return [Mention(name, name, Kind.COLLECTION) for name in found[:most]]
+    return [Mention(name, name, MentionKind.COLLECTION) for name in found[:most]]
 
 
 def within(collection: Collection, docs: Sequence[str], beginning: str, most: int) -> list[Mention]:
@@ -179,11 +179,11 @@ def within(collection: Collection, docs: Sequence[str], beginning: str, most: in
         if path.casefold().startswith(beginning.casefold()):
             first, slash, _ = path[len(above) :].partition("/")
             text = f"{collection.name}/{path[: len(above)]}{first}{slash}"
-            begun.setdefault(text, Mention(text, first + slash, Kind.FOLDER if slash else Kind.FILE))
+            begun.setdefault(text, Mention(text, first + slash, MentionKind.FOLDER if slash else MentionKind.FILE))
         else:
             text = f"{collection.name}/{path}"
-            others.setdefault(text, Mention(text, path, Kind.FILE))
-    ordered = sorted(begun.values(), key=lambda one: (one.kind is not Kind.FOLDER, one.label.casefold()))
+            others.setdefault(text, Mention(text, path, MentionKind.FILE))
+    ordered = sorted(begun.values(), key=lambda one: (one.kind is not MentionKind.FOLDER, one.label.casefold()))
     return [*ordered, *sorted(others.values(), key=lambda one: one.label.casefold())][:most]
 
 
@@ -199,9 +199,10 @@ def on_disk(beginning: str, most: int) -> list[Mention]:
         return []
     found.sort(key=lambda one: (not one[1], one[0].casefold()))
     named = ((name + "/" if is_folder else name, is_folder) for name, is_folder in found)
-    return [Mention(f"{folder}/{name}", name, Kind.FOLDER if is_folder else Kind.FILE) for name, is_folder in named][
-        :most
-    ]
+    return [
+        Mention(f"{folder}/{name}", name, MentionKind.FOLDER if is_folder else MentionKind.FILE)
+        for name, is_folder in named
+    ][:most]
 
 
 def in_folder(beginning: str, collections: Iterable[str], most: int) -> list[Mention]:

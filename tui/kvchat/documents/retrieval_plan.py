@@ -18,7 +18,7 @@ from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.images import Keep
 from kvchat.documents.loading import path_meant
-from kvchat.documents.mentions import Written, is_of_disk, without
+from kvchat.documents.mentions import WrittenMention, is_of_disk, without
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import LABEL
 from kvchat.sanitize import one_line
@@ -72,7 +72,7 @@ def is_here(name: str) -> bool:
 def plan_retrieval(
     library: Library | None,
     text: str,
-    mentions: Sequence[Written],
+    mentions: Sequence[WrittenMention],
     collections: Sequence[str],
     most_bytes: int,
     indexing: Container[str] = (),
@@ -122,7 +122,7 @@ class _MentionReader:
         self._keep = keep
         self._followed: dict[tuple[str, ...], tuple[str, ContextBlock | str | None]] = {}
 
-    def of(self, mention: Written) -> tuple[str, ContextBlock | str | None]:
+    def of(self, mention: WrittenMention) -> tuple[str, ContextBlock | str | None]:
         """The name it has, and the file to send as a whole or the scope to search in; None: it is only text. Raises
         DocumentError."""
         if mention.names not in self._followed:

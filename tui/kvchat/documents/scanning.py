@@ -26,8 +26,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.documents.collection import Options, Skipped
-from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.collection import IndexingOptions, Skipped
+from kvchat.documents.errors import DocumentError, FileUnreadableError
 from kvchat.documents.kept_out import SECRET, is_secret_name
 from kvchat.documents.loading import failure, kind_in_words, loaded, too_large
 from kvchat.documents.reading.decoding import MARKS
@@ -141,7 +141,7 @@ class _Rules:
             shown = relative + file.decode()
             try:
                 self._add(loaded(os.path.realpath(folder + b"/" + file), _LARGEST).data, shown)
-            except UnreadableError as error:
+            except FileUnreadableError as error:
                 self.problems.append(Skipped(shown, f"{error}; its folder is not indexed until it can be"))
                 self.is_closed = True
         self.patterns.reverse()
@@ -327,7 +327,7 @@ ANOTHER_VERSION = "is another version of {}, made by a program that copies files
 NOT_UTF8 = "its name is not UTF-8"
 
 
-class Found(Struct, frozen=True):
+class FoundFile(Struct, frozen=True):
     """A file to index."""
 
     path: str
@@ -349,7 +349,7 @@ def is_left_out(path: str) -> bool:
     return not TOOL_FOLDERS.isdisjoint(folders) or name in TOOL_FOLDERS or _ending(name) in OTHER_KINDS
 
 
-def scan(root: Path, options: Options) -> Iterator[Found | Skipped]:
+def scan(root: Path, options: IndexingOptions) -> Iterator[FoundFile | Skipped]:
     """The files at or below `root`, in an order that depends on their names alone, and what is skipped; at last in one
     line what is of other kinds. Raises DocumentError where the root cannot be looked into."""
     real, info = real_root(root)
@@ -367,7 +367,7 @@ def scan(root: Path, options: Options) -> Iterator[Found | Skipped]:
         yield item
 
 
-def _walk(root: Path, real: Path, info: os.stat_result, options: Options) -> Iterator[Found | Skipped]:
+def _walk(root: Path, real: Path, info: os.stat_result, options: IndexingOptions) -> Iterator[FoundFile | Skipped]:
     others: Counter[str] = Counter()
     seen = {(info.st_dev, info.st_ino)}
     outer = above(real)
@@ -396,7 +396,7 @@ def _walk(root: Path, real: Path, info: os.stat_result, options: Options) -> Ite
             entry = entries.pop()
             original = original_of(os.fsdecode(entry.name))
             for item in _looked_at(entry, folder, options, below, seen, others):
-                is_copy = isinstance(item, Found) and original.lower() in names
+                is_copy = isinstance(item, FoundFile) and original.lower() in names
                 yield Skipped(item.path, ANOTHER_VERSION.format(one_line(original, 100))) if is_copy else item
         todo += reversed(below)
     if others:
@@ -412,11 +412,11 @@ def _entries(folder: bytes) -> list[os.DirEntry[bytes]]:
 def _looked_at(
     entry: os.DirEntry[bytes],
     folder: _Folder,
-    options: Options,
+    options: IndexingOptions,
     below: list[_Folder],
     seen: set[tuple[int, int]],
     others: Counter[str],
-) -> Iterator[Found | Skipped]:
+) -> Iterator[FoundFile | Skipped]:
     """What is to be said of one entry. Folders to go into are put in `below`, files of other kinds counted."""
     name = entry.name
     if name.startswith(b".") and not options.hidden:
@@ -448,12 +448,12 @@ def _looked_at(
         below.append(_Folder(folder.path + b"/" + name, path, folder.ignoring))
 
 
-def _file(path: str, info: os.stat_result, options: Options) -> Found | Skipped:
+def _file(path: str, info: os.stat_result, options: IndexingOptions) -> FoundFile | Skipped:
     if not stat.S_ISREG(info.st_mode):
         return Skipped(path, kind_in_words(info.st_mode))
     if info.st_size > options.largest:
         return Skipped(path, too_large(options.largest))
-    return Found(path, info.st_size, info.st_mtime_ns)
+    return FoundFile(path, info.st_size, info.st_mtime_ns)
 
 
 def _shown(name: bytes) -> str:
@@ -470,7 +470,7 @@ def _is_made_by_tool(folder: bytes, names: Collection[bytes]) -> bool:
         if name in names:
             try:
                 return loaded(folder + b"/" + name, 100_000).data.startswith(beginning)
-            except UnreadableError:
+            except FileUnreadableError:
                 return False
     return False
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kvchat.documents.collection import Place, place_of
+from kvchat.documents.collection import ChunkPlace, place_of
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.sanitize import clean, one_line
 
@@ -49,13 +49,13 @@ def source_state(library: Library, block: ContextBlock) -> SourceState:
     return _compared(library, path, place, block)
 
 
-def place_in(block: ContextBlock) -> Place:
+def place_in(block: ContextBlock) -> ChunkPlace:
     """The place of a block. A whole file has none: what follows its path says which state it was in."""
     place = place_of(block.ref)
-    return Place(place.collection, place.path) if block.kind == FILE else place
+    return ChunkPlace(place.collection, place.path) if block.kind == FILE else place
 
 
-def _why_not(library: Library, place: Place) -> str:
+def _why_not(library: Library, place: ChunkPlace) -> str:
     """Why a file cannot be opened."""
     if not place.collection:
         return f"The file is gone; {AS_READ}"
@@ -74,7 +74,7 @@ def _why_not(library: Library, place: Place) -> str:
     return f"The file is gone; {AS_READ}"
 
 
-def _compared(library: Library, path: Path, place: Place, block: ContextBlock) -> SourceState:
+def _compared(library: Library, path: Path, place: ChunkPlace, block: ContextBlock) -> SourceState:
     text = "" if path.suffix.lower() in NOT_TEXT else _text_of(path)
     if text is None:
         return SourceState(path, place.line, f"The file cannot be read now; {AS_READ}")
@@ -101,7 +101,7 @@ def _is_as_attached(block: ContextBlock) -> bool:
     return has_changed(block) is False
 
 
-def _last_line(place: Place) -> int:
+def _last_line(place: ChunkPlace) -> int:
     last = place.where.partition("~")[0].rpartition("-")[2]
     return int(last) if last.isdecimal() else place.line
 
@@ -123,17 +123,17 @@ def _plain(text: str) -> str:
 
 def _text_of(path: Path) -> str | None:
     """None: it cannot be read."""
-    from kvchat.documents.errors import UnreadableError
+    from kvchat.documents.errors import FileUnreadableError
     from kvchat.documents.loading import loaded
     from kvchat.documents.reading.decoding import decoded
 
     try:
         return decoded(loaded(path.resolve(), LARGEST).data)
-    except (UnreadableError, OSError, RuntimeError):
+    except (FileUnreadableError, OSError, RuntimeError):
         return None
 
 
-def _is_as_indexed(library: Library, path: Path, place: Place, block: ContextBlock) -> bool:
+def _is_as_indexed(library: Library, path: Path, place: ChunkPlace, block: ContextBlock) -> bool:
     """Whether the index has this very text of the file as it is: for formats whose text is not the file's own lines."""
     from kvchat.documents.indexing.file_versions import stamp_of
 
@@ -151,7 +151,7 @@ def _is_as_indexed(library: Library, path: Path, place: Place, block: ContextBlo
     return any(_plain(chunk.text) == _plain(block.text) for chunk in chunks)
 
 
-def file_lines(source_state: SourceState, place: Place) -> str:
+def file_lines(source_state: SourceState, place: ChunkPlace) -> str:
     """`/home/mara/notes/setup.md:12-40`, as it is copied; without a file the title."""
     if source_state.path is None:
         return clean(place.title)

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from kvchat.documents import kept_out
 from kvchat.documents.attachments import attached, has_changed
-from kvchat.documents.collection import Options, Skipped
-from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
+from kvchat.documents.collection import IndexingOptions, Skipped
+from kvchat.documents.errors import DocumentError, FileUnreadableError, TooLargeError
 from kvchat.documents.loading import loaded
-from kvchat.documents.scanning import Found, scan
+from kvchat.documents.scanning import FoundFile, scan
 from kvchat.prompt.citations import name_of, numbered
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, new_id, node, system_message
@@ -57,7 +57,9 @@ class Gathered(Struct, frozen=True):
     skipped: tuple[Skipped, ...]
 
 
-def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None] = lambda path: None) -> Gathered:
+def gathered(
+    paths: Sequence[str], options: IndexingOptions, told: Callable[[str], None] = lambda path: None
+) -> Gathered:
     """The texts of files and folders, in their order. What is in a folder and cannot be read is skipped; a path of its
     own that cannot raises DocumentError. `told` is called with the name of each file."""
     files: list[ContextBlock] = []
@@ -73,13 +75,13 @@ def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None]
             told(name)
             try:
                 if path != root and (reason := kept_out.why(loaded(path, options.largest).data)):
-                    raise UnreadableError(reason)
+                    raise FileUnreadableError(reason)
                 block = attached(path, name, room)
             except TooLargeError:
                 raise DocumentError(
                     f"That is more than {MOST_BYTES >> 20} MB of text, and no window holds it. Name fewer files."
                 ) from None
-            except (DocumentError, UnreadableError) as error:
+            except (DocumentError, FileUnreadableError) as error:
                 if path == root:
                     raise
                 skipped.append(Skipped(name, str(error)))
@@ -91,13 +93,13 @@ def gathered(paths: Sequence[str], options: Options, told: Callable[[str], None]
     return Gathered(tuple(files), tuple(skipped))
 
 
-def _found(root: Path, options: Options) -> Iterator[tuple[Path, str] | Skipped]:
+def _found(root: Path, options: IndexingOptions) -> Iterator[tuple[Path, str] | Skipped]:
     """The files at or below a path, each with its name for the user."""
     if not root.is_dir():
         yield root, root.name
         return
     for found in scan(root, options):
-        if isinstance(found, Found):
+        if isinstance(found, FoundFile):
             yield root / found.path, f"{root.resolve().name}/{found.path}"
         elif found.path:
             yield found

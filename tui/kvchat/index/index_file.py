@@ -22,7 +22,7 @@ from pathlib import Path
 from kvchat import paths
 from kvchat.index.scoping import Within
 from kvchat.index.tokenizer import TOKENIZE
-from kvchat.index.vector_search import Held
+from kvchat.index.vector_search import ScopedVectors
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.file.database import connect, has_fts, identity_of
 from kvchat.store.presence.locks import locked_within, unlock
@@ -111,7 +111,7 @@ class Tables:
     def __init__(self, path: Path | None) -> None:
         """Opens or makes it. Raises StoreError, or _OutdatedError."""
         self.path = path
-        self.held: dict[Within, Held] = {}
+        self.held: dict[Within, ScopedVectors] = {}
         """The vectors of the scopes that were searched last."""
         self.is_stand_in = False
         """Whether it is in memory only because its file is in use."""

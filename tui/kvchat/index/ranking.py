@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from kvchat.index import content
 from kvchat.index.scoping import Within
-from kvchat.index.tokenizer import TOKENIZE, Word, prepared, readable, stems
+from kvchat.index.tokenizer import TOKENIZE, IndexWord, prepared, readable, stems
 from kvchat.store.file.database import connect
 
 HEAD_WEIGHT = 3.0
@@ -44,7 +44,7 @@ def in_order(connection: sqlite3.Connection, scores: Iterable[tuple[int, float]]
 
 
 def by_words(
-    connection: sqlite3.Connection, fts: bool, words: Sequence[Word], within: Within, pool: int, needed: int
+    connection: sqlite3.Connection, fts: bool, words: Sequence[IndexWord], within: Within, pool: int, needed: int
 ) -> list[Ranked]:
     """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are that many. The
     whole index decides what is rare and what is long."""
@@ -65,7 +65,7 @@ def by_words(
 
 
 def _indexed(
-    connection: sqlite3.Connection, words: Sequence[Word], within: Within, limit: int
+    connection: sqlite3.Connection, words: Sequence[IndexWord], within: Within, limit: int
 ) -> list[tuple[int, float]]:
     """The ids of chunks and their BM25, the best first; at most `limit`, all for -1."""
     tables, condition, values = _holding(words, within)
@@ -77,7 +77,7 @@ def _indexed(
 
 
 def frequencies(
-    connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], within: Within, most: int
+    connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[IndexWord]], within: Within, most: int
 ) -> list[int]:
     """How many chunks hold one of the words, for each lot of words; counted up to `most`, so that a word that is
     everywhere costs no more than another."""
@@ -97,7 +97,7 @@ def frequencies(
     return counts
 
 
-def _holding(words: Sequence[Word], within: Within) -> tuple[str, str, tuple[object, ...]]:
+def _holding(words: Sequence[IndexWord], within: Within) -> tuple[str, str, tuple[object, ...]]:
     """FROM, the condition that a chunk of the scope holds one of the words, and its values."""
     match = " OR ".join(word.match for word in words)
     where, values = within.condition
@@ -107,7 +107,7 @@ def _holding(words: Sequence[Word], within: Within) -> tuple[str, str, tuple[obj
     return f"FROM words{_NAMED if values else ''}", f"words MATCH ? AND {where}", (match, *values)
 
 
-def matched(fts: bool, words: Sequence[Word], found: Mapping[int, content.Chunk]) -> Counter[int]:
+def matched(fts: bool, words: Sequence[IndexWord], found: Mapping[int, content.Chunk]) -> Counter[int]:
     """How many of the words stand in each chunk. They are put into a table of their own for it: a few texts are read
     sooner than all the places of a common word."""
     counts: Counter[int] = Counter()
@@ -127,7 +127,7 @@ def matched(fts: bool, words: Sequence[Word], found: Mapping[int, content.Chunk]
     return counts
 
 
-def _scanned(connection: sqlite3.Connection, words: Sequence[Word], within: Within) -> dict[int, float]:
+def _scanned(connection: sqlite3.Connection, words: Sequence[IndexWord], within: Within) -> dict[int, float]:
     """BM25 by reading everything: slow, and right."""
     lengths: dict[int, int] = {}
     times: dict[int, list[float]] = {}
@@ -153,7 +153,7 @@ def _scanned(connection: sqlite3.Connection, words: Sequence[Word], within: With
     }
 
 
-def _times(word: Word, there: Counter[str]) -> int:
+def _times(word: IndexWord, there: Counter[str]) -> int:
     stem = word.stem
     return sum(n for other, n in there.items() if other.startswith(stem)) if word.begins else there[stem]
 

@@ -90,7 +90,7 @@ def prepared(text: str) -> str:
     return indexed(text)
 
 
-class Word(Struct, frozen=True):
+class IndexWord(Struct, frozen=True):
     """A word to look for."""
 
     text: str
@@ -107,18 +107,18 @@ class Word(Struct, frozen=True):
         return stem(self.text)
 
 
-def content_words(query: str) -> tuple[Word, ...]:
+def content_words(query: str) -> tuple[IndexWord, ...]:
     """The distinct words of a query that carry meaning, in its order; none where it has none."""
     if len(query) > 2 * LONGEST_END:
         query = f"{query[:LONGEST_END]} {query[-LONGEST_END:]}"
-    found: dict[str, Word] = {}
+    found: dict[str, IndexWord] = {}
     before = ""
     for token in _TOKEN.findall(prepared(_CONTRACTED.sub(" ", query))):
         is_unspaced = not token.isascii() and indexed(token) != token
         ends_a_run = is_unspaced and len(token) == 1 and len(before) == 2 and before[1] == token
         before = token
         if not ends_a_run and folded(token) not in _stop():
-            found.setdefault(stem(token), Word(token, is_unspaced and len(token) == 1))
+            found.setdefault(stem(token), IndexWord(token, is_unspaced and len(token) == 1))
     words = [word for word in found.values() if not _HIRAGANA.fullmatch(word.text)] or list(found.values())
     half = MOST_WORDS // 2
     return tuple(words if len(words) <= MOST_WORDS else words[:half] + words[-half:])

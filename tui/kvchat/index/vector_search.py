@@ -27,22 +27,22 @@ _REST = 20
 """How many times as long as reading takes what was read is used, though vectors have changed."""
 
 
-class Held(Struct, frozen=True):
+class ScopedVectors(Struct, frozen=True):
     """The vectors of a scope, in memory."""
 
     matrix: vectors.Matrix
-    state: vectors.State
+    state: vectors.VectorState
     """Of the vectors, when they were read."""
     good_until: float
     """By the monotonic clock: what changes before that waits."""
 
-    def fits(self, state: vectors.State) -> bool:
+    def fits(self, state: vectors.VectorState) -> bool:
         same_model = (self.state.model, self.state.length) == (state.model, state.length)
         return self.state == state or (same_model and time.monotonic() < self.good_until)
 
 
 def near(
-    held: dict[Within, Held],
+    held: dict[Within, ScopedVectors],
     connection: Connection,
     vector: Sequence[float],
     model: str,
@@ -67,13 +67,15 @@ def near(
     return vectors.compared(rows, one)
 
 
-def _matrix(held: dict[Within, Held], connection: Connection, within: Within, state: vectors.State) -> vectors.Matrix:
+def _matrix(
+    held: dict[Within, ScopedVectors], connection: Connection, within: Within, state: vectors.VectorState
+) -> vectors.Matrix:
     known = held.pop(within, None)
     if known is None or not known.fits(state):
         began = time.monotonic()
         matrix = vectors.Matrix.of(vectors.rows(connection, within), state.length)
         now = time.monotonic()
-        known = Held(matrix, state, now + _REST * (now - began) if now - began > _QUICK_S else now)
+        known = ScopedVectors(matrix, state, now + _REST * (now - began) if now - began > _QUICK_S else now)
     held[within] = known
     if len(held) > _SCOPES:
         del held[next(iter(held))]

@@ -168,7 +168,7 @@ def remove(connection: sqlite3.Connection, ids: Iterable[tuple[int]]) -> None:
         _changed(connection)
 
 
-class State(Struct, frozen=True):
+class VectorState(Struct, frozen=True):
     """What vectors there are; another one whenever one has come or gone."""
 
     model: str
@@ -177,9 +177,9 @@ class State(Struct, frozen=True):
     revision: int
 
 
-def state(connection: sqlite3.Connection) -> State:
+def state(connection: sqlite3.Connection) -> VectorState:
     known = dict(connection.execute("SELECT name, value FROM state"))
-    return State(known.get(_MODEL, ""), known.get(_LENGTH, 0), known.get(_REVISION, 0))
+    return VectorState(known.get(_MODEL, ""), known.get(_LENGTH, 0), known.get(_REVISION, 0))
 
 
 def _changed(connection: sqlite3.Connection) -> None:

@@ -19,16 +19,16 @@ from kvchat.memory.entry import (
     PROFILE,
     Act,
     Change,
+    ChangeReason,
     Entry,
     Fact,
     Kind,
     MemoryTrouble,
-    Reason,
     Status,
     Why,
     new_id,
 )
-from kvchat.memory.ledger import Cell
+from kvchat.memory.ledger import ExtractionRun
 from kvchat.memory.similarity import SKILLS, TOPICS, first_that_says, page_of, says_something
 from kvchat.text.memory import refusal
 
@@ -213,11 +213,11 @@ class Noted(Struct):
     changes: list[Change] = field(default_factory=list)
     new: list[Entry] = field(default_factory=list)
     """Entries that were not there, noted or proposed."""
-    refused: list[tuple[str, Reason]] = field(default_factory=list)
+    refused: list[tuple[str, ChangeReason]] = field(default_factory=list)
     """Text and reason."""
 
 
-def noted(facts: Sequence[Fact], cell: Cell, known: Iterable[Entry]) -> Noted:
+def noted(facts: Sequence[Fact], cell: ExtractionRun, known: Iterable[Entry]) -> Noted:
     """The changes for these facts. `known`: all entries of the state, those that are gone too."""
     work = _Noting(cell, known)
     for fact in facts:
@@ -231,19 +231,19 @@ def corrected_by(proposal: Change) -> str:
     return found[1] if found else ""
 
 
-def with_refused(cell: Cell, result: Noted) -> Cell:
+def with_refused(cell: ExtractionRun, result: Noted) -> ExtractionRun:
     """The cell with what really came of it."""
     refused = [*json.loads(cell.refused), *json.loads(refused_as_stored(result.refused))]
     return replace(cell, noted=len(result.new), refused=json.dumps(refused, ensure_ascii=False))
 
 
-def refused_as_stored(refused: Iterable[tuple[str, Reason]]) -> str:
-    """`Cell.refused` of these: each with the words for its reason."""
+def refused_as_stored(refused: Iterable[tuple[str, ChangeReason]]) -> str:
+    """`ExtractionRun.refused` of these: each with the words for its reason."""
     return json.dumps([[text, refusal(reason.why, reason.what)] for text, reason in refused], ensure_ascii=False)
 
 
 class _Noting:
-    def __init__(self, cell: Cell, known: Iterable[Entry]) -> None:
+    def __init__(self, cell: ExtractionRun, known: Iterable[Entry]) -> None:
         self.result = Noted()
         self._cell = cell
         self._entries = {entry.id: entry for entry in known}
@@ -251,13 +251,13 @@ class _Noting:
     def take(self, fact: Fact) -> None:
         text = fact.text if fact.page else " ".join(fact.text.split())
         if not says_something(text):
-            self.result.refused.append((text, Reason(Why.WORDLESS)))
+            self.result.refused.append((text, ChangeReason(Why.WORDLESS)))
             return
         same = self._same(text)
         if same is not None:
             self._said_again(same, fact)
         elif self._is_deleted(text):
-            self.result.refused.append((text, Reason(Why.DELETED)))
+            self.result.refused.append((text, ChangeReason(Why.DELETED)))
         else:
             self._note(replace(fact, text=text))
 
@@ -290,16 +290,16 @@ class _Noting:
         if old is not None and old.status not in (Status.LIVE, Status.PENDING):
             old = None
         review = fact.review or (
-            Reason(Why.OF_PROFILE)
+            ChangeReason(Why.OF_PROFILE)
             if page == PROFILE
-            else Reason(Why.WITH_ADDRESS)
+            else ChangeReason(Why.WITH_ADDRESS)
             if _ADDRESS.search(fact.text)
             else None
         )
         if old is not None:
             page = old.page if old.kind is fact.kind or old.page == PROFILE else page
             if not review and (old.is_the_persons or old.page == PROFILE):
-                review = Reason(Why.OWN_LINE)
+                review = ChangeReason(Why.OWN_LINE)
         entry = Entry(
             new_id(),
             fact.kind,

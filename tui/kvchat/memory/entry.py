@@ -190,7 +190,7 @@ class Why(StrEnum):
     PROCEDURE = "procedure"
 
 
-class Reason(Struct, frozen=True):
+class ChangeReason(Struct, frozen=True):
     """Why, and what it is about: a number, a name, words; empty: the kind says it all."""
 
     why: Why
@@ -210,7 +210,7 @@ class Fact(Struct, frozen=True):
     """One or two words for the page, where the user named a project or a subject."""
     replaces: str = ""
     """The id of the entry that it corrects."""
-    review: Reason | None = None
+    review: ChangeReason | None = None
     """Why the user is asked first; None: no need."""
     page: str = ""
     """Where it is put, whatever its kind and topic; its lines then stay as they are."""

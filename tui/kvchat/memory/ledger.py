@@ -33,13 +33,13 @@ FACTS = "facts"
 EMPTY = "empty"
 EPISODE = "episode"
 UNASKED = "-"
-"""`Cell.model` where the messages were looked at and no model had to be asked. Messages that were passed over for good
-have no cell; in older stores one without a model."""
+"""`ExtractionRun.model` where the messages were looked at and no model had to be asked. Messages that were passed over
+for good have no run; in older stores one without a model."""
 EXTRACTIONS, EPISODES = "covered", "in_episode"
 """The tables of the two ledgers."""
 
 
-class Cell(Struct, frozen=True):
+class ExtractionRun(Struct, frozen=True):
     """One extraction that succeeded."""
 
     id: str
@@ -57,7 +57,7 @@ class Cell(Struct, frozen=True):
     """What was found and not kept: a JSON list of [text, reason]."""
 
 
-_FIELDS = Cell.__struct_fields__
+_FIELDS = ExtractionRun.__struct_fields__
 _NEW = f"""+seq > coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE key = '{_SINCE}'), 0)
     AND NOT EXISTS (SELECT 1 FROM {{covered}} AS covered WHERE covered.node = node.id)"""
 _SAID = "role IN ('user', 'assistant')"
@@ -101,7 +101,7 @@ _FAMILY = """
     SELECT id FROM family"""
 
 
-class Ledger:
+class ExtractionLedger:
     """Reads and writes the covered messages. Every method may raise StoreError."""
 
     def __init__(self, database: Database, of: str = EXTRACTIONS) -> None:
@@ -169,7 +169,7 @@ class Ledger:
         above = self._above(ends)
         return len({id for end in ends for id in self._waiting(_chain(end, above))})
 
-    def cover(self, cell: Cell, nodes: Sequence[str], changes: Sequence[Change]) -> bool:
+    def cover(self, cell: ExtractionRun, nodes: Sequence[str], changes: Sequence[Change]) -> bool:
         """Store an extraction, the messages of one branch that it went through and what came of it, all or nothing.
         False, and nothing is stored, if one of them is not pending any more. Raises StaleChange, and ValueError for
         messages that are on no one branch."""
@@ -199,14 +199,14 @@ class Ledger:
                 (_SINCE,),
             )
 
-    def cells(self, conversation: str = "", limit: int = 50) -> list[Cell]:
+    def cells(self, conversation: str = "", limit: int = 50) -> list[ExtractionRun]:
         """The extractions, or the episodes, of one conversation if given, newest first."""
         rows = self._db.rows(
             f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"
             " AND (kind = :episode) = :wanted ORDER BY seq DESC LIMIT :limit",
             {"it": conversation, "limit": limit, "episode": EPISODE, "wanted": self._of == EPISODES},
         )
-        return [Cell(*row) for row in rows]
+        return [ExtractionRun(*row) for row in rows]
 
     def covered_by(self, cells: Sequence[str]) -> set[str]:
         """The messages that these went through."""

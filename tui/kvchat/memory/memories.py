@@ -21,11 +21,11 @@ from kvchat.index.index import Hit, Index
 from kvchat.memory import acts, history
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Fact, Kind, Status
 from kvchat.memory.entry import MemoryTrouble as MemoryTrouble
-from kvchat.memory.ledger import EPISODES, Cell, Ledger
+from kvchat.memory.ledger import EPISODES, ExtractionLedger, ExtractionRun
 from kvchat.memory.pages.files import is_portable
 from kvchat.memory.pages.folder import Folder, FolderError
 from kvchat.memory.place import index_path, memory_folder
-from kvchat.memory.state import StaleChange, State
+from kvchat.memory.state import MemoryState, StaleChange
 from kvchat.memory.sync import SCOPE, Diary, Syncing, emptied
 from kvchat.store import Store, StoreError
 from kvchat.store.presence.locks import WriteLock
@@ -46,12 +46,12 @@ class Memories:
         self, store: Store, folder: Path, index: Index, *, session: str, clock: Callable[[], float], locks: Path
     ) -> None:
         self.folder = folder
-        self.ledger = Ledger(store.database)
+        self.ledger = ExtractionLedger(store.database)
         self.left: tuple[str, ...] = ()
         """What the last `undo_all` left as it is, in sentences."""
         self.vector_model = ""
         """The model whose vectors a search compares; empty: whichever is there."""
-        self._state = State(store.database)
+        self._state = MemoryState(store.database)
         self.index = index
         self._store = store
         self._session = session
@@ -192,7 +192,7 @@ class Memories:
 
     # What kvchat does by itself
 
-    def noted(self, cell: Cell, nodes: Sequence[str], facts: Sequence[Fact]) -> list[Entry] | None:
+    def noted(self, cell: ExtractionRun, nodes: Sequence[str], facts: Sequence[Fact]) -> list[Entry] | None:
         """Store one extraction: its facts as entries, noted or proposed, and its messages as covered. The new entries;
         None: another extraction has covered these messages meanwhile, and nothing was stored."""
         with self._alone():
@@ -212,7 +212,7 @@ class Memories:
                 return found.new
             raise MemoryTrouble("The memory is being changed by somebody else all the time. Try again later.")
 
-    def proposed(self, cell: Cell, facts: Sequence[Fact]) -> list[Entry]:
+    def proposed(self, cell: ExtractionRun, facts: Sequence[Fact]) -> list[Entry]:
         """Propose what a pass over messages found that an extraction has covered; the new entries. `cell` says who
         found it, and is not stored."""
         with self._alone():
@@ -222,10 +222,10 @@ class Memories:
                 self._apply(found.changes)
             return found.new
 
-    def episodes_noted(self, episodes: Sequence[tuple[Cell, Sequence[str], Change]]) -> list[Entry]:
+    def episodes_noted(self, episodes: Sequence[tuple[ExtractionRun, Sequence[str], Change]]) -> list[Entry]:
         """Store episodes, each with its messages, as covered, and its entry; those that were stored. Where another
         kvchat was first with a message of one, that is left out."""
-        ledger, stored = Ledger(self._store.database, EPISODES), list[Entry]()
+        ledger, stored = ExtractionLedger(self._store.database, EPISODES), list[Entry]()
         with self._alone():
             self._fresh()
             for cell, nodes, change in episodes:
@@ -397,7 +397,7 @@ def open_memories(places: Paths, settings: Settings, store: Store, session: str)
     if store.database.path is None:
         return None
     folder = memory_folder(places, settings)
-    if settings.memory.folder.strip() and not folder.parent.is_dir() and not State(store.database).entries():
+    if settings.memory.folder.strip() and not folder.parent.is_dir() and not MemoryState(store.database).entries():
         raise MemoryTrouble(
             f"memory.folder is {folder}, but there is no folder {folder.parent}. Make that folder, "
             "connect its drive, or change the setting."

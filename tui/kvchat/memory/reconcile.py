@@ -16,9 +16,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Change, Entry, Status
-from kvchat.memory.pages.files import FOLDERS, Problem
+from kvchat.memory.pages.files import FOLDERS, UnusablePage
 from kvchat.memory.pages.folder import Contents
-from kvchat.memory.pages.page import Page
+from kvchat.memory.pages.page import MemoryPage
 from kvchat.memory.similarity import content_words, first_that_says, normalised
 
 HAND = "by hand, in the file"
@@ -26,7 +26,7 @@ RETYPED = 0.5
 """The likeness from which on a new line without an id is one that was there before, in other words."""
 
 
-class Place(Struct, frozen=True):
+class LinePlace(Struct, frozen=True):
     """A line that was found."""
 
     entry: Entry
@@ -52,7 +52,7 @@ class Drop(Struct, frozen=True):
     """Whether it moves to another page; it is taken out only after it was put there."""
 
 
-class Plan(Struct):
+class SyncPlan(Struct):
     """What is to be done."""
 
     changes: list[Change] = field(default_factory=list)
@@ -70,13 +70,13 @@ class Plan(Struct):
 def planned(
     outbox: Sequence[Change],
     stored: Mapping[str, Entry],
-    found: Sequence[Place],
+    found: Sequence[LinePlace],
     *,
     unreadable: Callable[[str], bool],
     now: float,
     session: str,
     held: Set[str] = frozenset(),
-) -> Plan:
+) -> SyncPlan:
     """The plan. `unreadable`: whether a page may be there, but says nothing now; `held`: pages on which nothing is
     deleted or written, though they are not there."""
     return _Comparison(outbox, stored, found, unreadable, now, session, held).plan()
@@ -87,7 +87,7 @@ class _Comparison:
         self,
         outbox: Sequence[Change],
         stored: Mapping[str, Entry],
-        found: Sequence[Place],
+        found: Sequence[LinePlace],
         unreadable: Callable[[str], bool],
         now: float,
         session: str,
@@ -101,14 +101,14 @@ class _Comparison:
         self._waiting: dict[str, list[Change]] = defaultdict(list)
         for change in outbox:
             self._waiting[change.after.id].append(change)
-        self._places: dict[str, list[Place]] = defaultdict(list)
+        self._places: dict[str, list[LinePlace]] = defaultdict(list)
         for place in found:
             self._places[place.entry.id].append(place)
-        self._plan = Plan()
+        self._plan = SyncPlan()
         self._gone: list[Entry] = []
-        self._new: list[Place] = []
+        self._new: list[LinePlace] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> SyncPlan:
         for id in self._waiting:
             self._write(id)
         for id, entry in self._stored.items():
@@ -169,7 +169,7 @@ class _Comparison:
             if here.entry.page == stored.page or not self._unreadable(stored.page):
                 self._by_hand(stored, here)
 
-    def _by_hand(self, stored: Entry, place: Place) -> None:
+    def _by_hand(self, stored: Entry, place: LinePlace) -> None:
         """The file has it otherwise: it is as the file has it."""
         there = place.entry
         after = replace(
@@ -301,7 +301,7 @@ def without_emptied(contents: Contents, stored: Mapping[str, Entry], waiting: Co
         name for name in had if name in contents.pages and not contents.pages[name].text.strip("\ufeff \t\r\n\0")
     ]
     problems = [
-        Problem(
+        UnusablePage(
             name,
             0,
             f"It is empty, and {_them(had[name])} stood in it. Put the lines back; or, if you deleted them, delete the "
@@ -314,7 +314,7 @@ def without_emptied(contents: Contents, stored: Mapping[str, Entry], waiting: Co
 
 
 def is_another(
-    gone: Sequence[Entry], stored: Mapping[str, Entry], pages: Mapping[str, Page], unread: Collection[str]
+    gone: Sequence[Entry], stored: Mapping[str, Entry], pages: Mapping[str, MemoryPage], unread: Collection[str]
 ) -> bool:
     """Whether a folder is not the one in which the lines were that are `gone`: no line in it is known, and no page by
     its name or many lines of several. `unread`: what is there and could not be read. One that holds only a heading is
@@ -341,7 +341,7 @@ def told_of_another(root: Path, gone: Sequence[Entry]) -> str:
 def held(
     gone: Sequence[Entry],
     waiting: Iterable[Entry],
-    pages: Mapping[str, Page],
+    pages: Mapping[str, MemoryPage],
     before: Set[str],
     *,
     folders: Collection[str],
@@ -369,7 +369,7 @@ def told_of_held(root: Path, entries: Sequence[Entry]) -> str:
     )
 
 
-def _is_meant(pages: Mapping[str, Page], name: str) -> bool:
+def _is_meant(pages: Mapping[str, MemoryPage], name: str) -> bool:
     lines = [line for line in pages[name].text.splitlines() if line.strip("\ufeff \t")] if name in pages else []
     return len(lines) == 1 and lines[0].lstrip("\ufeff").startswith("# ")
 
@@ -379,7 +379,10 @@ def _them(count: int) -> str:
 
 
 def unknown_to_the_editor(
-    changes: Sequence[Change], recent: Sequence[Change], pages: Mapping[str, Page], before: Mapping[str, Page]
+    changes: Sequence[Change],
+    recent: Sequence[Change],
+    pages: Mapping[str, MemoryPage],
+    before: Mapping[str, MemoryPage],
 ) -> set[str]:
     """The ids of the deletions among `changes` that an editor made by saving a text from before the lines were
     written. `recent`: the changes of the last RECENT_SECONDS, newest first; `before`: the pages as they were."""
@@ -403,7 +406,9 @@ def unknown_to_the_editor(
     return found
 
 
-def _changed_otherwise(name: str, ids: Set[str], changes: Iterable[Change], page: Page, before: Page | None) -> bool:
+def _changed_otherwise(
+    name: str, ids: Set[str], changes: Iterable[Change], page: MemoryPage, before: MemoryPage | None
+) -> bool:
     """Whether the user did more to a page than to take these lines out."""
     for change in changes:
         if change.after.id not in ids and name in (change.after.page, change.before.page if change.before else ""):

@@ -42,7 +42,7 @@ class StaleChange(Exception):  # noqa: N818
         self.change = change
 
 
-class State:
+class MemoryState:
     """The memories as last known, and how they came to be so. Every method may raise StoreError."""
 
     def __init__(self, database: Database) -> None:

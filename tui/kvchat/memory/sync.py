@@ -20,12 +20,12 @@ from pathlib import Path, PurePosixPath
 from kvchat.index.index import Chunk, Index
 from kvchat.memory import reconcile
 from kvchat.memory.entry import Act, Change, Entry, Status
-from kvchat.memory.ledger import Cell, Ledger
-from kvchat.memory.pages.files import FOLDERS, Problem
+from kvchat.memory.ledger import ExtractionLedger, ExtractionRun
+from kvchat.memory.pages.files import FOLDERS, UnusablePage
 from kvchat.memory.pages.folder import Contents, Folder, FolderError, PageFull
-from kvchat.memory.pages.page import Line, Page
-from kvchat.memory.reconcile import Drop, Place, Plan, Put, planned
-from kvchat.memory.state import StaleChange, State
+from kvchat.memory.pages.page import MemoryPage, PageLine
+from kvchat.memory.reconcile import Drop, LinePlace, Put, SyncPlan, planned
+from kvchat.memory.state import MemoryState, StaleChange
 
 ROUNDS = 8
 """How often the files are looked at again when somebody edits them meanwhile."""
@@ -43,7 +43,7 @@ class Syncing:
         self,
         folder: Folder,
         root: Path,
-        state: State,
+        state: MemoryState,
         index: Index,
         diary: Diary,
         *,
@@ -59,7 +59,7 @@ class Syncing:
         self._session = session
         self._clock = clock
         self._seen: object = None
-        self._pages: Mapping[str, Page] = {}
+        self._pages: Mapping[str, MemoryPage] = {}
         """As they were when everything agreed."""
         self._held: frozenset[str] = frozenset()
         """Pages that are gone, with memories that are not taken for deleted."""
@@ -155,9 +155,9 @@ class Syncing:
 
     def _planned(
         self, outbox: Sequence[Change], stored: dict[str, Entry], contents: Contents, told: list[str]
-    ) -> Plan | None:
+    ) -> SyncPlan | None:
         """The plan, in which whole pages that are gone at once are not deleted; None for a folder that is another."""
-        places = [Place(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
+        places = [LinePlace(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
         plan_with = partial(
             planned, outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(), session=self._session
         )
@@ -186,7 +186,7 @@ class Syncing:
             plan = plan_with(held=self._held)
         return plan
 
-    def _put_back(self, plan: Plan, contents: Contents, once: list[str]) -> bool:
+    def _put_back(self, plan: SyncPlan, contents: Contents, once: list[str]) -> bool:
         """Take the deletions out of the plan that an editor made without knowing; whether there are any."""
         if not any(change.act is Act.DELETED for change in plan.changes):
             return False
@@ -232,7 +232,7 @@ class Syncing:
 
     def _copies(self, contents: Contents, stored: dict[str, Entry]) -> list[str]:
         """A sentence for each line that has the id of another one and another text."""
-        lines: dict[str, list[tuple[str, Line]]] = {}
+        lines: dict[str, list[tuple[str, PageLine]]] = {}
         for name, page in contents.pages.items():
             for line in page.entries:
                 lines.setdefault(line.entry.id, []).append((name, line))
@@ -245,7 +245,7 @@ class Syncing:
             if line.entry.text != stored[id].text and any(other.entry.text == stored[id].text for _, other in places)
         ]
 
-    def _carry_out(self, plan: Plan, told: list[str]) -> list[int]:
+    def _carry_out(self, plan: SyncPlan, told: list[str]) -> list[int]:
         """Write the pages; the changes that stand in the files now."""
         failed: set[str] = set()
         pages: dict[str, list[Put | Drop]] = {}
@@ -287,7 +287,7 @@ class _Edit:
         """Those whose line the user has changed since it was looked at."""
         self._edits = edits
 
-    def __call__(self, page: Page) -> Page:
+    def __call__(self, page: MemoryPage) -> MemoryPage:
         self.refused = set()
         texts = {line.entry.id: line.entry.text for line in page.entries}
         edits: dict[str, Entry | None] = {}
@@ -310,7 +310,7 @@ def _unreadable(contents: Contents) -> Callable[[str], bool]:
     return asked
 
 
-def _told(problem: Problem) -> str:
+def _told(problem: UnusablePage) -> str:
     where = f"{problem.path}:{problem.line}" if problem.line else problem.path
     return f"{where}: {problem.sentence}" if where else problem.sentence
 
@@ -334,7 +334,7 @@ _WORDS = {
 class Diary:
     """The log of one memory folder. `title` gives a conversation's title."""
 
-    def __init__(self, folder: Folder, ledger: Ledger, title: Callable[[str], str]) -> None:
+    def __init__(self, folder: Folder, ledger: ExtractionLedger, title: Callable[[str], str]) -> None:
         self._folder = folder
         self._ledger = ledger
         self._title = title
@@ -350,7 +350,7 @@ class Diary:
                 told += self.extraction(cell, [change for change in changes if change.at == cell.created])
         return told
 
-    def extraction(self, cell: Cell, changes: Iterable[Change]) -> list[str]:
+    def extraction(self, cell: ExtractionRun, changes: Iterable[Change]) -> list[str]:
         """Log one extraction; sentences about what could not be written. One that found nothing is not worth a line."""
         lines = [
             f"{_WORDS[change.act]}{' again' if change.act is Act.NOTED and change.before else ''}: "

@@ -23,7 +23,7 @@ from kvchat.chat.events import (
     WrittenElsewhere,
 )
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import Meant, OutsideError, asked_as
+from kvchat.chat.question.mentions import MentionScope, OutsideError, asked_as
 from kvchat.config.personas import NOBODY, Persona
 from kvchat.plain.answers import Answers
 from kvchat.plain.speaker import Speaker
@@ -190,7 +190,7 @@ class PlainChat:
         text = filled(self._persona.first_message, typed.text)
         self.line, self._draft, self.unsent = typed, _draft_of(typed, self._draft), ""
         whole = Draft(text[: text.find(typed.text)]).then(self._draft)
-        question = Question(text, tuple(self.attached), Meant(whole.spans))
+        question = Question(text, tuple(self.attached), MentionScope(whole.spans))
         if await self._sent(question):
             self.attached, self._persona, self._draft = [], NOBODY, Draft()
             self._offer_compaction()
@@ -204,7 +204,7 @@ class PlainChat:
         drafts, conversation = self.service.drafts, self.conversation
         draft = asked_as(conversation.tree[node], is_edit=True).rewritten(text)
         await drafts.put(self.id, drafts.of(conversation).edited(node, draft))
-        is_sent = await self._sent(Question(text, meant=Meant(draft.spans)), node)
+        is_sent = await self._sent(Question(text, meant=MentionScope(draft.spans)), node)
         if is_sent:
             await drafts.put(self.id, drafts.of(conversation).edited(node, None))
         return is_sent

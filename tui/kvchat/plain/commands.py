@@ -130,7 +130,7 @@ NO_MESSAGE: Mapping[str, str] = {
 """By action on the last message of the branch: what is said before there is one."""
 
 
-class Place(Struct, frozen=True):
+class ListedPlace(Struct, frozen=True):
     """What a number of the last list stands for."""
 
     conversation: str
@@ -155,7 +155,7 @@ class Commands:
         self._personas = Personas(paths.personas, chat.service.options)
         self._layers = layers
         self._editor = editor
-        self._places: Sequence[Place] = ()
+        self._places: Sequence[ListedPlace] = ()
         self._deleted = ""
         """The conversation that was deleted last, for undo."""
         self.is_over = False
@@ -283,7 +283,7 @@ class Commands:
     async def _list(self, argument: str) -> None:
         known = [record for record in self._chat.service.conversations.shown() if record.turns]
         shown = known if argument.strip().lower() == "all" else known[:SHOWN]
-        self._places = [Place(record.id) for record in shown]
+        self._places = [ListedPlace(record.id) for record in shown]
         self._say(*(f"{number}. {self._row(record)}" for number, record in enumerate(shown, 1)))
         if not shown:
             archived = any(record.turns for record in self._chat.service.conversations.all())
@@ -325,7 +325,7 @@ class Commands:
 
     async def _search(self, words: str) -> None:
         hits = await self._chat.service.conversations.search(words, SHOWN, ranked=True)
-        self._places = [Place(hit.conversation, hit.node) for hit in hits]
+        self._places = [ListedPlace(hit.conversation, hit.node) for hit in hits]
         for number, hit in enumerate(hits, 1):
             who = "you" if hit.role == Role.USER else "answer" if hit.role == Role.ASSISTANT else hit.role
             snippet = one_line(hit.unmarked, 200)
@@ -413,7 +413,7 @@ class Commands:
     async def _tree(self) -> None:
         conversation = self._chat.conversation
         leaves = [leaf for leaf in conversation.tree.leaves() if len(conversation.tree.path(leaf.id)) > 1]
-        self._places = [Place(self._chat.id, leaf.id, is_branch=True) for leaf in leaves]
+        self._places = [ListedPlace(self._chat.id, leaf.id, is_branch=True) for leaf in leaves]
         for number, leaf in enumerate(leaves, 1):
             path = conversation.tree.path(leaf.id)
             asked = next((node for node in reversed(path) if node.role is Role.USER), leaf)

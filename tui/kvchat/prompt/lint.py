@@ -14,7 +14,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Kind(StrEnum):
+class LintKind(StrEnum):
     """What kind of text changes by itself."""
 
     CLOCK = "clock"
@@ -76,113 +76,113 @@ _LAN = r"[a-z0-9][\w-]{0,62}\.(?:local|lan|internal|localdomain|home\.arpa|intra
 _REST = r"(?:[^\s`'\"<>|,;:()\[\].!?]|[.!?](?=\w))+/?"
 """The rest of a path: up to a blank, a quote or the end of the sentence."""
 
-_PATTERNS: tuple[tuple[Kind, bool, str], ...] = (
+_PATTERNS: tuple[tuple[LintKind, bool, str], ...] = (
     # Kind, whether it says itself that it is about now or here, the pattern. `found` is the part to show.
-    (Kind.CLOCK, True, rf"(?P<found>{_NOW}{_SMALL}(?:{_DATE}(?:(?:T|{_SMALL}){_TIME}{_ZONE})?|{_TIME}))"),
+    (LintKind.CLOCK, True, rf"(?P<found>{_NOW}{_SMALL}(?:{_DATE}(?:(?:T|{_SMALL}){_TIME}{_ZONE})?|{_TIME}))"),
     (
-        Kind.CLOCK,
+        LintKind.CLOCK,
         True,
         r"(?P<found>\b(?:today|it|now)(?:['’]s|\s+is)\s+(?:now\s+)?"
         r"\d{1,2}\s?(?:[ap]\.?m\b|o['’]clock))",
     ),
-    (Kind.CLOCK, True, rf"(?P<found>\btoday(?:['’]s(?:\s+day)?)?\s+is\s+(?:a\s+)?{_WEEKDAY})"),
-    (Kind.CLOCK, True, rf"(?P<found>\b(?:current|this)\s+year(?:\s+is|\s*[:=])\s*{_YEAR}\b)"),
-    (Kind.CLOCK, True, rf"(?P<found>\b(?:current|today['’]s|local|system)\s+(?:{_CALLED})\s*[:=])"),
-    (Kind.CLOCK, False, rf"(?P<found>\b{_ISO_DAY}(?:[T ]|,\s*|\s+at\s+){_TIME}{_ZONE})"),
-    (Kind.CLOCK, False, rf"(?P<found>\b{_WEEKDAY},?\s+{_DATE},?\s+(?:at\s+)?{_TIME})"),
-    (Kind.CLOCK, False, r"(?P<found>(?<![\d:.])(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?![\d:]))"),
-    (Kind.CLOCK, False, rf"(?:^|(?<=[.!?]\s))[ \t]*(?P<found>[\[(]?{_TIME}[\])]?)(?=[ \t]*(?:$|[.!?]|\]))"),
-    (Kind.CLOCK, False, rf"^[ \t]*(?P<found>\[{_TIME}\])"),
+    (LintKind.CLOCK, True, rf"(?P<found>\btoday(?:['’]s(?:\s+day)?)?\s+is\s+(?:a\s+)?{_WEEKDAY})"),
+    (LintKind.CLOCK, True, rf"(?P<found>\b(?:current|this)\s+year(?:\s+is|\s*[:=])\s*{_YEAR}\b)"),
+    (LintKind.CLOCK, True, rf"(?P<found>\b(?:current|today['’]s|local|system)\s+(?:{_CALLED})\s*[:=])"),
+    (LintKind.CLOCK, False, rf"(?P<found>\b{_ISO_DAY}(?:[T ]|,\s*|\s+at\s+){_TIME}{_ZONE})"),
+    (LintKind.CLOCK, False, rf"(?P<found>\b{_WEEKDAY},?\s+{_DATE},?\s+(?:at\s+)?{_TIME})"),
+    (LintKind.CLOCK, False, r"(?P<found>(?<![\d:.])(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?![\d:]))"),
+    (LintKind.CLOCK, False, rf"(?:^|(?<=[.!?]\s))[ \t]*(?P<found>[\[(]?{_TIME}[\])]?)(?=[ \t]*(?:$|[.!?]|\]))"),
+    (LintKind.CLOCK, False, rf"^[ \t]*(?P<found>\[{_TIME}\])"),
     (
-        Kind.CLOCK,
+        LintKind.CLOCK,
         True,
         r"\b(?:timestamp|epoch|unix(?:\s+time)?|now|ts)\b\W{0,4}(?:is\W+)?"
         r"(?P<found>1[6-9]\d{8}(?:\d{3})?)\b",
     ),
     (
-        Kind.PLACEHOLDER,
+        LintKind.PLACEHOLDER,
         False,
         rf"(?P<found>\{{\{{\s*{_NAME}\s*(?:\(\s*\))?\s*\}}\}}|\$?\{{\s*{_NAME}\s*\}}"
         rf"|\{{%\s*{_NAME}\s*%\}}|%{_NAME}%"
         r"|\$\(\s*(?:date|hostname|pwd|whoami|uuidgen)\b[^)\n]{0,40}\)"
         rf"|[<\[](?:current|today['’]?s?|insert)[ _-]{_NAME}[>\]])",
     ),
-    (Kind.PLACEHOLDER, False, r"(?P<found>\bstrftime_now\s*\([^)\n]*\))"),
-    (Kind.RANDOM, False, r"(?P<found>\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b)"),
-    (Kind.RANDOM, False, r"(?P<found>(?<![\w#])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])(?:0x)?[0-9a-f]{16,}\b)"),
+    (LintKind.PLACEHOLDER, False, r"(?P<found>\bstrftime_now\s*\([^)\n]*\))"),
+    (LintKind.RANDOM, False, r"(?P<found>\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b)"),
+    (LintKind.RANDOM, False, r"(?P<found>(?<![\w#])(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])(?:0x)?[0-9a-f]{16,}\b)"),
     (
-        Kind.RANDOM,
+        LintKind.RANDOM,
         True,
         r"(?P<found>\b(?:session|request|conversation|chat|trace|run|correlation|thread|instance)"
         r"(?:[ _-]?(?:id|token|key|number)|\s*#)\s*(?:is|[:=#])?\s*[\"'`]?(?=[\w-]*\d)[\w-]{4,})",
     ),
     (
-        Kind.RANDOM,
+        LintKind.RANDOM,
         True,
         r"(?P<found>\b(?:nonce|salt|random\s+(?:seed|number|value|string|token)|seed)\s*(?:is|[:=])\s*"
         r"[\"'`]?(?=[\w-]*\d)[\w-]{3,})",
     ),
     (
-        Kind.PATH,
+        LintKind.PATH,
         False,
         rf"(?P<found>(?<![\w/.:])"
         rf"/(?:home|Users|Volumes|media|mnt|private|root|tmp|var/tmp|var/folders)/{_REST})",
     ),
-    (Kind.PATH, False, rf"(?P<found>(?<![\w~])~/(?=\w){_REST})"),
+    (LintKind.PATH, False, rf"(?P<found>(?<![\w~])~/(?=\w){_REST})"),
     (
-        Kind.PATH,
+        LintKind.PATH,
         False,
         r"(?P<found>(?<!\w)[A-Za-z]:[\\/](?!/)(?!Windows\b|Program Files)"
         r"[\w$-]+(?:[\\/.][\w$-]+)*)",
     ),
-    (Kind.PATH, False, r"(?P<found>(?<![\\\w])\\\\[\w.-]+\\[\w.$-]+(?:\\[\w.$-]+)*)"),
+    (LintKind.PATH, False, r"(?P<found>(?<![\\\w])\\\\[\w.-]+\\[\w.$-]+(?:\\[\w.$-]+)*)"),
     (
-        Kind.PATH,
+        LintKind.PATH,
         True,
         r"\b(?:working|current|home|project|root)\s+(?:directory|folder|root|dir)(?:\s+is)?\s*[:=]?\s*"
         r"[\"'`]?(?P<found>(?:/[\w.-]+)+/?|\$(?:PWD|HOME)\b|%USERPROFILE%)",
     ),
-    (Kind.HOST, False, r"(?P<found>\b(?:localhost|(?:\d{1,3}\.){3}\d{1,3}):\d{2,5}\b|\[::1\]:\d{2,5}\b)"),
+    (LintKind.HOST, False, r"(?P<found>\b(?:localhost|(?:\d{1,3}\.){3}\d{1,3}):\d{2,5}\b|\[::1\]:\d{2,5}\b)"),
     (
-        Kind.HOST,
+        LintKind.HOST,
         False,
         r"(?P<found>(?<![\w.])(?<!version )(?<!v)"
         r"(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01])|127\.0)\.\d{1,3}\.\d{1,3}\b(?![./]\d))",
     ),
-    (Kind.HOST, False, r"(?P<found>\bhttps?://[^\s/:]+:\d{2,5}\b)"),
-    (Kind.HOST, False, rf"(?P<found>(?<![\w.]){_LAN}:\d{{2,5}}\b)"),
+    (LintKind.HOST, False, r"(?P<found>\bhttps?://[^\s/:]+:\d{2,5}\b)"),
+    (LintKind.HOST, False, rf"(?P<found>(?<![\w.]){_LAN}:\d{{2,5}}\b)"),
     (
-        Kind.HOST,
+        LintKind.HOST,
         False,
         rf"(?:\b(?:at|on|host|server|machine|called|reach|ssh|via)\s+|//|@)"
         rf"(?P<found>{_LAN}(?!\w|\.\w|\())",
     ),
     (
-        Kind.HOST,
+        LintKind.HOST,
         True,
         r"(?P<found>\b(?:host\s?name|(?:host|machine|computer|server)\s+name)\s*(?:is|[:=])\s*"
         r"[\"'`]?(?=[\w.-]*[\d-])[\w-]+(?:\.[\w-]+)*)",
     ),
     (
-        Kind.HOST,
+        LintKind.HOST,
         True,
         r"(?P<found>\b(?:running|runs|hosted)\s+on\s+(?:(?:the\s+)?(?:host|machine|computer|server)\s+)"
         r"[\"'`]?(?=[\w.-]*[\d-])[\w-]+(?:\.[\w-]+)*)",
     ),
     (
-        Kind.HOST,
+        LintKind.HOST,
         True,
         r"\b(?:you|this\s+server|the\s+(?:api|backend|model|server))\b[^.\n]{0,40}?\b"
         r"(?P<found>port\s+\d{4,5})\b(?!\s+by\s+default)",
     ),
     (
-        Kind.COUNTER,
+        LintKind.COUNTER,
         True,
         r"(?P<found>\b(?:message|turn|request|prompt|session|conversation|chat)\s+"
         r"(?:number\s+|no\.?\s*|#\s*)?\d+\s*(?:of|/|out\s+of)\s*\d+\b)",
     ),
     (
-        Kind.COUNTER,
+        LintKind.COUNTER,
         True,
         r"(?P<found>\bthis\s+is\s+(?:the\s+|your\s+|our\s+)?"
         r"(?:\d+(?:st|nd|rd|th)\s+(?:message|turn|request|conversation|session)"
@@ -190,18 +190,18 @@ _PATTERNS: tuple[tuple[Kind, bool, str], ...] = (
         r"(?:\s*(?:of|/|out\s+of)\s*\d+)?)",
     ),
     (
-        Kind.COUNTER,
+        LintKind.COUNTER,
         True,
         r"(?P<found>\b(?:message|turn|request|token)s?\s+"
         r"(?:count|number|so\s+far|left|remaining|used)\s*(?:is|[:=])\s*\d[\d,]*)",
     ),
     (
-        Kind.COUNTER,
+        LintKind.COUNTER,
         True,
         r"(?P<found>\b(?<!at most )(?<!than )\d[\d,]{0,12}\s+(?:tokens|messages|turns|requests)\s+"
         r"(?:are\s+)?(?:left|remaining|remain|so\s+far)\b)",
     ),
-    (Kind.COUNTER, True, r"(?P<found>\b(?:message|turn|request)\s*#\s*\d+\b)"),
+    (LintKind.COUNTER, True, r"(?P<found>\b(?:message|turn|request)\s*#\s*\d+\b)"),
 )
 
 _COMPILED = tuple((kind, sure, re.compile(pattern, re.IGNORECASE | re.MULTILINE)) for kind, sure, pattern in _PATTERNS)
@@ -219,14 +219,14 @@ _LIKE = re.compile(
 )
 
 
-def matches(text: str) -> Iterator[tuple[Kind, int, int]]:
+def matches(text: str) -> Iterator[tuple[LintKind, int, int]]:
     """Kind, start and end of everything in `text` that looks as if it changes, examples left out; may overlap."""
     code = [match.span() for match in re.finditer(r"```.*?```|`[^`\n]*`", text, re.DOTALL)]
     for kind, sure, pattern in _COMPILED:
         for match in pattern.finditer(text):
             start, end = match.span("found")
             start += len(text[start:end]) - len(text[start:end].lstrip())
-            quoted = kind in (Kind.CLOCK, Kind.PLACEHOLDER) and any(a <= start and end <= b for a, b in code)
+            quoted = kind in (LintKind.CLOCK, LintKind.PLACEHOLDER) and any(a <= start and end <= b for a, b in code)
             if not quoted and not _is_example(text[max(0, match.start() - 100) : start], sure):
                 yield kind, start, end
 
@@ -237,13 +237,13 @@ def _is_example(before: str, sure: bool) -> bool:
     return bool(_LIKE.search(clause) or (not sure and _EXAMPLE.search(clause)))
 
 
-__all__ = ["Kind", "PrefixWarning", "lint"]
+__all__ = ["LintKind", "PrefixWarning", "lint"]
 
 
 class PrefixWarning(Struct, frozen=True):
     """Something in the prompt that changes by itself."""
 
-    kind: Kind
+    kind: LintKind
     found: str
     """The exact characters."""
     start: int

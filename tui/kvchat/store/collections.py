@@ -26,7 +26,7 @@ class StoredCollection(Struct, frozen=True):
     """When it was last gone through to the end; None: never."""
 
 
-class Collections:
+class CollectionRows:
     """What is indexed. Every method may raise StoreError."""
 
     def __init__(self, db: Database) -> None:

@@ -93,7 +93,7 @@ def _unknown(id: str) -> UnknownConversation:
     return UnknownConversation(StoreProblem.UNKNOWN, id=one_line(id, 40))
 
 
-class Conversations:
+class ConversationRows:
     """Reads and writes of conversations. System messages seen here are remembered, so that a conversation that
     another kvchat deleted for good while it was empty can still be begun."""
 

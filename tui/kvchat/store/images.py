@@ -45,7 +45,7 @@ class Image(Struct, frozen=True):
         return f"{self.width}x{self.height}"
 
 
-class Images:
+class ImageRows:
     """Every method may raise StoreError."""
 
     def __init__(self, db: Database, clock: Callable[[], float]) -> None:

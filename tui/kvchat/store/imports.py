@@ -19,7 +19,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
-from kvchat.store.conversations import Conversations, move, put
+from kvchat.store.conversations import ConversationRows, move, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
 from kvchat.store.fulltext import index
@@ -62,7 +62,7 @@ class Arrival(Struct, frozen=True):
     """Those of its messages that are not stored yet."""
 
 
-class Batch(Struct, frozen=True):
+class ImportBatch(Struct, frozen=True):
     """One import."""
 
     id: str
@@ -79,7 +79,7 @@ class Batch(Struct, frozen=True):
 class Undone(Struct, frozen=True):
     """What taking an import back did."""
 
-    batch: Batch
+    batch: ImportBatch
     trashed: int = 0
     """Conversations that went into the trash."""
     kept: int = 0
@@ -90,10 +90,10 @@ class Undone(Struct, frozen=True):
     """The ids of all of them."""
 
 
-class Imports:
+class ImportRows:
     """Reads and writes of imports. Every method may raise StoreError."""
 
-    def __init__(self, db: Database, conversations: Conversations) -> None:
+    def __init__(self, db: Database, conversations: ConversationRows) -> None:
         self._db = db
         self._conversations = conversations
 
@@ -105,7 +105,7 @@ class Imports:
             )
         )
 
-    def take_in(self, batch: Batch, part: int, arrivals: Sequence[Arrival]) -> None:
+    def take_in(self, batch: ImportBatch, part: int, arrivals: Sequence[Arrival]) -> None:
         """Store conversations, all or none, as one part of an import."""
         from kvchat.store import images
 
@@ -177,7 +177,7 @@ class Imports:
 
     # -- which there were ---------------------------------------------------------------------------------------------
 
-    def all(self) -> list[Batch]:
+    def all(self) -> list[ImportBatch]:
         """Newest first."""
         rows = self._db.rows("SELECT key, value FROM setting WHERE key GLOB ?", (KEY + "[0-9a-f]" * _DIGITS,))
         found = [_batch(key.removeprefix(KEY), value) for key, value in rows]
@@ -240,7 +240,7 @@ class Imports:
             tips.moved(connection, id, after, before, after)
         return went
 
-    def _note_batch(self, connection: sqlite3.Connection, batch: Batch) -> None:
+    def _note_batch(self, connection: sqlite3.Connection, batch: ImportBatch) -> None:
         self._note(
             connection,
             batch.id,
@@ -255,7 +255,7 @@ class Imports:
         )
 
 
-def _batch(id: str, value: str) -> Batch:
+def _batch(id: str, value: str) -> ImportBatch:
     found = from_json(value, dict)
     numbers = int(found.get("conversations", 0)), found.get("undone"), int(found.get("last", 0))
-    return Batch(id, float(found.get("at", 0.0)), *numbers)
+    return ImportBatch(id, float(found.get("at", 0.0)), *numbers)

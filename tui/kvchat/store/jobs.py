@@ -69,7 +69,7 @@ _PUT = """
         why = CASE WHEN state = 'waiting' AND excluded.why != '' AND why != 'asked' THEN excluded.why ELSE why END"""
 
 
-class Jobs:
+class JobRows:
     """The queue. Every method may raise StoreError."""
 
     def __init__(self, db: Database, clock: Callable[[], float]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kvchat.cache.kept import Kept
+from kvchat.cache.kept import Keep
 from kvchat.prompt.message import Node
-from kvchat.store.conversations import Conversations, collect
+from kvchat.store.conversations import ConversationRows, collect
 from kvchat.store.file.database import Database
 from kvchat.store.rows import NODE_FIELDS, columns, node_of
 
@@ -23,16 +23,16 @@ _PUT = (
 class KeptRows:
     """One row for each conversation, and for the name of each trunk, at most."""
 
-    def __init__(self, db: Database, conversations: Conversations) -> None:
+    def __init__(self, db: Database, conversations: ConversationRows) -> None:
         self._db = db
         self._conversations = conversations
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[Keep]:
         """All of them, the trash included, the oldest first."""
         rows = self._db.rows("SELECT id, node, created, name FROM kept ORDER BY created, seq")
-        return [Kept(str(id), str(node), float(created), str(name)) for id, node, created, name in rows]
+        return [Keep(str(id), str(node), float(created), str(name)) for id, node, created, name in rows]
 
-    def put(self, kept: Kept) -> None:
+    def put(self, kept: Keep) -> None:
         """Keep a conversation; what was kept of it no longer is. Nothing happens where it is gone for good."""
         with self._db.write() as connection:
             if connection.execute("SELECT 1 FROM conversation WHERE id = ?", (kept.id,)).fetchone():
@@ -45,7 +45,7 @@ class KeptRows:
             stored = self._conversations.shared_root(connection, root)
             connection.execute(_PUT, (id, stored.id, name, root.created))
 
-    def root(self, trunk: Kept) -> Node | None:
+    def root(self, trunk: Keep) -> Node | None:
         """The message of a trunk."""
         row = self._db.row(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?", (trunk.node,))
         return node_of(row) if row else None

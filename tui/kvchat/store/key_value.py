@@ -12,7 +12,7 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 
 
-class Library:
+class LibraryRows:
     def __init__(self, db: Database) -> None:
         self._db = db
 

@@ -16,7 +16,7 @@ from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Message, Node, NoteKind, State, chained, has_end_only, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
-from kvchat.store.conversations import Change, Conversations, move
+from kvchat.store.conversations import Change, ConversationRows, move
 from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
 from kvchat.store.fulltext import index
@@ -45,8 +45,8 @@ _SPEEDS_OF_LATE = """SELECT figures FROM (SELECT id, figures, created FROM node 
                      WHERE server = ? AND model = ? ORDER BY created DESC"""
 
 
-class Messages:
-    def __init__(self, db: Database, conversations: Conversations) -> None:
+class MessageRows:
+    def __init__(self, db: Database, conversations: ConversationRows) -> None:
         self._db = db
         self._conversations = conversations
         self._sequence: dict[str, int] = {}

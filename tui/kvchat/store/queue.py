@@ -32,7 +32,7 @@ class QueuedRow(Struct, frozen=True):
     """Those of a conversation are sent from the smallest on; None, before it is stored: behind the others."""
 
 
-class Queue:
+class QueueRows:
     """The queues of all conversations. Every method may raise StoreError."""
 
     def __init__(self, db: Database) -> None:

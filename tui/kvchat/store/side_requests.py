@@ -37,7 +37,7 @@ class SideRequest(Struct, frozen=True):
 _FIELDS = SideRequest.__struct_fields__
 
 
-class SideRequests:
+class SideRequestRows:
     """The ledger. Every method may raise StoreError."""
 
     def __init__(self, db: Database) -> None:

@@ -22,22 +22,22 @@ from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
-from kvchat.store.conversations import Change, Conversations
+from kvchat.store.conversations import Change, ConversationRows
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
-from kvchat.store.jobs import Jobs
+from kvchat.store.jobs import JobRows
 from kvchat.store.kept import KeptRows
-from kvchat.store.key_value import Library
-from kvchat.store.messages import Messages
+from kvchat.store.key_value import LibraryRows
+from kvchat.store.messages import MessageRows
 from kvchat.text.problems import recovered_words
 
 if TYPE_CHECKING:
-    from kvchat.store.collections import Collections
+    from kvchat.store.collections import CollectionRows
     from kvchat.store.fulltext.search import Search
-    from kvchat.store.images import Images
-    from kvchat.store.imports import Imports
-    from kvchat.store.queue import Queue
-    from kvchat.store.side_requests import SideRequests
+    from kvchat.store.images import ImageRows
+    from kvchat.store.imports import ImportRows
+    from kvchat.store.queue import QueueRows
+    from kvchat.store.side_requests import SideRequestRows
 
 
 class Store:
@@ -48,10 +48,10 @@ class Store:
         """Sentences about what happened at opening: answers recovered, a damaged file moved aside."""
         self._db = db
         self._clock = clock
-        self._conversations = Conversations(db)
-        self._messages = Messages(db, self._conversations)
-        self._library = Library(db)
-        self._jobs = Jobs(db, clock)
+        self._conversations = ConversationRows(db)
+        self._messages = MessageRows(db, self._conversations)
+        self._library = LibraryRows(db)
+        self._jobs = JobRows(db, clock)
         self._kept = KeptRows(db, self._conversations)
 
     @classmethod
@@ -89,7 +89,7 @@ class Store:
         return self._db
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobRows:
         """Work that waits."""
         return self._jobs
 
@@ -101,39 +101,39 @@ class Store:
     # What not everybody who looks at the store needs is built when it is first used.
 
     @cached_property
-    def queue(self) -> Queue:
+    def queue(self) -> QueueRows:
         """Messages that wait for the answer before them."""
-        from kvchat.store.queue import Queue
+        from kvchat.store.queue import QueueRows
 
-        return Queue(self._db)
+        return QueueRows(self._db)
 
     @cached_property
-    def side_requests(self) -> SideRequests:
+    def side_requests(self) -> SideRequestRows:
         """What was asked of servers beside the chat, and its cost."""
-        from kvchat.store.side_requests import SideRequests
+        from kvchat.store.side_requests import SideRequestRows
 
-        return SideRequests(self._db)
+        return SideRequestRows(self._db)
 
     @cached_property
-    def collections(self) -> Collections:
+    def collections(self) -> CollectionRows:
         """The folders that are indexed."""
-        from kvchat.store.collections import Collections
+        from kvchat.store.collections import CollectionRows
 
-        return Collections(self._db)
+        return CollectionRows(self._db)
 
     @cached_property
-    def imports(self) -> Imports:
+    def imports(self) -> ImportRows:
         """Conversations that came in from files."""
-        from kvchat.store.imports import Imports
+        from kvchat.store.imports import ImportRows
 
-        return Imports(self._db, self._conversations)
+        return ImportRows(self._db, self._conversations)
 
     @cached_property
-    def images(self) -> Images:
+    def images(self) -> ImageRows:
         """The images that messages carry."""
-        from kvchat.store.images import Images
+        from kvchat.store.images import ImageRows
 
-        return Images(self._db, self._clock)
+        return ImageRows(self._db, self._clock)
 
     @cached_property
     def _search(self) -> Search:

@@ -1,7 +1,7 @@
 """What an import took, left out and skipped, in words.
 
 The rule: a kind and its arguments become words here and nowhere else; the kinds are
-`kvchat.transfer.importing.thread.Reason` and `Loss`.
+`kvchat.transfer.importing.thread.ImportRefusal` and `Loss`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.price import Act, Alternative, Price, Way
+from kvchat.cache.price import Act, Alternative, CheaperWay, Price
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, roughly_known
 from kvchat.text.format import about, count, counted, duration, short_count
@@ -32,12 +32,12 @@ TITLES: dict[Act, str] = {
 FREE = "None of these touches the cache."
 _KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
 
-_WAYS: dict[Way, str] = {
-    Way.NEW_CONVERSATIONS: "Leave it here and set it for new conversations",
-    Way.NEXT_MESSAGE: "Say it in your next message instead",
-    Way.DISREGARD: "Append a correction, such as “disregard that”",
-    Way.CORRECTION: "Append a correction instead",
-    Way.FORK: "Fork instead",
+_WAYS: dict[CheaperWay, str] = {
+    CheaperWay.NEW_CONVERSATIONS: "Leave it here and set it for new conversations",
+    CheaperWay.NEXT_MESSAGE: "Say it in your next message instead",
+    CheaperWay.DISREGARD: "Append a correction, such as “disregard that”",
+    CheaperWay.CORRECTION: "Append a correction instead",
+    CheaperWay.FORK: "Fork instead",
 }
 
 

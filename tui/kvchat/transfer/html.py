@@ -390,7 +390,7 @@ def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _entry(entry: shape.Entry, source: Source) -> Iterator[str]:
+def _entry(entry: shape.OutlineMessage, source: Source) -> Iterator[str]:
     node = entry.node
     if node.role is Role.SYSTEM:
         sources = "".join(map(_block, node.message.blocks))

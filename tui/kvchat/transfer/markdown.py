@@ -218,7 +218,7 @@ def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
         yield f"[{_reference(name)}]: {url.decode()}"
 
 
-def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
+def _entry(entry: shape.OutlineMessage, source: Source, level: str) -> Iterator[str]:
     node = entry.node
     yield f"{level} {escaped(shape.author(node))}"
     if node.role is Role.SYSTEM:

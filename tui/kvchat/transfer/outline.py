@@ -45,7 +45,7 @@ _BLOCK_KINDS = {
 }
 
 
-class Entry(Struct, frozen=True):
+class OutlineMessage(Struct, frozen=True):
     """A message in its place."""
 
     node: Node
@@ -58,36 +58,38 @@ class Entry(Struct, frozen=True):
     """The branch it is listed on; the one in use is 1."""
 
 
-class Branch(Struct, frozen=True):
+class OutlineBranch(Struct, frozen=True):
     """The messages of a branch that no earlier branch has."""
 
     title: str
     """Empty for the branch in use."""
-    entries: tuple[Entry, ...]
+    entries: tuple[OutlineMessage, ...]
 
 
-def outline(source: Source, all_branches: bool) -> Iterator[Branch]:
+def outline(source: Source, all_branches: bool) -> Iterator[OutlineBranch]:
     """The branch in use; with `all_branches` then each other one, oldest first."""
     tree, head = source.tree, source.conversation.head
-    shown: dict[str, Entry] = {}
-    yield Branch("", tuple(_new_entries(tree, head, shown, 1)))
+    shown: dict[str, OutlineMessage] = {}
+    yield OutlineBranch("", tuple(_new_entries(tree, head, shown, 1)))
     ends = [leaf.id for leaf in tree.leaves() if leaf.id != head] if all_branches else []
     for number, end in enumerate((end for end in ends if end not in shown), 2):
         entries = tuple(_new_entries(tree, end, shown, number))
-        yield Branch(f"Branch {number}: {_parting(tree, entries[0], shown)}", entries)
+        yield OutlineBranch(f"Branch {number}: {_parting(tree, entries[0], shown)}", entries)
 
 
-def _new_entries(tree: Tree, end: str | None, shown: dict[str, Entry], branch: int) -> Iterator[Entry]:
+def _new_entries(
+    tree: Tree, end: str | None, shown: dict[str, OutlineMessage], branch: int
+) -> Iterator[OutlineMessage]:
     number = 0
     for node in tree.path(end):
         number += node.role is not Role.SYSTEM
         if node.id not in shown:
             siblings = [sibling.id for sibling in tree.siblings(node.id)]
-            shown[node.id] = Entry(node, number, siblings.index(node.id) + 1, len(siblings), branch)
+            shown[node.id] = OutlineMessage(node, number, siblings.index(node.id) + 1, len(siblings), branch)
             yield shown[node.id]
 
 
-def _parting(tree: Tree, first: Entry, shown: dict[str, Entry]) -> str:
+def _parting(tree: Tree, first: OutlineMessage, shown: dict[str, OutlineMessage]) -> str:
     """Where a branch leaves an earlier one: `another message 3`, `goes on after message 4 of branch 2`."""
     if first.node.role is Role.SYSTEM:
         return "another system prompt"
@@ -153,14 +155,14 @@ def times(source: Source) -> str:
     return f"{begin} to {end[11:] if begin[:10] == end[:10] else end}"
 
 
-def time_of(entry: Entry, source: Source) -> str:
+def time_of(entry: OutlineMessage, source: Source) -> str:
     """When a message was written: the time of day, with the date unless it is the conversation's first day."""
     when = date_and_time(entry.node.created)
     same_day = when[:10] == date_and_time(source.conversation.created)[:10]
     return clock(entry.node.created) if same_day else when
 
 
-def version_mark(entry: Entry) -> str:
+def version_mark(entry: OutlineMessage) -> str:
     return f"version {entry.version} of {entry.versions}" if entry.versions > 1 else ""
 
 

@@ -62,7 +62,7 @@ from kvchat.backends.http.payload import (
     text_at,
 )
 from kvchat.backends.http.stream import MIB, Decoder, StreamDone
-from kvchat.backends.http.transport import Exchange, Head
+from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.backends.kinds import KINDS, LLAMACPP, MODELS_PATH, PROPS_PATH, Figures
 from kvchat.backends.template import facts_of_text
 from kvchat.backends.tokens import PieceTokens
@@ -263,7 +263,7 @@ class LlamaCppBackend(HttpBackend):
             unloads=f"when another model is asked for and {most} are loaded" if most else "",
         )
 
-    async def get_json(self, path: str) -> tuple[Head, object]:
+    async def get_json(self, path: str) -> tuple[ResponseHead, object]:
         return await super().get_json(self._of_model(path) if path in (PROPS_PATH, SLOTS_PATH) else path)
 
     def _of_model(self, path: str) -> str:

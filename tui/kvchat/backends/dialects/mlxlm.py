@@ -18,7 +18,7 @@ from kvchat.backends.base import Answer, OneTokenWarmUp, Watchdog
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble, failure
 from kvchat.backends.http.payload import Model, PayloadError, parsed_or_none
 from kvchat.backends.http.stream import Decoder
-from kvchat.backends.http.transport import Exchange, Head
+from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.backends.kinds import KINDS, Figures
 from kvchat.backends.local_template import template_here
 from kvchat.backends.template import facts_of_text, reasoning_option_in
@@ -80,7 +80,7 @@ class MlxLmBackend(OneTokenWarmUp):
             decoder.on_comment = answer.comment
         return await super()._read(exchange, decoder, watchdog, answer)
 
-    def _error(self, head: Head, body: str) -> BackendError:
+    def _error(self, head: ResponseHead, body: str) -> BackendError:
         said_so = _message_in(body) if head.status == 404 else ""
         if not said_so:
             return super()._error(head, body)

@@ -29,7 +29,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.http.payload import count_at, figures_at, is_object
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.http.transport import Head
+from kvchat.backends.http.transport import ResponseHead
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.text.faults import Fault
@@ -191,7 +191,7 @@ class ProgramBackend(HttpBackend):
         self._counts.remember(turn, tokens, seen.text, reply_tokens)
         return []
 
-    def _error(self, head: Head, body: str) -> BackendError:
+    def _error(self, head: ResponseHead, body: str) -> BackendError:
         return self._explained(super()._error(head, body), body)
 
     def _explained_end(self, ended: Ended) -> Ended:

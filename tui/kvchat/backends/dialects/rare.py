@@ -26,7 +26,7 @@ from kvchat.backends.http.payload import (
     text_at,
 )
 from kvchat.backends.http.stream import Payload
-from kvchat.backends.http.transport import Exchange, Head
+from kvchat.backends.http.transport import Exchange, ResponseHead
 from kvchat.backends.kinds import KINDS, MODELS_PATH, Figures
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
@@ -167,7 +167,7 @@ class LlamafileBackend(OneTokenWarmUp):
     kind = KINDS["llamafile"]
     _server = ""
 
-    async def get_json(self, path: str) -> tuple[Head, object]:
+    async def get_json(self, path: str) -> tuple[ResponseHead, object]:
         head, found = await super().get_json(path)
         self._server = head.headers.get("server", "").strip().lower() if path == MODELS_PATH else self._server
         return head, found

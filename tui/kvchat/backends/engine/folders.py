@@ -31,7 +31,7 @@ _DOWNLOADS = re.compile(r'^XDG_DOWNLOAD_DIR="(?!\$HOME/?")([^"\n]+)"', re.MULTIL
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Found(Struct, frozen=True):
+class FoundModelFile(Struct, frozen=True):
     """A file that may be a model."""
 
     path: Path
@@ -102,20 +102,20 @@ class Walk:
         self._left = 0
         self._been: set[tuple[int, int]] = set()
 
-    def gguf(self, folder: Path, source: str) -> Iterator[Found]:
+    def gguf(self, folder: Path, source: str) -> Iterator[FoundModelFile]:
         """The files below `folder` that are named like a model."""
         for path in self._source(folder):
             if path.suffix.lower() == ".gguf":
-                yield Found(path, source)
+                yield FoundModelFile(path, source)
 
-    def ollama(self, folder: Path) -> Iterator[Found]:
+    def ollama(self, folder: Path) -> Iterator[FoundModelFile]:
         """Ollama's models: a manifest at host/owner/model/tag names a blob."""
         manifests = folder / "manifests"
         for manifest in self._source(manifests):
             parts = manifest.relative_to(manifests).parts
             blob = _model_blob(manifest) if len(parts) >= 3 else ""
             if blob:
-                yield Found(folder / "blobs" / blob, "Ollama", _ollama_name(parts))
+                yield FoundModelFile(folder / "blobs" / blob, "Ollama", _ollama_name(parts))
 
     def _source(self, folder: Path) -> Iterator[Path]:
         """The files of one source, with a budget of its own."""

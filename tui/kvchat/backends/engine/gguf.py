@@ -139,7 +139,7 @@ class _WindowEndError(Exception):
     """The header goes on behind the window."""
 
 
-class _Reader:
+class _GgufReader:
     """Little-endian values from the first bytes of a file of `size` bytes."""
 
     def __init__(self, data: bytes, size: int, path: Path) -> None:
@@ -206,7 +206,7 @@ def read_header(path: Path) -> GgufHeader:
         raise GgufError(
             EngineProblem.OTHER_FORMAT if data else EngineProblem.EMPTY, path=path, beginning=repr(data[:8])[1:]
         )
-    reader = _Reader(data, size, path)
+    reader = _GgufReader(data, size, path)
     reader.at = 4
     try:
         version = reader.number("I")
@@ -242,7 +242,7 @@ def _version(version: int) -> str:
     return "big-endian" if version in (0x02000000, 0x03000000) else str(version)
 
 
-def _entries(reader: _Reader, count: int) -> tuple[dict[str, object], bool]:
+def _entries(reader: _GgufReader, count: int) -> tuple[dict[str, object], bool]:
     """The entries as far as the window goes, and whether that is all of them."""
     values: dict[str, object] = {}
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kvchat.backends.engine.folders import Found, Walk, ollama_folders, sources
+from kvchat.backends.engine.folders import FoundModelFile, Walk, ollama_folders, sources
 from kvchat.backends.engine.gguf import GgufError, GgufHeader, quantisation_of, read_header, without_quantisation
 from kvchat.text.engine import EngineProblem
 
@@ -58,7 +58,7 @@ def models_at(path: Path) -> list[ModelFile]:
     """The models that a path names: a file's, of a part of a split model the whole one, of a folder all in it. Raises
     GgufError."""
     if not os.path.isdir(path):  # noqa: PTH112 - it takes any path
-        return [_model(Found(path, ""))]
+        return [_model(FoundModelFile(path, ""))]
     if not (found := _models(Walk().gguf(path, ""))):
         raise GgufError(EngineProblem.NO_MODELS, path=path)
     return found
@@ -90,17 +90,17 @@ def _bundled() -> Iterator[Path]:
         yield from sorted(Path(folder).glob("*.gguf"))
 
 
-def _candidates(env: Mapping[str, str], home: Path, root: Path) -> Iterator[Found]:
+def _candidates(env: Mapping[str, str], home: Path, root: Path) -> Iterator[FoundModelFile]:
     walk = Walk()
     for path in _bundled():
-        yield Found(path, "bundled")
+        yield FoundModelFile(path, "bundled")
     for source, folder in sources(env, home):
         yield from walk.gguf(folder, source)
     for folder in ollama_folders(env, home, root):
         yield from walk.ollama(folder)
 
 
-def _models(candidates: Iterator[Found]) -> list[ModelFile]:
+def _models(candidates: Iterator[FoundModelFile]) -> list[ModelFile]:
     """Those among the candidates that are models to chat with, each file once."""
     seen: set[Path] = set()
     found: list[ModelFile] = []
@@ -124,7 +124,7 @@ def _real(path: Path) -> Path | None:
         return None
 
 
-def _model(candidate: Found) -> ModelFile:
+def _model(candidate: FoundModelFile) -> ModelFile:
     """The model in a file, or the one that this file is a part of. Raises GgufError if it is none to chat with."""
     path, *further = parts_of(candidate.path)
     header = read_header(path)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import Snapshot, checksum, kept_among, read_card, token_ids
-from kvchat.backends.engine.snapshots import MOST_BYTES, SnapshotError, SnapshotShelf
+from kvchat.backends.engine.snapshots import MOST_BYTES, SnapshotDir, SnapshotError
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
 from kvchat.text.snapshots import SnapshotProblem
@@ -47,8 +47,8 @@ def kept(folder: Path, paths: Mapping[str, Sequence[str]]) -> dict[str, Snapshot
     return kept_among(filter(None, map(read_card, folder.glob("*/kvchat-*.json"))), paths)
 
 
-class ServerShelf(SnapshotShelf):
-    """The cards of one server's snapshots, in a folder of kvchat; the files are the server's. As of `SnapshotShelf`."""
+class ServerShelf(SnapshotDir):
+    """The cards of one server's snapshots, in a folder of kvchat; the files are the server's. As of `SnapshotDir`."""
 
     def __init__(self, folder: Path, files: Path | None = None) -> None:
         """`files`: the server's folder, where it is on this machine."""

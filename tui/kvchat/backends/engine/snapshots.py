@@ -80,7 +80,7 @@ class NoClaims:
         return ""
 
 
-class SnapshotShelf:
+class SnapshotDir:
     """The snapshots in a folder. Every method but the properties works on the disk: call it in a thread."""
 
     def __init__(

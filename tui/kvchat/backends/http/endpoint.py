@@ -111,7 +111,7 @@ class BaseUrl(Struct, frozen=True):
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-class Place(Struct, frozen=True):
+class ResolvedServer(Struct, frozen=True):
     """A resolved server: its class, and the addresses a connection may go to."""
 
     host_class: HostClass
@@ -237,13 +237,13 @@ async def lookup(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(item[4][0]) for item in found))
 
 
-async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
+async def locate(url: BaseUrl, resolver: Resolver = lookup) -> ResolvedServer:
     """The class and the addresses of `url`'s host. Raises BackendError with a sentence."""
     if is_loopback_name(url.host):
-        return Place(HostClass.LOOPBACK, LOOPBACK)
+        return ResolvedServer(HostClass.LOOPBACK, LOOPBACK)
     address = literal(url.host)
     if address is not None:
-        return Place(classify(address), (str(address),))
+        return ResolvedServer(classify(address), (str(address),))
     try:
         found = await resolver(url.host, url.port)
     except (OSError, UnicodeError):
@@ -259,7 +259,7 @@ async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
     if url.host.endswith(".local"):
         classes.append(HostClass.LAN)
     reachable = [text for text in found if "%" not in text] or found
-    return Place(most_remote(classes), tuple(reachable[:_MOST_ADDRESSES]))
+    return ResolvedServer(most_remote(classes), tuple(reachable[:_MOST_ADDRESSES]))
 
 
 # -- the endpoint -----------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Endpoint(Struct, frozen=True):
     """A server to send requests to."""
 
     url: BaseUrl
-    place: Place
+    place: ResolvedServer
     api_key: str | None = None
     ca_file: str | None = None
     proxy: str | None = None
@@ -316,7 +316,7 @@ class Endpoint(Struct, frozen=True):
 
         Behind a proxy the host counts as cloud: the proxy resolves it, and reads what passes.
         """
-        place = Place(HostClass.CLOUD, ()) if self.proxy else await locate(self.url, self.resolver)
+        place = ResolvedServer(HostClass.CLOUD, ()) if self.proxy else await locate(self.url, self.resolver)
         place = _as_told(place, self.options.locality)
         if (
             self._holds_a_key
@@ -339,7 +339,7 @@ async def open_endpoint(
     options: ServerOptions = PLAIN,
 ) -> Endpoint:
     """The endpoint at `base_url`, resolved. Raises BackendError with a sentence for what cannot be used."""
-    unresolved = Place(HostClass.CLOUD, ())
+    unresolved = ResolvedServer(HostClass.CLOUD, ())
     return await Endpoint(
         parse_base_url(base_url),
         unresolved,
@@ -353,7 +353,7 @@ async def open_endpoint(
     ).located()
 
 
-def _as_told(place: Place, locality: Locality) -> Place:
+def _as_told(place: ResolvedServer, locality: Locality) -> ResolvedServer:
     """The place with the user's own word on whether it is local: a public address of their own is as a machine of
     their network; nothing nearer is taken for further away than it is, unless they say so."""
     if locality == "cloud":

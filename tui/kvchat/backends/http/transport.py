@@ -74,7 +74,7 @@ _left_behind: set[asyncio.Task[None]] = set()
 """Tasks that did not end within CLOSE_S; kept from the garbage collector until they do."""
 
 
-class Head(Struct, frozen=True):
+class ResponseHead(Struct, frozen=True):
     """The status and the headers of an answer; names are lower case."""
 
     status: int
@@ -110,7 +110,7 @@ class Exchange:
         self._path = path
         self._headers = dict(headers or {})
         self._body = body
-        self._queue: asyncio.Queue[Head | bytes | BackendError | None] = asyncio.Queue(_QUEUE)
+        self._queue: asyncio.Queue[ResponseHead | bytes | BackendError | None] = asyncio.Queue(_QUEUE)
         self._streams: list[Any] = []
         self._connecting = False
         self._closing = False
@@ -126,12 +126,12 @@ class Exchange:
     ) -> None:
         await unskippable(self._close())
 
-    async def head(self) -> Head:
+    async def head(self) -> ResponseHead:
         """The status and headers, however long the server takes. Raises BackendError."""
         item = await self._queue.get()
         if isinstance(item, BackendError):
             raise item
-        assert isinstance(item, Head)
+        assert isinstance(item, ResponseHead)
         return item
 
     async def chunk(self) -> bytes | None:
@@ -139,7 +139,7 @@ class Exchange:
         item = await self._queue.get()
         if isinstance(item, BackendError):
             raise item
-        assert not isinstance(item, Head)
+        assert not isinstance(item, ResponseHead)
         return item
 
     async def body(self, limit: int) -> bytes:
@@ -225,7 +225,7 @@ class Exchange:
                 raise errors.cut(self._url, before_answer=True)
 
     async def _receive(self, response: httpx.Response) -> None:
-        head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+        head = ResponseHead(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         self._answered = True
         if 300 <= head.status < 400:
             raise failure(
@@ -308,7 +308,7 @@ async def ask(
     body: bytes | None = None,
     limit: int = ERROR_BODY_LIMIT,
     tries: int = ASK_TRIES,
-) -> tuple[Head, bytes]:
+) -> tuple[ResponseHead, bytes]:
     """The answer to a request that only asks, with the first `limit` bytes of its body (of an error's: what came of its
     beginning). Where the connection breaks it is asked once more on a new one: llama-server closes a connection after
     each stream though it announced to keep it, and a proxy before it may have chosen that one. Not for what generates.

@@ -13,7 +13,7 @@ from kvchat.cache.causes.cause import Remedy, Statement, said
 from kvchat.cache.llamacpp.cache_config import Shape
 
 
-class Way(StrEnum):
+class RemedyWay(StrEnum):
     """How something is changed at a server."""
 
     START = auto()
@@ -25,14 +25,14 @@ class Way(StrEnum):
     """A newer version needs no flag."""
 
 
-class Change(Struct, frozen=True):
+class RemedyChange(Struct, frozen=True):
     """A flag or a setting, ready to be typed, and where it is changed."""
 
     flag: str
     """`{size}` stands for a number of tokens, `{whole}` for those of all slots."""
     where: str = ""
     """The program that is started, the file or the screen; empty: the kind's own program."""
-    way: Way = Way.START
+    way: RemedyWay = RemedyWay.START
 
 
 class Flags(Struct, frozen=True):
@@ -40,11 +40,11 @@ class Flags(Struct, frozen=True):
 
     program: str = ""
     """What is started with flags; empty: as the kind is called."""
-    window: Change | None = None
+    window: RemedyChange | None = None
     """For a larger window."""
-    beside: Change | None = None
+    beside: RemedyChange | None = None
     """For room beside a conversation, so that it outlives a request of another kind."""
-    caching: Change | None = None
+    caching: RemedyChange | None = None
     """For a cache that is off."""
     no_caching: str = ""
     """A sentence, where a flag switches its cache off."""
@@ -90,7 +90,7 @@ class Flags(Struct, frozen=True):
 
 
 NO_FLAGS = Flags()
-ENGINE_FLAGS = Flags(window=Change("engine.context_size = {size}"), slots="engine.slots to {slots}")
+ENGINE_FLAGS = Flags(window=RemedyChange("engine.context_size = {size}"), slots="engine.slots to {slots}")
 """The built-in engine has settings instead."""
 
 
@@ -114,7 +114,7 @@ def caching_off(flags: Flags) -> Statement:
     change = flags.caching
     if flags.asked_to_cache:
         return said(Remedy.LOOK_FOR_PROXY)
-    if change is not None and change.way is Way.START:
+    if change is not None and change.way is RemedyWay.START:
         return said(Remedy.SWITCH_CACHING_ON, flag=change.flag, program=change.where)
     return said(Remedy.SWITCH_CACHING_ON, words=flags.no_caching or None)
 
@@ -122,7 +122,7 @@ def caching_off(flags: Flags) -> Statement:
 def larger_window(flags: Flags, tokens: int | None) -> Statement:
     """A window for at least `tokens`, rounded up to a power of two."""
     size, change = 1 << max(12, (tokens or 0).bit_length()), flags.window
-    named = change is not None and change.way is Way.START
+    named = change is not None and change.way is RemedyWay.START
     return said(Remedy.LARGER_WINDOW, flag=change.flag.format(size=size, whole=size) if change and named else None)
 
 

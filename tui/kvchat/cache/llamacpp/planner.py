@@ -25,7 +25,7 @@ class Way(StrEnum):
     RESTORE = auto()
 
 
-class Option(Struct, frozen=True):
+class PlannedWay(Struct, frozen=True):
     way: Way
     tokens: int
     """Tokens the server reads in all: for the request, and for getting there."""
@@ -40,8 +40,8 @@ class Option(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """The chosen way and the options it was chosen from, cheapest first."""
 
-    chosen: Option
-    options: tuple[Option, ...]
+    chosen: PlannedWay
+    options: tuple[PlannedWay, ...]
 
     @property
     def slot(self) -> int | None:
@@ -83,7 +83,7 @@ def plan(
     def option(way: Way, tokens: int, slot: int | None, found: Prediction, more: int = 0) -> _Weighed:
         """An option and what it loses; `more`: what is lost beside `found`."""
         lost = _lost(found)
-        return _Weighed(Option(way, tokens, slot, found.slot, lost), _weight(lost, found.slot, secured) + more)
+        return _Weighed(PlannedWay(way, tokens, slot, found.slot, lost), _weight(lost, found.slot, secured) + more)
 
     found = [option(Way.AS_IS, len(prompt) - as_is.cached, None, as_is)]
     if len(simulator.slots) > 1 and not simulator.shape.unified:
@@ -109,14 +109,14 @@ def plan(
                 lost = len(held.tokens) - held.tokens.common(prompt) if held is not None else 0
                 found.append(
                     _Weighed(
-                        Option(Way.RESTORE, rest + restorable.cost, slot, slot, lost), _weight(lost, slot, secured)
+                        PlannedWay(Way.RESTORE, rest + restorable.cost, slot, slot, lost), _weight(lost, slot, secured)
                     )
                 )
     return _cheapest_in_all(found) if idle else _chosen(found)
 
 
 class _Weighed(Struct, frozen=True):
-    option: Option
+    option: PlannedWay
     lost: int
     """What it costs to have back what the option replaces, in tokens."""
 

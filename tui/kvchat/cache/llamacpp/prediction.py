@@ -9,7 +9,7 @@ from msgspec import Struct
 from kvchat.cache.llamacpp.slot_state import Held
 
 
-class Place(Struct, frozen=True):
+class StatePlace(Struct, frozen=True):
     """Where a state is held: `index` into `Simulator.slots` or `Simulator.parked`."""
 
     kind: Literal["slot", "parked"]
@@ -28,7 +28,7 @@ class Prediction(Struct, frozen=True):
     """The longest common prefix with the state that is used, before checkpoints and the last token cut it."""
     best: int
     """The longest common prefix with any state held anywhere before the request."""
-    best_where: Place | None
+    best_where: StatePlace | None
     chosen_by: Literal["prefix", "least recent", "pinned"]
     replaces: Held | None
     """The state that is lost with this request, wholly or its end; None: nothing is, or it is parked."""

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, overwritten, read, resume, saved
 from kvchat.cache.llamacpp.host_cache import better, park, ratio, trimmed
-from kvchat.cache.llamacpp.prediction import Mismatch, Place, Prediction
+from kvchat.cache.llamacpp.prediction import Mismatch, Prediction, StatePlace
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 
-__all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Simulator"]
+__all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Prediction", "Simulator", "StatePlace"]
 
 STOPPED_LATE = 64
 """Tokens that a server may have written after the client stopped reading."""
@@ -386,15 +386,15 @@ class Simulator:
         self._slots[slot] = replace(held, tokens=read.first(count) + Tokens.unknown(count - len(read)))
         return True
 
-    def _best(self, prompt: Tokens) -> tuple[int, Place | None]:
+    def _best(self, prompt: Tokens) -> tuple[int, StatePlace | None]:
         """The longest common prefix with anything held, and where that is."""
         best, where = 0, None
         for index, held in enumerate(self._slots):
             if held is not None and (common := held.tokens.common(prompt)) > best:
-                best, where = common, Place("slot", index)
+                best, where = common, StatePlace("slot", index)
         for index, held in enumerate(self._parked):
             if (common := held.tokens.common(prompt)) > best:
-                best, where = common, Place("parked", index)
+                best, where = common, StatePlace("parked", index)
         return best, where
 
     def _choose(

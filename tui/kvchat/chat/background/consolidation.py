@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.extraction import Extraction
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
@@ -75,16 +75,16 @@ class Consolidation:
             await self._core.writer.call(lambda: jobs.put(CONSOLIDATION, "", at, JobReason.NEW_MEMORIES))
             self._jobs.changed()
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         id = self._core.conversations.looked_at
         link = self._extraction.workplace(id) if id else None
         if link is None or self._core.conversations.streaming() or not self._memory.is_on(id):
             return None
         if job.why == JobReason.ASKED:
-            return Place(link.lane, 0.0)
+            return JobPlace(link.lane, 0.0)
         rest = self._core.settings.memory.idle_seconds * self._extraction.patience(link)
         quiet = max(other.lane.quiet_since for other in self._core.servers.links)
-        return Place(link.lane, self._jobs.rested_at(quiet, rest))
+        return JobPlace(link.lane, self._jobs.rested_at(quiet, rest))
 
     async def retried(self, subject: str) -> None:
         jobs = self._core.store.jobs

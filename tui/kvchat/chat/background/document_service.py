@@ -27,7 +27,7 @@ from kvchat.store import StoreError
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
-    from kvchat.documents.collection import Collection, Passage, Progress, Report, Status
+    from kvchat.documents.collection import Collection, CollectionStatus, IndexingProgress, IndexingReport, Passage
     from kvchat.documents.library import Library
     from kvchat.documents.source_state import SourceState
     from kvchat.prompt.context import ContextBlock
@@ -58,8 +58,8 @@ class DocumentService:
         self._indexers: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, bool] = {}
         """Those in which something changed while they were indexed, and whether all is to be indexed anew."""
-        self._indexing: dict[str, Progress] = {}
-        self._reports: dict[str, Report] = {}
+        self._indexing: dict[str, IndexingProgress] = {}
+        self._reports: dict[str, IndexingReport] = {}
         self._one_at_a_time = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
         self._known_names: frozenset[tuple[str, str]] = frozenset()
@@ -112,10 +112,10 @@ class DocumentService:
         """The collection of this name, in any case. Raises ChatError."""
         return await self.with_library(lambda library: library.get(name))
 
-    async def statuses(self, names: Sequence[str]) -> dict[str, Status]:
+    async def statuses(self, names: Sequence[str]) -> dict[str, CollectionStatus]:
         """What is in the index of these collections; one that is gone by now is left out. Raises ChatError."""
 
-        def count(library: Library) -> dict[str, Status]:
+        def count(library: Library) -> dict[str, CollectionStatus]:
             there = {one.name for one in library.collections()}
             return {name: library.status(name) for name in names if name in there}
 
@@ -186,12 +186,12 @@ class DocumentService:
     # -- indexing
 
     @property
-    def indexing(self) -> Mapping[str, Progress]:
+    def indexing(self) -> Mapping[str, IndexingProgress]:
         """The collections that are being indexed, and those that wait for it, by name."""
         return self._indexing
 
     @property
-    def reports(self) -> Mapping[str, Report]:
+    def reports(self) -> Mapping[str, IndexingReport]:
         """What the last indexing of each collection gave, in this run."""
         return self._reports
 
@@ -199,27 +199,29 @@ class DocumentService:
         if name in self._indexers:
             self._again[name] = anew or self._again.get(name, False)
         else:
-            from kvchat.documents.collection import Progress
+            from kvchat.documents.collection import IndexingProgress
 
-            self._indexing[name] = Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
+            self._indexing[name] = IndexingProgress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
             self._indexers[name] = asyncio.create_task(self._indexed(name, anew))
             self._core.events.tell(IndexingProgressed(name))
 
     async def _indexed(self, name: str, anew: bool) -> None:
-        def told(progress: Progress) -> None:
+        def told(progress: IndexingProgress) -> None:
             self._indexing[name] = progress
             self._core.events.tell(IndexingProgressed(name))
 
-        from kvchat.documents.collection import Report
+        from kvchat.documents.collection import IndexingReport
 
         try:
             async with self._one_at_a_time:
                 self._reports[name] = await self._carried_out(name, anew, told)
         except ChatError as error:
-            self._reports[name] = Report(name, trouble=str(error))
+            self._reports[name] = IndexingReport(name, trouble=str(error))
         except Exception as error:
             log.exception("indexing failed")
-            self._reports[name] = Report(name, trouble=ChatProblem.NOT_INDEXED.format(error=type(error).__name__))
+            self._reports[name] = IndexingReport(
+                name, trouble=ChatProblem.NOT_INDEXED.format(error=type(error).__name__)
+            )
         finally:
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)
@@ -228,7 +230,7 @@ class DocumentService:
         if again is not None:
             self._index(name, again)
 
-    async def _carried_out(self, name: str, anew: bool, told: Callable[[Progress], None]) -> Report:
+    async def _carried_out(self, name: str, anew: bool, told: Callable[[IndexingProgress], None]) -> IndexingReport:
         from kvchat.documents.indexing.process import indexed
 
         collection, options, path = await self.with_library(

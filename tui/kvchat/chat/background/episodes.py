@@ -15,14 +15,14 @@ from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.memory import ledger
-from kvchat.memory.ledger import Ledger
+from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.message import Node
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.spare_time import SpareTime
-    from kvchat.memory.learning.episodes import Part
+    from kvchat.memory.learning.episodes import EpisodePart
 
 EPISODES = "episodes"
 
@@ -61,14 +61,14 @@ class Episodes:
         conversation = self._core.conversations.get(id)
         return conversation is not None and bool((await self._ended_part(conversation.path())).turns)
 
-    async def _ended_part(self, path: list[Node]) -> Part:
+    async def _ended_part(self, path: list[Node]) -> EpisodePart:
         """What is to be summed up of a branch."""
         from kvchat.memory.learning.episodes import ended_part
 
         def waiting() -> list[Node]:
             database = self._core.store.database
-            looked_at = Ledger(database).gone_through(path)
-            return [one for one in Ledger(database, ledger.EPISODES).pending(path) if one.id in looked_at]
+            looked_at = ExtractionLedger(database).gone_through(path)
+            return [one for one in ExtractionLedger(database, ledger.EPISODES).pending(path) if one.id in looked_at]
 
         pending = await self._core.writer.call(waiting)
         return ended_part(path, pending, self._core.timestamp(), self._core.settings.memory.most_messages)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from kvchat.backends import kinds
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.background.side_requests import THINKING
 from kvchat.chat.background.spare_time import SpareTime
@@ -28,7 +28,7 @@ from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.chat.turns.turns import Turns
 from kvchat.memory.entry import Status
-from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, Cell, Ledger, due
+from kvchat.memory.ledger import EMPTY, FACTS, UNASKED, ExtractionLedger, ExtractionRun, due
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
@@ -40,7 +40,7 @@ from kvchat.text.problems import ChatProblem
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.titles import Titles
-    from kvchat.memory.learning.extraction import Findings, Passage
+    from kvchat.memory.learning.extraction import ExtractionPassage, Findings
 
 EXTRACTION = "extraction"
 APART_BYTES = 16000
@@ -147,13 +147,15 @@ class Extraction(ConversationObserver):
     async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
         """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
         tree, shown = conversation.tree, conversation.record.head
-        ends = await self._core.writer.call(lambda: Ledger(self._core.store.database).branches(conversation.id))
+        ends = await self._core.writer.call(
+            lambda: ExtractionLedger(self._core.store.database).branches(conversation.id)
+        )
         return [
             tree.path(end) for end in ends if end != shown and end in tree and tree[end].state is not State.STREAMING
         ]
 
     async def _pending(self, path: Sequence[Node]) -> list[Node]:
-        return await self._core.writer.call(lambda: Ledger(self._core.store.database).pending(path))
+        return await self._core.writer.call(lambda: ExtractionLedger(self._core.store.database).pending(path))
 
     async def request(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
@@ -171,7 +173,7 @@ class Extraction(ConversationObserver):
         ChatError."""
         every = await self._jobs.queued(self._core.store.jobs.all)
         jobs = {job.subject: job for job in every if job.kind == EXTRACTION}
-        ledger, rows = Ledger(self._core.store.database), []
+        ledger, rows = ExtractionLedger(self._core.store.database), []
         behind = dict(await self._jobs.queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
         for id in {**jobs, **behind}:
             record = self._core.conversations.record(id)
@@ -208,10 +210,10 @@ class Extraction(ConversationObserver):
         """What an earlier run has left is due when this one rests."""
         self._resumed = time.time()
         if self._core.setting(WAS_OFF):
-            await self._core.writer.call(Ledger(self._core.store.database).begin_now)
+            await self._core.writer.call(ExtractionLedger(self._core.store.database).begin_now)
             await self._core.writer.write(lambda: self._core.store.set_setting(WAS_OFF, None))
         known = {job.subject for job in await self._core.writer.call(self._core.store.jobs.all)}
-        left = await self._core.writer.call(lambda: Ledger(self._core.store.database).behind(RESUMED, known))
+        left = await self._core.writer.call(lambda: ExtractionLedger(self._core.store.database).behind(RESUMED, known))
         self._more_left = len(left) == RESUMED
         for id, _ in left:
             at = time.time() + self._core.settings.memory.idle_seconds
@@ -284,7 +286,7 @@ class Extraction(ConversationObserver):
         away = link.info is not None and self._core.servers.is_on_the_internet(link)
         return link if self._core.settings.memory.on_cloud or not away else None
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         id, settings = job.subject, self._core.settings.memory
         record = self._core.conversations.record(id)
         link = self.workplace(id) if record is not None else None
@@ -292,17 +294,17 @@ class Extraction(ConversationObserver):
         if link is None or not self._wanted(record) or busy:
             return None
         if job.why in (JobReason.ASKED, JobReason.MOST):
-            return Place(link.lane, 0.0)
+            return JobPlace(link.lane, 0.0)
         conversation = self._core.conversations.loaded.get(id)
         own = link is self._core.servers.link(id)
         extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=True)
         if job.why == JobReason.LEFT and extends:
-            return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
+            return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, 0.0))  # what is opened is read first
         if extends and job.why == JobReason.ENOUGH:
             rest = settings.rest_seconds
         else:  # what its `due` says is of the last answer but one when the next has just ended
             rest = settings.idle_seconds * (1 if extends else self.patience(link))
-        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
+        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
 
     def patience(self, link: Link) -> int:
         """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
@@ -358,7 +360,9 @@ class Extraction(ConversationObserver):
             return Outcome(How.USELESS, refusal(findings.useless.why))
         return await self._noted(conversation, passage, findings, answer.model)
 
-    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool, title: bool) -> Passage:
+    async def _passage(
+        self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool, title: bool
+    ) -> ExtractionPassage:
         """What is gone through now: all that waits, unless it is too much at once. `title`: one is asked for too."""
         from kvchat.memory.learning.extraction import passage
 
@@ -372,7 +376,12 @@ class Extraction(ConversationObserver):
         return passage(path, wanted, known, title=title)
 
     async def _answer_about(
-        self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage, by_itself: bool
+        self,
+        link: Link,
+        conversation: OpenConversation,
+        path: Sequence[Node],
+        passage: ExtractionPassage,
+        by_itself: bool,
     ) -> Node:
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, instruction, own_prompt, schema
@@ -391,7 +400,7 @@ class Extraction(ConversationObserver):
         return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters, by_itself=by_itself)
 
     async def _noted(
-        self, conversation: OpenConversation, passage: Passage, findings: Findings, model: str = ""
+        self, conversation: OpenConversation, passage: ExtractionPassage, findings: Findings, model: str = ""
     ) -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
         from kvchat.memory.acts import refused_as_stored
@@ -405,7 +414,9 @@ class Extraction(ConversationObserver):
         nodes = [node.id for _, node in passage.turns]
         refused = refused_as_stored(findings.refused)
         outcome, now = FACTS if findings.facts else EMPTY, self._core.timestamp()
-        cell = Cell(new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused)
+        cell = ExtractionRun(
+            new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused
+        )
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)

@@ -61,7 +61,7 @@ class Outcome(Struct, frozen=True):
     why: str = ""
 
 
-class Place(Struct, frozen=True):
+class JobPlace(Struct, frozen=True):
     """Where a job is done, and from when on."""
 
     lane: Lane
@@ -74,7 +74,7 @@ class JobHandler(Protocol):
 
     kind: str
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         """Where and when a job can be done; None: not now, and whatever changes that stirs the runner."""
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:

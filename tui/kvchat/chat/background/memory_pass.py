@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.server.lane import Lane
@@ -68,7 +68,7 @@ class MemoryPass:
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         return (
             self._spare_time.place(job.subject, ROOM)
             if self.wanted(job.subject)

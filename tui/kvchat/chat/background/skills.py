@@ -16,7 +16,7 @@ from kvchat.chat.events import MemoriesNoted
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
 from kvchat.memory.entry import Status, new_id
-from kvchat.memory.ledger import UNASKED, Cell, Ledger
+from kvchat.memory.ledger import UNASKED, ExtractionLedger, ExtractionRun
 from kvchat.store.conversations import SKILLS_TO
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Skills:
     async def _is_due(self, id: str) -> bool:
         return bool(await self._core.writer.call(lambda: self._new_cells(id)))
 
-    def _new_cells(self, id: str) -> list[Cell]:
+    def _new_cells(self, id: str) -> list[ExtractionRun]:
         """The extractions of a conversation that were not looked at yet, newest first."""
         last = self._core.setting(SKILLS_TO + id)
-        return list(takewhile(lambda cell: cell.id != last, Ledger(self._core.store.database).cells(id)))
+        return list(takewhile(lambda cell: cell.id != last, ExtractionLedger(self._core.store.database).cells(id)))
 
     async def _look_for_skills(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
         from kvchat.memory.learning.skills import ANSWER_TOKENS, checked, instruction, practice, schema
@@ -74,7 +74,9 @@ class Skills:
         cells = await self._core.writer.call(lambda: self._new_cells(id))
         # One that no model was asked about held nothing, or was said while memory was off.
         asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
-        among = await self._core.writer.call(lambda: Ledger(self._core.store.database).covered_by(asked_about))
+        among = await self._core.writer.call(
+            lambda: ExtractionLedger(self._core.store.database).covered_by(asked_about)
+        )
         found = practice(conversation.path(), among)
         if not found.promising:
             return await self._looked_at(id, cells)
@@ -95,13 +97,13 @@ class Skills:
             await self._propose(id, facts, answer.model)
         return await self._looked_at(id, cells)
 
-    async def _looked_at(self, id: str, cells: list[Cell]) -> Outcome:
+    async def _looked_at(self, id: str, cells: list[ExtractionRun]) -> Outcome:
         if cells:
             await self._core.keep_setting(SKILLS_TO + id, cells[0].id)
         return Outcome(How.DONE)
 
     async def _propose(self, id: str, facts: list[Fact], model: str) -> None:
-        by = Cell(new_id(), id, self._core.timestamp(), model=model, session=self._memory.session)
+        by = ExtractionRun(new_id(), id, self._core.timestamp(), model=model, session=self._memory.session)
         entries = await self._memory.with_memories(lambda m: m.proposed(by, facts))
         if entries:
             self._core.events.tell(MemoriesNoted(id, (), tuple(entry.id for entry in entries)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.background.side_requests import SideRequests
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations.live import OpenConversation
@@ -41,16 +41,16 @@ class SpareTime:
         await self._core.writer.call(lambda: self._core.store.jobs.put(kind, id, time.time(), why))
         self._jobs.changed()
 
-    def exit(self, id: str) -> Place:
+    def exit(self, id: str) -> JobPlace:
         """The place of a job that only leaves the queue."""
-        return Place(self._core.servers.link(id).lane, 0.0)
+        return JobPlace(self._core.servers.link(id).lane, 0.0)
 
-    def place(self, id: str, room: int) -> Place | None:
+    def place(self, id: str, room: int) -> JobPlace | None:
         """Where and when a request of `room` tokens at the most extends a conversation; None: it cannot now."""
         link, conversation = self._core.servers.link(id), self._core.conversations.get(id)
         if conversation is None or not self._side_requests.can_ask(link, conversation, room):
             return None
-        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._core.settings.memory.rest_seconds))
+        return JobPlace(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._core.settings.memory.rest_seconds))
 
     def found(self, id: str, lane: Lane, room: int) -> tuple[Link, OpenConversation] | None:
         """The server and the conversation, if a request can still be made in this lane."""

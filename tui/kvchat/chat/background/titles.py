@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
@@ -116,7 +116,7 @@ class Titles(ConversationObserver):
             and not any(node.message.reasoning for node in conversation.path())
         )
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         is_open = self._is_open(self._core.conversations.record(job.subject))
         return self._spare_time.place(job.subject, ROOM) if is_open else self._spare_time.exit(job.subject)
 

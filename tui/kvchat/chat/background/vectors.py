@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
-from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
@@ -125,11 +125,11 @@ class Vectors:
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
 
-    async def place_of(self, job: Job) -> Place | None:
+    async def place_of(self, job: Job) -> JobPlace | None:
         if not self._embeds or self._core.conversations.streaming():
             return None
         quiet = max((link.lane.quiet_since for link in self._core.servers.links), default=0.0)
-        return Place(self.lane, self._jobs.rested_at(quiet, self._core.settings.memory.rest_seconds))
+        return JobPlace(self.lane, self._jobs.rested_at(quiet, self._core.settings.memory.rest_seconds))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:

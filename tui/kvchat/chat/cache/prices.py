@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
+from kvchat.cache.price import Act, PrefillSpan, Price, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.routes import Routes
@@ -17,7 +17,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.images import MOST_TOKENS
 from kvchat.prompt.message import Node, Role, system_message
@@ -68,7 +68,7 @@ class Prices:
                 start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
                 exact = exact and warmth.exact
         if act == "system" and text:
-            span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
+            span = PrefillSpan(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
         found = price(span.end - start, speed, start=start, exact=exact)
         return replace(found, alternative=cheaper[0] if cheaper else None)
@@ -114,7 +114,9 @@ class Prices:
             end = max(start, history)  # the next question's own beginning is not the act's
         return replace(price(end - start, speed, start=start, exact=cache.is_sure), alternative=estimate.alternative)
 
-    async def of_several(self, id: str, wanted: Wanted, question: Question | None, node_id: str | None = None) -> Price:
+    async def of_several(
+        self, id: str, wanted: AlternativesRequest, question: Question | None, node_id: str | None = None
+    ) -> Price:
         """What several answers to a question cost: to a new one, or to that of the message `node_id`."""
         conversation, link = self._core.conversations.loaded[id], self._core.servers.link(id)
         tree, cache, speed = conversation.tree, self._core.tracker.cache_for(id), self._core.speeds.fit(id)

@@ -32,7 +32,7 @@ CLEAR = 32
 
 PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str]
 
-T = TypeVar("T", "Prefix", "Answered")
+T = TypeVar("T", "Prefix", "AnsweredPrompt")
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Prefix(Struct, frozen=True):
     """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
 
 
-class Answered(Struct, frozen=True):
+class AnsweredPrompt(Struct, frozen=True):
     """A prompt that was answered."""
 
     conversation: str
@@ -62,7 +62,7 @@ class PromptTokens:
         self._access = access
         self._events = events
         self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
-        self._answered: OrderedDict[PrefixKey, Answered] = OrderedDict()
+        self._answered: OrderedDict[PrefixKey, AnsweredPrompt] = OrderedDict()
         self._frames: dict[PrefixKey, tuple[str, str]] = {}
         """The text before and behind the next question's, of the prefixes that were read last."""
         self._kept = 0
@@ -159,7 +159,7 @@ class PromptTokens:
         whole, history = self.known_prefix(settled), self.known_history(settled)
         read = whole.first(history) if whole is not None and history is not None else prompt
         known = read if read.common(prompt) == len(prompt) else prompt
-        self._keep(self._answered, _key(turn), Answered(turn.session_id, known, len(prompt)))
+        self._keep(self._answered, _key(turn), AnsweredPrompt(turn.session_id, known, len(prompt)))
 
     def known_prompt(self, turn: ChatTurn) -> Tokens | None:
         """The token ids of the whole prompt of `turn`, if that was answered before."""

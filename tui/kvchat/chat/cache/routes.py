@@ -12,7 +12,7 @@ from functools import partial
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache.llamacpp.cache_config import Rewind
-from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
+from kvchat.cache.llamacpp.planner import DETOUR, Plan, PlannedWay, Restorable, Way, plan
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
@@ -133,7 +133,14 @@ class Routes:
         return found
 
     async def prepare(
-        self, backend: Backend, cache: ServerCache, option: Option, id: str, path: Sequence[Node], *, idle: bool = False
+        self,
+        backend: Backend,
+        cache: ServerCache,
+        option: PlannedWay,
+        id: str,
+        path: Sequence[Node],
+        *,
+        idle: bool = False,
     ) -> None:
         """Carry out what comes before the request. `idle`: nobody waits for it."""
         await self._saver.give_way(backend, cache, option, idle)

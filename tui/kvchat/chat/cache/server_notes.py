@@ -26,7 +26,7 @@ from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.slot_observer import SOMEWHERE, SlotObserver
-from kvchat.chat.cache.turn_journal import Seen, Use
+from kvchat.chat.cache.turn_journal import Sighting, Use
 from kvchat.chat.ground import Ground
 from kvchat.store import StoreError
 
@@ -106,7 +106,7 @@ class Note(Struct, frozen=True):
     uses: tuple[NotedUse, ...]
     reads: dict[str, tuple[int, int | None]]
     """By the digest of an answer: the number of its request, and its slot."""
-    seen: tuple[Seen, ...]
+    seen: tuple[Sighting, ...]
 
     def claims(self) -> Iterator[Claim]:
         """All states that it names."""

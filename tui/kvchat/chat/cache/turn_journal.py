@@ -68,7 +68,7 @@ Sight = Literal["restarted", "slept", "foreign"]
 ENDS: Mapping[Sight, Cause] = {"restarted": Cause.RESTARTED, "slept": Cause.UNLOADED}
 
 
-class Seen(Struct, frozen=True):
+class Sighting(Struct, frozen=True):
     """What a look at a server told."""
 
     number: int
@@ -96,7 +96,7 @@ class Journal:
         self._reads: OrderedDict[str, tuple[int, LastRead]] = OrderedDict()
         """By answer: the number of its request, and what it left."""
         self._uses: deque[Use] = deque(maxlen=KEPT)
-        self._seen: deque[Seen] = deque(maxlen=KEPT)
+        self._seen: deque[Sighting] = deque(maxlen=KEPT)
         self._done: deque[Done] = deque(maxlen=KEPT)
         self._places: OrderedDict[str, tuple[str, int, int | None]] = OrderedDict()
         """By the digest of an answer: its server, the number of its request, and its slot."""
@@ -132,7 +132,7 @@ class Journal:
             last.whole = True
 
     def saw(self, server: str, what: Sight, foreign: Foreign | None = None) -> None:
-        self._seen.append(Seen(self.next(), server, what, foreign))
+        self._seen.append(Sighting(self.next(), server, what, foreign))
 
     def did(self, conversation: str, change: Change, message: int | None = None) -> None:
         self._done.append(Done(self.next(), conversation, change, message))
@@ -196,7 +196,7 @@ class Journal:
         """By the digest of an answer of a server, in hex: the number of its request, and its slot."""
         return {digest: (number, slot) for digest, (place, number, slot) in self._places.items() if place == server}
 
-    def seen_of(self, server: str) -> list[Seen]:
+    def seen_of(self, server: str) -> list[Sighting]:
         """What was seen of a server of late."""
         return [seen for seen in self._seen if seen.server == server][-KEPT_LOST:]
 
@@ -206,7 +206,7 @@ class Journal:
         number: int,
         uses: Iterable[Use],
         reads: Mapping[str, tuple[int, int | None]],
-        seen: Iterable[Seen],
+        seen: Iterable[Sighting],
     ) -> None:
         """Take over what another kvchat noted of a server."""
         self._number = max(self._number, number)
@@ -364,7 +364,7 @@ def _unkept(tracked: TrackedTurn) -> TurnFigures | None:
     return figures if figures is not None and figures.alternative else None
 
 
-def _foreign(seen: Sequence[Seen], before: LastRead | None) -> Foreign | None:
+def _foreign(seen: Sequence[Sighting], before: LastRead | None) -> Foreign | None:
     """The sign that matters most: in the slot that this branch was in, else the first one."""
     found = [one.foreign for one in seen if one.foreign is not None]
     here = [one for one in found if before is not None and one.slot == before.slot]

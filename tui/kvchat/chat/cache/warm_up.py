@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, HostClass, PrefillAccess, ServerInfo
 from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.llamacpp.planner import WORTH, Option, Way
+from kvchat.cache.llamacpp.planner import WORTH, PlannedWay, Way
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat
@@ -281,7 +281,7 @@ class WarmUp(ConversationObserver):
         id: str,
         path: Sequence[Node],
         prefix: Tokens,
-        chosen: Option,
+        chosen: PlannedWay,
         *,
         whole: bool = True,
         turn: ChatTurn | None = None,

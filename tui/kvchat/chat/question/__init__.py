@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.chat.question.mentions import ALL, Meant
+from kvchat.chat.question.mentions import ALL, MentionScope
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import Draft, cut_out
 
@@ -21,7 +21,7 @@ class Question(Struct, frozen=True):
     text: str
     blocks: tuple[ContextBlock, ...] = ()
     """Pastes, attached files, what was piped in."""
-    meant: Meant = ALL
+    meant: MentionScope = ALL
     """What its mentions mean."""
     passages: tuple[ContextBlock, ...] | None = None
     """Exactly these, as they were shown; None: what is found for the text."""

@@ -28,13 +28,13 @@ from kvchat.sanitize import one_line
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
-    from kvchat.documents.mentions import Written
+    from kvchat.documents.mentions import WrittenMention
 
 _SHOWN = 1000
 """Characters of a path in a sentence."""
 
 
-class Meant(Struct, frozen=True):
+class MentionScope(Struct, frozen=True):
     """What the user means by the mentions of a text."""
 
     spans: Spans = ()
@@ -42,7 +42,7 @@ class Meant(Struct, frozen=True):
     agreed: frozenset[str] = frozenset()
     """The real paths of the files from outside that may go."""
 
-    def counted(self, mentions: Iterable[Written]) -> list[Written]:
+    def counted(self, mentions: Iterable[WrittenMention]) -> list[WrittenMention]:
         """Those of the mentions in the text that count: not those that came with a paste."""
         pasted, picked = pasted_of(self.spans), {span.start for span in self.spans if span.kind == MENTION}
         return [
@@ -52,7 +52,7 @@ class Meant(Struct, frozen=True):
         ]
 
 
-ALL, NOTHING = Meant(), Meant((Span(0, sys.maxsize, PASTE),))
+ALL, NOTHING = MentionScope(), MentionScope((Span(0, sys.maxsize, PASTE),))
 
 
 class OutsideFile(Struct, frozen=True):

@@ -19,7 +19,16 @@ from kvchat.chat.conversations.live import OpenConversation
 from kvchat.chat.core import Core
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
+from kvchat.chat.question.mentions import (
+    ALL,
+    MentionScope,
+    OutsideError,
+    OutsideFile,
+    files_of,
+    outside,
+    path_of,
+    unsaid,
+)
 from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, IMAGE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
     from kvchat.chat.background.vectors import Vectors
     from kvchat.documents.collection import Passage
     from kvchat.documents.library import Library
-    from kvchat.documents.mentions import Mention, Written
+    from kvchat.documents.mentions import Mention, WrittenMention
     from kvchat.documents.retrieval_plan import RetrievalPlan
     from kvchat.store.images import Image
 
@@ -110,7 +119,7 @@ class Retrieval:
     # -- for a question
 
     async def retrieve(
-        self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True, meant: Meant = ALL
+        self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True, meant: MentionScope = ALL
     ) -> RetrievalResult:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
@@ -136,12 +145,12 @@ class Retrieval:
             return RetrievalResult(pasted=pasted)
         return RetrievalResult(passages, record.retrieval == ALWAYS, pasted=pasted)
 
-    async def _mentioned(self, text: str, meant: Meant) -> tuple[list[Written], tuple[str, ...]]:
+    async def _mentioned(self, text: str, meant: MentionScope) -> tuple[list[WrittenMention], tuple[str, ...]]:
         """The mentions that count and may mean something; and what mentions something by its form and does not count:
         the disk is not asked for that, since others chose these names. The documents' thread is not needed."""
         known = {name.casefold() for name, _ in self._documents.roots()}
 
-        def look() -> tuple[list[Written], tuple[str, ...]]:
+        def look() -> tuple[list[WrittenMention], tuple[str, ...]]:
             from kvchat.documents.mentions import is_of_disk, written
             from kvchat.documents.retrieval_plan import is_here, may_mean
 
@@ -163,7 +172,7 @@ class Retrieval:
         self,
         conversation: OpenConversation,
         text: str,
-        mentions: Sequence[Written],
+        mentions: Sequence[WrittenMention],
         chosen: Sequence[str],
         path: Sequence[Node],
         search: bool,
@@ -202,7 +211,7 @@ class Retrieval:
         self,
         conversation: OpenConversation,
         text: str,
-        mentions: Sequence[Written],
+        mentions: Sequence[WrittenMention],
         chosen: Sequence[str],
         path: Sequence[Node],
     ) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
@@ -281,7 +290,7 @@ class Retrieval:
         """The image of the clipboard, as its file would be, as a block. Raises ChatError."""
 
         def capture() -> ContextBlock:
-            from kvchat.documents.errors import UnreadableError
+            from kvchat.documents.errors import FileUnreadableError
             from kvchat.documents.images import block_of, image_in
             from kvchat.documents.reading.sandbox import Readers
 
@@ -289,7 +298,7 @@ class Retrieval:
                 with Readers() as readers:
                     image = image_in(data, readers)
                 self._keep(image)
-            except UnreadableError as error:
+            except FileUnreadableError as error:
                 raise ChatError.of(f"The image in the clipboard cannot be attached: it {error}.") from None
             except StoreError as error:
                 raise ChatError.of(error) from None
@@ -422,7 +431,7 @@ def _given(conversation: OpenConversation) -> list[ContextBlock]:
     return [block for node in conversation.tree for block in node.message.blocks if block.kind in (FILE, IMAGE)]
 
 
-def _all_agreed(files: Sequence[OutsideFile], meant: Meant) -> None:
+def _all_agreed(files: Sequence[OutsideFile], meant: MentionScope) -> None:
     """Raises OutsideError where one of these files needs a yes that was not given."""
     if missing := [file for file in files if file.path not in meant.agreed]:
         raise OutsideError(missing)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import NOTHING, Meant
+from kvchat.chat.question.mentions import NOTHING, MentionScope
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import span_rows, spans_of
 from kvchat.prompt.wire import whole_characters
@@ -61,7 +61,7 @@ def decoded(text: str, more: str) -> tuple[Question, str]:
         question = Question(
             text,
             blocks,
-            Meant(spans_of(found["spans"], blocks, text), _texts(found["agreed"])),
+            MentionScope(spans_of(found["spans"], blocks, text), _texts(found["agreed"])),
             None if found["searches"] else (),
             without=_texts(found["without"]),
             taken=_texts(found["taken"]),

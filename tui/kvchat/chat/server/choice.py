@@ -32,11 +32,11 @@ from kvchat.text.faults import BUILT_IN
 from kvchat.text.problems import ChatProblem
 
 if TYPE_CHECKING:
-    from kvchat.backends.discovery import Found
+    from kvchat.backends.discovery import FoundServer
     from kvchat.backends.engine.hub import Fetching as Fetching
     from kvchat.backends.engine.hub import HubModel as HubModel
     from kvchat.backends.engine.models import ModelFile
-    from kvchat.doctor.report import Report
+    from kvchat.doctor.report import DoctorReport
 
 
 ModelChoice = (
@@ -82,7 +82,7 @@ class ServerChooser:
     def __init__(self, core: Core, warm_up: WarmUp) -> None:
         self._core = core
         self._warm_up = warm_up
-        self._found: Sequence[Found] = ()
+        self._found: Sequence[FoundServer] = ()
         self._examining = False
 
     async def use(self, id: str, name: str, model: str = "") -> None:
@@ -205,7 +205,7 @@ class ServerChooser:
         owners = {held.owner for held in cache.simulator.best.slots if held is not None and held.owner}
         return sum(self._core.tracker.warmth(id).heat is Heat.WARM for id in owners)
 
-    async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
+    async def examined(self, progress: Callable[[str], None], agreed: bool) -> DoctorReport:
         """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
         agreed to what that costs. Raises ChatError."""
         if self._examining:
@@ -219,7 +219,7 @@ class ServerChooser:
         finally:
             self._examining = False
 
-    async def _examined(self, link: Link, progress: Callable[[str], None], agreed: bool) -> Report:
+    async def _examined(self, link: Link, progress: Callable[[str], None], agreed: bool) -> DoctorReport:
         from kvchat.doctor.examine import examine
         from kvchat.doctor.report import Examination, unexamined
         from kvchat.doctor.verdicts import report

@@ -33,7 +33,7 @@ from kvchat.text.servers import Reaching, unusable_words
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
     from kvchat.backends.dialect import ServerOptions
-    from kvchat.backends.discovery import Found
+    from kvchat.backends.discovery import FoundServer
     from kvchat.backends.engine.models import ModelFile
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
@@ -457,15 +457,15 @@ def _same_place(one: Backend, other: Backend) -> bool:
     return isinstance(one, HttpBackend) and isinstance(other, HttpBackend) and one.goal == other.goal
 
 
-async def found_here() -> list[Found]:
+async def found_here() -> list[FoundServer]:
     """The servers that answer on the usual ports of this machine, after 0.3 s at most."""
     # It imports every dialect, which would hold the screen up for longer than the looking does.
     discovery = await asyncio.to_thread(import_module, "kvchat.backends.discovery")
-    found: list[Found] = await discovery.discover()
+    found: list[FoundServer] = await discovery.discover()
     return found
 
 
-def best_first(found: Iterable[Found]) -> list[Found]:
+def best_first(found: Iterable[FoundServer]) -> list[FoundServer]:
     """Servers that were found, in the order in which they are tried."""
     return sorted(found, key=lambda server: (not kinds.kind_of(server.kind).is_tracked, server.phase != "ready"))
 

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
-from kvchat.store.presence.server_presence import Seat, Seats
+from kvchat.store.presence.server_presence import ServerLock, ServerLocks
 
 
 class Lane:
     """The queue in front of one server. One chat generation at a time, in the order they were asked for."""
 
-    def __init__(self, seat: Seat | None = None) -> None:
+    def __init__(self, seat: ServerLock | None = None) -> None:
         self.seat = seat
         """The seat that is shared with other kvchats; None: there are none, or the server is not known yet."""
         self._address = ""
@@ -32,7 +32,7 @@ class Lane:
         self._waiting: set[asyncio.Future[None]] = set()
         self._quiet_since = 0.0
 
-    def stands_at(self, address: str, seats: Seats) -> None:
+    def stands_at(self, address: str, seats: ServerLocks) -> None:
         """The server is at this address: its seat is the one that other kvchats know it by."""
         if address != self._address:
             if self.seat is not None:

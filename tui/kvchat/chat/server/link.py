@@ -22,7 +22,7 @@ from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
 from kvchat.paths import PathError
 from kvchat.sanitize import one_line
-from kvchat.store.presence.server_presence import Seats
+from kvchat.store.presence.server_presence import ServerLocks
 
 if TYPE_CHECKING:
     from kvchat.backends.engine.snapshot_file import Snapshot
@@ -42,7 +42,7 @@ class Link(Struct, eq=False):
     own_lane: Lane
     lanes: dict[str, Lane]
     """The lanes of all servers, by their addresses."""
-    seats: Seats
+    seats: ServerLocks
     cache: ServerCache | None = None
     shared: SharedPrefixes | None = None
     """The prefixes sent to a server that cannot be tracked."""
@@ -115,7 +115,7 @@ class Links:
         """The folder of what is known of the states that other servers have saved."""
         self._all: dict[str, Link] = {}
         self._lanes: dict[str, Lane] = {}
-        self._seats = Seats(seats)
+        self._seats = ServerLocks(seats)
         self._engine_changes = asyncio.Lock()
         self._engine_lane = Lane()
         """The built-in engine runs one model at a time: whatever runs on it shares a lane."""

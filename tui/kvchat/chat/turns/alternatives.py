@@ -26,7 +26,7 @@ USUAL = 3
 """Where it is not said how many."""
 
 
-class Wanted(Struct, frozen=True):
+class AlternativesRequest(Struct, frozen=True):
     """How many answers, or of which models one each."""
 
     count: int
@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True):
         return [(min(most, self.count - before), "") for before in range(0, self.count, most)]
 
 
-def wanted_in(text: str, server: ServerInfo | None) -> tuple[Wanted, str]:
+def wanted_in(text: str, server: ServerInfo | None) -> tuple[AlternativesRequest, str]:
     """What `text` asks for, and the question behind it: a number, or names of the server's models. Without either it is
     the usual number, but no more than one request gives, and all of it is the question. Raises ChatError."""
     words = text.split()
@@ -48,16 +48,16 @@ def wanted_in(text: str, server: ServerInfo | None) -> tuple[Wanted, str]:
     if number:
         if not 2 <= int(number[:4]) <= MOST:
             raise ChatError(ChatProblem.HOW_MANY, most=MOST, number=number[:12])
-        return Wanted(int(number)), text.strip()[len(number) :].strip()
+        return AlternativesRequest(int(number)), text.strip()[len(number) :].strip()
     models = list(takewhile(lambda word: server is not None and server.known(word) is not None, words))
     if not models:
         most = server.most_answers if server is not None else 1
-        return Wanted(min(USUAL, most) if most > 1 else USUAL), text.strip()
+        return AlternativesRequest(min(USUAL, most) if most > 1 else USUAL), text.strip()
     if len(models) != len(words):
         raise ChatError(ChatProblem.UNKNOWN_MODEL, model=one_line(words[len(models)], 40))
     if not 2 <= len(models) <= MOST:
         raise ChatError(ChatProblem.HOW_MANY_MODELS, most=MOST)
-    return Wanted(len(models), tuple(models)), ""
+    return AlternativesRequest(len(models), tuple(models)), ""
 
 
 class SharedRequest:

@@ -41,7 +41,7 @@ from kvchat.chat.server import connection
 from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
-from kvchat.chat.turns.alternatives import Wanted
+from kvchat.chat.turns.alternatives import AlternativesRequest
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue
 from kvchat.prompt.branching import Branch
@@ -61,7 +61,7 @@ class AnswerTask(Struct):
     """None: the conversation's."""
     cut: Node | None = None
     """The answer that is gone on with."""
-    wanted: Wanted | None = None
+    wanted: AlternativesRequest | None = None
     """None: one answer, of the conversation's model."""
     queued: str = ""
     """The message that leaves the queue by it."""

@@ -37,10 +37,10 @@ from kvchat.chat.events import (
 from kvchat.chat.ground import QUIT_S
 from kvchat.chat.question import Question
 from kvchat.chat.question.builder import QuestionBuilder
-from kvchat.chat.question.mentions import ALL, Meant, OutsideError
+from kvchat.chat.question.mentions import ALL, MentionScope, OutsideError
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.stored import folder_of
-from kvchat.chat.turns.alternatives import SharedRequest, Wanted, is_over, usual_choice, with_figures
+from kvchat.chat.turns.alternatives import AlternativesRequest, SharedRequest, is_over, usual_choice, with_figures
 from kvchat.chat.turns.answer_request import AnswerRequests, AnswerTask
 from kvchat.chat.turns.answer_run import AnswerRun
 from kvchat.chat.turns.queue import MessageQueue, Queued
@@ -144,7 +144,7 @@ class Turns:
         return branch
 
     @on_newest(Head.ANY)
-    async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: Meant = ALL) -> None:
+    async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: MentionScope = ALL) -> None:
         """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
         prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
         mentions needs the person's yes."""
@@ -210,7 +210,13 @@ class Turns:
 
     @on_newest(Head.AWAITED)
     async def ask_for(
-        self, id: str, wanted: Wanted, question: Question, *, parameters: Parameters | None = None, anyway: bool = False
+        self,
+        id: str,
+        wanted: AlternativesRequest,
+        question: Question,
+        *,
+        parameters: Parameters | None = None,
+        anyway: bool = False,
     ) -> None:
         """As `send`, for several answers, of which `choose` takes one; nothing else is done here until then."""
         conversation = self._core.conversations.free(id)
@@ -220,7 +226,7 @@ class Turns:
         await self._begin(AnswerTask(conversation, branch, parameters, wanted=wanted), at_end=True)
 
     @on_newest(Head.ANY)
-    async def ask_again_for(self, id: str, wanted: Wanted, node_id: str) -> None:
+    async def ask_again_for(self, id: str, wanted: AlternativesRequest, node_id: str) -> None:
         """The same, to a question that was asked before; the answer that is there stays."""
         conversation = self._core.conversations.free(id)
         if self._core.servers.link(id).info is None:

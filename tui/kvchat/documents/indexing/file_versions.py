@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kvchat.documents.collection import READER
-from kvchat.documents.scanning import Found
+from kvchat.documents.scanning import FoundFile
 from kvchat.sanitize import one_line
 
 NEEDS = "install kvchat["
@@ -36,7 +36,7 @@ class Stamp(Struct, frozen=True):
         known = f"{self.reader} {self.size} {self.mtime_ns} {self.chunks} {self.sha256 or '-'}"
         return f"{known} {self.reason}" if self.reason else known
 
-    def is_of(self, found: Found) -> bool:
+    def is_of(self, found: FoundFile) -> bool:
         """Whether the file can be taken to be as it was, without opening it."""
         return (
             self.size == found.size and self.mtime_ns == found.mtime_ns and self.reader == READER and not self.can_now

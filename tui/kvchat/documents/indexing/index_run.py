@@ -21,12 +21,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kvchat.documents import kept_out
-from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped, Status, doc_of
-from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.collection import (
+    Collection,
+    CollectionStatus,
+    IndexingOptions,
+    IndexingProgress,
+    IndexingReport,
+    Skipped,
+    doc_of,
+)
+from kvchat.documents.errors import DocumentError, FileUnreadableError
 from kvchat.documents.indexing.file_versions import Stamp, reason_of, stamp_of
 from kvchat.documents.indexing.index_lock import alone
-from kvchat.documents.loading import Loaded, VanishedError, loaded
-from kvchat.documents.scanning import Found, Root, scan, trouble_of
+from kvchat.documents.loading import LoadedFile, VanishedError, loaded
+from kvchat.documents.scanning import FoundFile, Root, scan, trouble_of
 from kvchat.index.index import Chunk, Document, Index, IndexBusyError, exactly
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ _REST = 0.05
 """Seconds between removals in which another process can take the lock: whoever waits tries every 0.03."""
 
 
-class Batch:
+class DocumentBatch:
     """Documents that wait for their transaction."""
 
     def __init__(self, index: Index, lasts: Callable[[], bool] = lambda: True) -> None:
@@ -118,9 +126,9 @@ class Visit:
         self,
         index: Index,
         collection: Collection,
-        options: Options,
+        options: IndexingOptions,
         readers: Readers,
-        told: Callable[[Progress], None],
+        told: Callable[[IndexingProgress], None],
         stopped: Callable[[], bool],
         anew: bool,
         lasts: Callable[[], bool] = lambda: True,
@@ -129,7 +137,7 @@ class Visit:
         self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
         self._is_file = Path(collection.root).is_file()
         """Whether the user named this very file: then it is indexed whatever is in it."""
-        self._batch = Batch(index, lasts)
+        self._batch = DocumentBatch(index, lasts)
         self._begun = time.monotonic()
         self._told_at = self._begun - TOLD_EVERY
         self._skipped: list[Skipped] = []
@@ -137,7 +145,7 @@ class Visit:
         self._files = self._all_files = self._bytes = self._all_bytes = self._bytes_skipped = 0
         self._documents = self._chunks = self._indexed_bytes = 0
 
-    def report(self) -> Report:
+    def report(self) -> IndexingReport:
         """Do it all."""
         trouble: object = ""
         try:
@@ -165,9 +173,9 @@ class Visit:
         for found, old in todo:
             self._brought_up_to_date(root, found, old)
 
-    def reported(self, trouble: object) -> Report:
+    def reported(self, trouble: object) -> IndexingReport:
         """What was done so far; `trouble`: an error or a sentence."""
-        return Report(
+        return IndexingReport(
             self._collection.name,
             self._added,
             self._changed,
@@ -187,9 +195,9 @@ class Visit:
 
     # -- looking for work
 
-    def _looked_for(self, known: dict[str, str]) -> list[tuple[Found, Stamp | None]]:
+    def _looked_for(self, known: dict[str, str]) -> list[tuple[FoundFile, Stamp | None]]:
         """The files to read. What is found is taken out of `known`."""
-        todo: list[tuple[Found, Stamp | None]] = []
+        todo: list[tuple[FoundFile, Stamp | None]] = []
         for item in scan(Path(self._collection.root), self._options):
             if self._stopped():
                 raise DocumentError(STOPPED)
@@ -208,7 +216,7 @@ class Visit:
             self._tell(counting=True)
         return todo
 
-    def _as_it_was(self, found: Found, old: Stamp) -> None:
+    def _as_it_was(self, found: FoundFile, old: Stamp) -> None:
         self._done(found.size)
         self._bytes_skipped += found.size
         if old.reason:
@@ -226,7 +234,7 @@ class Visit:
 
     # -- one file
 
-    def _brought_up_to_date(self, root: Root, found: Found, old: Stamp | None) -> None:
+    def _brought_up_to_date(self, root: Root, found: FoundFile, old: Stamp | None) -> None:
         if self._stopped():
             raise DocumentError(STOPPED)
         self._tell(found.path, force=found.size >= _SLOW)
@@ -238,23 +246,23 @@ class Visit:
             self._batch.remove([self._doc(found.path)])
             self._documents -= 1
             self._count(old, None)
-        except UnreadableError as error:
+        except FileUnreadableError as error:
             root.check()
             self._skip(found.path, Stamp(found.size, found.mtime_ns, reason=reason_of(str(error))), old)
         else:
             self._take(found.path, file, old)
         self._done(found.size)
 
-    def _take(self, path: str, file: Loaded, old: Stamp | None) -> None:
+    def _take(self, path: str, file: LoadedFile, old: Stamp | None) -> None:
         """Index what was loaded, unless the index has it."""
         sha256 = hashlib.sha256(file.data).hexdigest()
         if old and old.holds(sha256) and not self._anew and self._renewed(path, file, old):
             return
         try:
             if not self._is_file and (reason := kept_out.why(file.data)):
-                raise UnreadableError(reason)
+                raise FileUnreadableError(reason)
             chunks = self._chunks_of(path.rpartition("/")[2], file.data)
-        except UnreadableError as error:
+        except FileUnreadableError as error:
             self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)
             return
         self._put(path, chunks, Stamp(file.size, file.mtime_ns, len({chunk.key for chunk in chunks}), sha256), old)
@@ -265,7 +273,7 @@ class Visit:
         else:
             self._changed += 1
 
-    def _renewed(self, path: str, file: Loaded, old: Stamp) -> bool:
+    def _renewed(self, path: str, file: LoadedFile, old: Stamp) -> bool:
         """Note that a file was only touched; False where the index has lost some of it."""
         chunks = self._index.get(self._doc(path))
         if len(chunks) != old.chunks:
@@ -284,11 +292,11 @@ class Visit:
 
         try:
             return chunks(self._readers.read(name, data), name)
-        except UnreadableError:
+        except FileUnreadableError:
             raise
         except Exception as error:
             log.warning("a file could not be read: %s", type(error).__name__, exc_info=True)
-            raise UnreadableError(f"could not be read ({type(error).__name__})") from None
+            raise FileUnreadableError(f"could not be read ({type(error).__name__})") from None
 
     def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> None:
         """Note why a file is not indexed, and take out what was indexed of it."""
@@ -320,7 +328,7 @@ class Visit:
         if force or now - self._told_at >= TOLD_EVERY:
             self._told_at = now
             self._told(
-                Progress(
+                IndexingProgress(
                     self._collection.name,
                     self._files,
                     self._all_files,
@@ -347,12 +355,12 @@ _REPLACED = "The search index was replaced meanwhile; index it once more."
 def index_collection(
     index: Index,
     collection: Collection,
-    options: Options,
+    options: IndexingOptions,
     *,
-    told: Callable[[Progress], None] = lambda progress: None,
+    told: Callable[[IndexingProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
     anew: bool = False,
-) -> Report:
+) -> IndexingReport:
     """Bring the index of a collection up to date. `anew`: read every file, also those that have not changed; searches
     find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong is in the
     report."""
@@ -361,7 +369,7 @@ def index_collection(
     path = index.path
     with alone(path, collection.name) as hold:
         if not hold:
-            return Report(collection.name, trouble=ELSEWHERE, is_elsewhere=True)
+            return IndexingReport(collection.name, trouble=ELSEWHERE, is_elsewhere=True)
         for _ in range(2):
             with Readers(READ_S) as readers:
                 visit = Visit(
@@ -387,7 +395,7 @@ def index_collection(
         return visit.reported(_REPLACED)
 
 
-def status_of(index: Index, collection: Collection) -> Status:
+def status_of(index: Index, collection: Collection) -> CollectionStatus:
     """What is in the index of a collection, by the stamps alone."""
     files = chunks = size = 0
     skipped: list[Skipped] = []
@@ -402,7 +410,7 @@ def status_of(index: Index, collection: Collection) -> Status:
     trouble = index.trouble or trouble_of(Path(collection.root), bool(skipped or files))
     if not trouble and not (skipped or files) and collection.indexed and _has_files(Path(collection.root)):
         trouble = GONE.format(collection.name)
-    return Status(collection, files, chunks, size, tuple(skipped), trouble)
+    return CollectionStatus(collection, files, chunks, size, tuple(skipped), trouble)
 
 
 def _has_files(root: Path) -> bool:
@@ -412,7 +420,7 @@ def _has_files(root: Path) -> bool:
         return False
 
 
-def is_stale(index: Index, collection: Collection, options: Options) -> bool:
+def is_stale(index: Index, collection: Collection, options: IndexingOptions) -> bool:
     """Whether files were added, changed or removed since they were indexed, as far as looking at the folders can tell.
     A root that is not there is not: there is nothing to be done then."""
     known = index.docs(collection.scope)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kvchat import paths
-from kvchat.documents.collection import Collection, Options, Progress, Report
+from kvchat.documents.collection import Collection, IndexingOptions, IndexingProgress, IndexingReport
 from kvchat.documents.indexing.worker import IndexingJob, understood
 from kvchat.sanitize import one_line
 from kvchat.text.engine import exit_in_words
@@ -28,8 +28,12 @@ _LONG = 1_000_000
 
 
 async def indexed(
-    index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None], anew: bool = False
-) -> Report:
+    index_path: Path,
+    collection: Collection,
+    options: IndexingOptions,
+    told: Callable[[IndexingProgress], None],
+    anew: bool = False,
+) -> IndexingReport:
     """Bring the index of a collection up to date in a process of its own; see `index_run.index_collection`. `told` is
     called in the loop. Cancelled, it ends the process within `PATIENCE` seconds."""
     try:
@@ -37,7 +41,9 @@ async def indexed(
             *COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=index_path.parent, start_new_session=True
         )
     except OSError as error:
-        return Report(collection.name, trouble=f"The indexing process cannot be started: {paths.reason(error)}.")
+        return IndexingReport(
+            collection.name, trouble=f"The indexing process cannot be started: {paths.reason(error)}."
+        )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     complaints = asyncio.create_task(_tail(process.stderr))
     try:
@@ -48,13 +54,13 @@ async def indexed(
         if report is not None:
             return report
         code = await process.wait()
-        return Report(collection.name, trouble=_ended_in_words(code, await complaints))
+        return IndexingReport(collection.name, trouble=_ended_in_words(code, await complaints))
     finally:
         await _end(process)
         complaints.cancel()
 
 
-async def _listened(stdout: asyncio.StreamReader, told: Callable[[Progress], None]) -> Report | None:
+async def _listened(stdout: asyncio.StreamReader, told: Callable[[IndexingProgress], None]) -> IndexingReport | None:
     """The report; None where the process ends without one."""
     parts: list[bytes] = []
     while data := await stdout.read(_SOME):
@@ -63,7 +69,7 @@ async def _listened(stdout: asyncio.StreamReader, told: Callable[[Progress], Non
             line = b"".join((*parts, end))
             parts = []
             said = understood(line) if len(line) < _LONG else await asyncio.to_thread(understood, line)
-            if isinstance(said, Report):
+            if isinstance(said, IndexingReport):
                 return said
             if said is not None:
                 told(said)

@@ -18,7 +18,7 @@ from typing import TextIO
 from msgspec import Struct
 
 from kvchat.backends.engine.child import private_stdout
-from kvchat.documents.collection import Collection, Options, Progress, Report
+from kvchat.documents.collection import Collection, IndexingOptions, IndexingProgress, IndexingReport
 from kvchat.documents.indexing.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 from kvchat.values import decode, encode
@@ -32,7 +32,7 @@ class IndexingJob(Struct, frozen=True):
 
     index: str
     collection: Collection
-    options: Options
+    options: IndexingOptions
     anew: bool
 
     @property
@@ -44,11 +44,11 @@ class IndexingJob(Struct, frozen=True):
 class _Said(Struct, frozen=True):
     """A line of the process: one of the two."""
 
-    progress: Progress | None = None
-    report: Report | None = None
+    progress: IndexingProgress | None = None
+    report: IndexingReport | None = None
 
 
-def understood(line: bytes) -> Progress | Report | None:
+def understood(line: bytes) -> IndexingProgress | IndexingReport | None:
     """What a line of the process says; None for any other line."""
     try:
         said = decode(line, _Said)
@@ -57,7 +57,7 @@ def understood(line: bytes) -> Progress | Report | None:
     return said.report or said.progress
 
 
-class _Ending:
+class _WorkerEnding:
     """Whether to end, and seeing to it that it happens."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c in the terminal belongs to the app
     answer = private_stdout()
     line = _first_line()
-    ending = _Ending()
+    ending = _WorkerEnding()
     signal.signal(signal.SIGTERM, ending.ask)
     threading.Thread(target=ending.with_stdin, daemon=True).start()
     os.nice(_NICE)
@@ -91,7 +91,7 @@ def main() -> None:
         _work(decode(line, IndexingJob), answer, ending)
 
 
-def _work(job: IndexingJob, answer: TextIO, ending: _Ending) -> None:
+def _work(job: IndexingJob, answer: TextIO, ending: _WorkerEnding) -> None:
     def say(said: _Said) -> None:
         try:
             answer.write(encode(said) + "\n")
@@ -102,7 +102,7 @@ def _work(job: IndexingJob, answer: TextIO, ending: _Ending) -> None:
     index = Index.open(Path(job.index))
     try:
         if index.path is None:
-            report = Report(job.collection.name, trouble=UNWRITABLE)
+            report = IndexingReport(job.collection.name, trouble=UNWRITABLE)
         else:
             report = index_collection(
                 index,

@@ -11,7 +11,7 @@ import codecs
 import re
 import unicodedata
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 
 MARKS = (  # the mark of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -90,7 +90,7 @@ def _unmarked(data: bytes) -> tuple[str, str]:
     if b"\0" in data:
         return _wide(data)
     if _is_binary(data):
-        raise UnreadableError(_BINARY)
+        raise FileUnreadableError(_BINARY)
     if b"\x1b$" in data and data.isascii():
         try:
             return data.decode("iso2022_jp_ext"), "ISO-2022-JP"
@@ -116,7 +116,7 @@ def _wide(data: bytes) -> tuple[str, str]:
             words = _WORD.findall(sample)
             if _odd(words) <= _ODD_SHARE * len(words) and not _is_binary(text.encode()):
                 return text, name
-    raise UnreadableError(_BINARY)
+    raise FileUnreadableError(_BINARY)
 
 
 def _guessed(data: bytes) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def _guessed(data: bytes) -> tuple[str, str]:
     odd = {encoding: _odd(words[encoding]) for encoding in _NAMES}
     best = min(_NAMES, key=lambda one: (odd[one], one.startswith(_RARE), -fits.get(one, 0.0)))
     if odd[best] > _ODD_SHARE * len(words[best]):
-        raise UnreadableError("is not in UTF-8, and its encoding cannot be told; save it as UTF-8")
+        raise FileUnreadableError("is not in UTF-8, and its encoding cannot be told; save it as UTF-8")
     return data.decode(best, "replace"), _NAMES[best]
 
 
@@ -182,7 +182,7 @@ def _script(letter: str) -> str:
 def _checked(text: str) -> str:
     """The same text, if it is one."""
     if text.count("\ufffd") > 0.05 * len(text) or _is_binary(text.encode()):
-        raise UnreadableError(_BINARY)
+        raise FileUnreadableError(_BINARY)
     return text
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading import magic_bytes
 from kvchat.documents.reading.content import Content
 
@@ -129,16 +129,16 @@ def kind(name: str, data: bytes) -> str:
     if data.startswith(b"%PDF-") or (suffix == ".pdf" and b"%PDF-" in data[:_PDF_WITHIN]):
         return "pdf"
     if suffix == ".pdf":
-        raise UnreadableError("is a broken PDF")
+        raise FileUnreadableError("is a broken PDF")
     if magic_bytes.is_zip(data):
         found = magic_bytes.zip_kind(data)
         if found not in ("docx", "odt"):
-            raise UnreadableError("is a broken Word document" if suffix == ".docx" else found)
+            raise FileUnreadableError("is a broken Word document" if suffix == ".docx" else found)
         return found
     if magic_bytes.is_ole(data):
-        raise UnreadableError(magic_bytes.ole_reason(data))
+        raise FileUnreadableError(magic_bytes.ole_reason(data))
     if reason := magic_bytes.reason(data):
-        raise UnreadableError(reason)
+        raise FileUnreadableError(reason)
     return _text_kind(suffix, data[:_HEAD].removeprefix(_BOM))
 
 
@@ -169,7 +169,7 @@ def _suffix(name: str) -> str:
 
 def _text_kind(suffix: str, head: bytes) -> str:
     if suffix == ".svg" or (suffix in ("", ".xml") and _SVG.match(head)):
-        raise UnreadableError("is an image")
+        raise FileUnreadableError("is an image")
     if suffix in _HTML_NAMES or (suffix not in _MARKUP_NAMES and _HTML.match(head)):
         return "html"
     return "text"
@@ -180,7 +180,7 @@ def _read_text(name: str, data: bytes) -> Content:
     from kvchat.documents.reading.texts import text_reader
 
     if reason := generated(name, data):
-        raise UnreadableError(reason)
+        raise FileUnreadableError(reason)
     text = decoded(data)
     if _suffix(name) == ".ipynb":
         from kvchat.documents.reading.notebook import read_notebook
@@ -192,5 +192,5 @@ def _read_text(name: str, data: bytes) -> Content:
 def _some(content: Content) -> Content:
     """The content, where there is any. (An empty text file is one without sections: nothing is wrong with it.)"""
     if not content.sections:
-        raise UnreadableError("has no text")
+        raise FileUnreadableError("has no text")
     return content

@@ -18,7 +18,7 @@ from html import unescape
 
 from msgspec import Struct, field
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.content import Builder, Content, Unit, as_title
 from kvchat.documents.reading.decoding import decoded
 
@@ -389,7 +389,7 @@ def _text(data: bytes) -> str:
     if not _CODEC.fullmatch(name) or data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         return decoded(data)
     if b"\0" in data:
-        raise UnreadableError("is a binary file")
+        raise FileUnreadableError("is a binary file")
     try:
         if name != "iso-2022-jp":
             return data.decode()

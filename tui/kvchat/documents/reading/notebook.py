@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.content import Content, Outline, Section, Unit
 from kvchat.documents.reading.markdown import read_markdown
 
@@ -20,7 +20,7 @@ def read_notebook(text: str) -> Content:
     try:
         cells = _cells(json.loads(text))
     except (ValueError, RecursionError):
-        raise UnreadableError("is a broken notebook") from None
+        raise FileUnreadableError("is a broken notebook") from None
     outline = Outline()
     title = ""
     found: list[Section] = []

@@ -15,7 +15,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from kvchat.documents.errors import UnreadableError, attempted
+from kvchat.documents.errors import FileUnreadableError, attempted
 from kvchat.documents.reading.content import Builder, Content, Section, Unit, as_title
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Handler:
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         """Refused: with it, entities could be defined."""
-        raise UnreadableError("has a document type in its XML, which is not safe to read")
+        raise FileUnreadableError("has a document type in its XML, which is not safe to read")
 
     def close(self) -> None:
         """The part ends."""
@@ -55,7 +55,7 @@ class Zipped:
     def __init__(self, data: bytes, what: str) -> None:
         from zipfile import ZipFile
 
-        self._broken = UnreadableError(f"is a broken {what}")
+        self._broken = FileUnreadableError(f"is a broken {what}")
         self._left = LARGEST
         file = attempted(lambda: ZipFile(BytesIO(data)))
         if file is None:
@@ -82,13 +82,13 @@ class Zipped:
                 while piece := part.read(_PIECE):
                     self._left -= len(piece)
                     if self._left < 0:
-                        raise UnreadableError(f"has more than {LARGEST >> 20} MB of XML inside")
+                        raise FileUnreadableError(f"has more than {LARGEST >> 20} MB of XML inside")
                     parser.feed(piece)
             parser.close()
-        except (UnreadableError, MemoryError):
+        except (FileUnreadableError, MemoryError):
             raise
         except RuntimeError as error:  # how zipfile asks for a password
-            raise (UnreadableError("is encrypted") if "password" in str(error) else self._broken) from None
+            raise (FileUnreadableError("is encrypted") if "password" in str(error) else self._broken) from None
         except Exception:  # of zipfile, zlib or the parser
             raise self._broken from None
 
@@ -114,7 +114,7 @@ class _Title(Handler):
 def title_in(archive: Zipped, part: str) -> str:
     """The title that a file's properties name."""
     title = _Title()
-    with suppress(UnreadableError):
+    with suppress(FileUnreadableError):
         archive.parse(part, title, optional=True)
     return " ".join("".join(title.parts).split())
 
@@ -226,7 +226,7 @@ def read_docx(data: bytes) -> Content:
     edges: dict[str, list[Flow]] = {"header": [], "footer": []}
     for kind, id in dict.fromkeys((kind, id) for kind, page, id in body.edges if page != "even" or is_book):
         edge = Flow()
-        with suppress(UnreadableError):
+        with suppress(FileUnreadableError):
             archive.parse(relations.targets.get(id, ""), _WordBody(edge, {}, {}), optional=True)
         edges[kind].append(edge)
     return flow.content(title_in(archive, "docProps/core.xml"), edges["header"], edges["footer"])
@@ -448,10 +448,10 @@ def read_odt(data: bytes) -> Content:
     """What an OpenDocument text says. Raises UnreadableError."""
     archive = Zipped(data, "OpenDocument text")
     if archive.holds("META-INF/manifest.xml", b"encryption-data"):
-        raise UnreadableError("is encrypted")
+        raise FileUnreadableError("is encrypted")
     flow, masters = Flow(), _OdtMasters()
     archive.parse("content.xml", _OdtBody(flow))
-    with suppress(UnreadableError):
+    with suppress(FileUnreadableError):
         archive.parse("styles.xml", masters, optional=True)
     return flow.content(title_in(archive, "meta.xml"), masters.headers, masters.footers)
 

@@ -18,7 +18,7 @@ from io import BytesIO
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from kvchat.documents.errors import UnreadableError, attempted
+from kvchat.documents.errors import FileUnreadableError, attempted
 from kvchat.documents.reading.content import Content, Section, Unit, as_title
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def read_pdf(data: bytes) -> Content:
     try:
         import pypdf
     except ImportError:
-        raise UnreadableError(MISSING) from None
+        raise FileUnreadableError(MISSING) from None
     with _quiet():
         content = attempted(lambda: _content(pypdf.PdfReader(BytesIO(data))))
     if content is None:
-        raise UnreadableError("is a broken PDF")
+        raise FileUnreadableError("is a broken PDF")
     return content
 
 
@@ -63,17 +63,17 @@ def _quiet() -> Iterator[None]:
 
 def _content(reader: PdfReader) -> Content:
     if reader.is_encrypted and not attempted(lambda: reader.decrypt("")):  # the owner's password alone is no hindrance
-        raise UnreadableError("is encrypted")
+        raise FileUnreadableError("is encrypted")
     pages = list(reader.pages)
     if not pages:
-        raise UnreadableError("is a broken PDF")
+        raise FileUnreadableError("is a broken PDF")
     starts = _starts(reader)
     read = [attempted(partial(_page_text, page)) for page in pages]
     sections = tuple(
         Section(_titles(starts, number), text, number, number) for number, text in enumerate(read, 1) if text
     )
     if not sections:
-        raise UnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
+        raise FileUnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
     return Content(_title(reader), Unit.PAGE, sections, exact=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading.content import Content, Section, Unit
 from kvchat.documents.reading.pixels import LONGEST, RGB, Pixels
 
@@ -68,5 +68,5 @@ def _said(frame: bytes) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ValueError("it is no object")
     if "unreadable" in said:
-        raise UnreadableError(str(said["unreadable"]))
+        raise FileUnreadableError(str(said["unreadable"]))
     return said

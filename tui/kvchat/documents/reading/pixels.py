@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -54,9 +54,9 @@ def pixels_of(data: bytes) -> Pixels:
     try:
         opened = Image.open(BytesIO(data), formats=_FORMATS)
     except (OSError, ValueError, SyntaxError):
-        raise UnreadableError("is an image that cannot be read; save it as PNG or JPEG") from None
+        raise FileUnreadableError("is an image that cannot be read; save it as PNG or JPEG") from None
     if opened.width * opened.height > MOST_READ:
-        raise UnreadableError(f"has too many pixels ({opened.width:,} x {opened.height:,}); make it smaller first")
+        raise FileUnreadableError(f"has too many pixels ({opened.width:,} x {opened.height:,}); make it smaller first")
     kind = opened.format or ""
     try:
         opened.draft("RGB", _fitting(*opened.size))  # a JPEG is read at the size that is needed
@@ -67,7 +67,7 @@ def pixels_of(data: bytes) -> Pixels:
     except MemoryError:
         raise
     except Exception:
-        raise UnreadableError("is a broken image") from None
+        raise FileUnreadableError("is a broken image") from None
     png = b"" if kind in _LOSSY else _encoded(image, "PNG", optimize=True)
     if png and len(png) <= LARGEST_PNG:
         return Pixels("image/png", png, *image.size)
@@ -81,14 +81,14 @@ def thumbnail_of(data: bytes, width: int, height: int) -> Pixels:
     try:
         image = Image.open(BytesIO(data), formats=("PNG", "JPEG"))
         if image.width * image.height > MOST_READ:
-            raise UnreadableError("has too many pixels")
+            raise FileUnreadableError("has too many pixels")
         image.draft("RGB", (width * 2, height * 2))
         small = _plain(image)
         small.thumbnail((width, height))
-    except (MemoryError, UnreadableError):
+    except (MemoryError, FileUnreadableError):
         raise
     except Exception:
-        raise UnreadableError("is a broken image") from None
+        raise FileUnreadableError("is a broken image") from None
     return Pixels(RGB, small.tobytes(), *small.size)
 
 

@@ -7,7 +7,7 @@ import json
 
 from kvchat.apart import frames
 from kvchat.apart.child import Parent
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading import formats, pipe_protocol
 from kvchat.documents.reading.pixels import pixels_of, thumbnail_of
 
@@ -37,7 +37,7 @@ def _answer(name: str | list[int] | None, data: bytes) -> bytes:
             return pipe_protocol.answer_of_pixels(thumbnail_of(data, *name))
         answer = pipe_protocol.answer_of(formats.read(name, data))
         return answer if len(answer) <= frames.LARGEST else pipe_protocol.refusal_of("has too much text")
-    except UnreadableError as error:
+    except FileUnreadableError as error:
         return pipe_protocol.refusal_of(str(error))
     except MemoryError:
         return b""

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from kvchat.apart.process import MEMORY, SECONDS, End, EndedError, Process
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import FileUnreadableError
 from kvchat.documents.reading import formats, pipe_protocol
 from kvchat.documents.reading.content import Content
 from kvchat.documents.reading.pixels import Pixels
@@ -57,9 +57,9 @@ class Readers:
         try:
             return formats.read(name, data)
         except MemoryError:
-            raise UnreadableError(pipe_protocol.TOO_MUCH) from None
+            raise FileUnreadableError(pipe_protocol.TOO_MUCH) from None
         except RecursionError:
-            raise UnreadableError("is nested too deeply") from None
+            raise FileUnreadableError("is nested too deeply") from None
 
     def pixels(self, data: bytes) -> Pixels:
         """The image in a file, as it is sent. Raises UnreadableError."""
@@ -79,7 +79,7 @@ class Readers:
         used = self._child is not None
         try:
             return self._asked(ask)
-        except UnreadableError as error:
+        except FileUnreadableError as error:
             if not used or str(error) not in (pipe_protocol.TOO_MUCH, CRASHED):
                 raise
         return self._asked(ask)  # the memory may have gone to the files before; without any, it dies
@@ -89,7 +89,7 @@ class Readers:
         try:
             return ask(child)
         except BaseException as error:  # interrupted too: an answer to this file must not become one to the next
-            if type(error) is not UnreadableError or str(error) == pipe_protocol.TOO_MUCH:
+            if type(error) is not FileUnreadableError or str(error) == pipe_protocol.TOO_MUCH:
                 self._drop(child)
             raise
 
@@ -101,7 +101,7 @@ class Readers:
         try:
             return Process(MODULE, self._seconds, self._memory)
         except OSError as error:
-            raise UnreadableError(f"cannot be read: its reader cannot be started ({error.strerror})") from None
+            raise FileUnreadableError(f"cannot be read: its reader cannot be started ({error.strerror})") from None
 
     def _drop(self, child: Process) -> None:
         child.kill()
@@ -118,5 +118,5 @@ class Readers:
             raise _EndedError(CRASHED) from None
 
 
-class _EndedError(UnreadableError):
+class _EndedError(FileUnreadableError):
     """The process has ended, or is good for nothing any more."""

@@ -16,7 +16,7 @@ from kvchat.memory.entry import Act, Change, Entry, Kind, new_id
 from kvchat.memory.learning.answers import objects, values, whole_number
 from kvchat.memory.learning.extraction import listed, response_format
 from kvchat.memory.learning.vetting import secret, template_tokens
-from kvchat.memory.ledger import EPISODE, Cell
+from kvchat.memory.ledger import EPISODE, ExtractionRun
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.message import new_id as new_cell_id
 from kvchat.prompt.wire import whole_characters
@@ -33,13 +33,13 @@ ANSWER_TOKENS = 800
 _HOLDERS = ("episodes", "topics", "items")
 
 
-class Part(Struct, frozen=True):
+class EpisodePart(Struct, frozen=True):
     """The messages of a part of a conversation that is over, by the numbers of their turns, in their order."""
 
     turns: dict[int, list[Node]]
 
 
-def ended_part(path: Sequence[Node], pending: Sequence[Node], now: float, most: int) -> Part:
+def ended_part(path: Sequence[Node], pending: Sequence[Node], now: float, most: int) -> EpisodePart:
     """The pending messages of a branch that a silence has ended, the oldest `most` of them, by whole turns; empty:
     there are none yet. `now`: seconds since the epoch."""
     ids = {node.id for node in pending}
@@ -60,10 +60,10 @@ def ended_part(path: Sequence[Node], pending: Sequence[Node], now: float, most: 
         if number not in turns and sum(map(len, turns.values())) >= most:
             break
         turns.setdefault(number, []).append(node)
-    return Part(turns)
+    return EpisodePart(turns)
 
 
-def instruction(part: Part) -> str:
+def instruction(part: EpisodePart) -> str:
     """What is asked for at the end of the conversation. The same part always gives the same text."""
     first, last = min(part.turns), max(part.turns)
     where = f"turn {first}" if first == last else f"turns {first} to {last}"
@@ -74,7 +74,7 @@ def instruction(part: Part) -> str:
     )
 
 
-def schema(part: Part) -> dict[str, Any]:
+def schema(part: EpisodePart) -> dict[str, Any]:
     """`response_format` for the answer."""
     return response_format(
         "episodes",
@@ -102,7 +102,7 @@ class Episode(Struct, frozen=True):
     nodes: tuple[Node, ...]
 
 
-def checked(answer: str, part: Part) -> list[Episode]:
+def checked(answer: str, part: EpisodePart) -> list[Episode]:
     """The episodes in an answer: every message of the part is in one of them. Empty: it was no answer to what was
     asked. Never raises."""
     told: dict[int, tuple[str, str]] = {}
@@ -132,7 +132,7 @@ def stored(
     model: str,
     session: str,
     now: float,
-) -> tuple[Cell, list[str], Change]:
+) -> tuple[ExtractionRun, list[str], Change]:
     """An episode as it is stored: its cell, its messages, and the entry on the page of its month."""
     nodes = [node.id for node in episode.nodes]
     begun = episode.nodes[0].created
@@ -148,7 +148,7 @@ def stored(
         nodes=tuple(nodes),
         by=model,
     )
-    cell = Cell(new_cell_id(), conversation, now, EPISODE, model, session, noted=1)
+    cell = ExtractionRun(new_cell_id(), conversation, now, EPISODE, model, session, noted=1)
     return cell, nodes, Change(Act.NOTED, None, entry, now, session)
 
 

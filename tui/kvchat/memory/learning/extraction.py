@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kvchat.memory.entry import PROFILE, Entry, Fact, Kind, Reason, Why
+from kvchat.memory.entry import PROFILE, ChangeReason, Entry, Fact, Kind, Why
 from kvchat.memory.learning.answers import objects, share, values, whole_number
-from kvchat.memory.learning.grounding import ENOUGH, Grounding, Said, grounding, own_words, said
+from kvchat.memory.learning.grounding import ENOUGH, Grounding, OwnWords, grounding, own_words, said
 from kvchat.memory.learning.phrases import CHANGED, meanings
 from kvchat.memory.learning.title import TITLE_FIELD
 from kvchat.memory.learning.vetting import LONGEST, caution, kind_of, objection, secret, tidied
@@ -35,7 +35,7 @@ _HOLDERS = ("facts", "memories", "notes", "items", "results")
 _TEXTS = ("text", "fact", "memory", "content", "note")
 
 
-class Passage(Struct, frozen=True):
+class ExtractionPassage(Struct, frozen=True):
     """The messages that an extraction is about."""
 
     turns: Sequence[tuple[int, Node]]
@@ -73,15 +73,15 @@ class Findings(Struct, frozen=True):
     """What an answer holds."""
 
     facts: list[Fact]
-    refused: list[tuple[str, Reason]]
+    refused: list[tuple[str, ChangeReason]]
     """Texts that are not noted, and why."""
-    useless: Reason | None = None
+    useless: ChangeReason | None = None
     """Why it was no answer to what was asked; None: it was one, be it that there is nothing to note."""
 
 
 def passage(
     path: Sequence[Node], pending: Sequence[Node], already_known: Sequence[Entry] = (), *, title: bool = False
-) -> Passage:
+) -> ExtractionPassage:
     """The passage of the pending messages of a branch: turns are counted from 1, along the branch."""
     wanted = {node.id for node in pending}
     turns, number = [], 0
@@ -91,13 +91,13 @@ def passage(
             turns.append((number, message))
     asked = [number for number, message in turns if message.role is Role.USER]
     last = bool(asked) and asked == list(range(number - len(asked) + 1, number + 1))
-    return Passage(tuple(turns), tuple(already_known), last, title)
+    return ExtractionPassage(tuple(turns), tuple(already_known), last, title)
 
 
 # -- what is asked
 
 
-def instruction(passage: Passage) -> str:
+def instruction(passage: ExtractionPassage) -> str:
     """What is asked for at the end of the conversation. The same passage always gives the same text."""
     return _asked(
         passage,
@@ -106,7 +106,7 @@ def instruction(passage: Passage) -> str:
     )
 
 
-def _asked(passage: Passage, task: str) -> str:
+def _asked(passage: ExtractionPassage, task: str) -> str:
     first = next(iter(passage.questions), 1)
     title, about = (',"title":"..."', f"\n{TITLE_FIELD}") if passage.title else ("", "")
     text = (
@@ -124,7 +124,7 @@ def _line(entry: Entry) -> str:
     return guarded(" ".join(entry.text.split()))[:LONGEST]
 
 
-def _named(passage: Passage, whose: str) -> str:
+def _named(passage: ExtractionPassage, whose: str) -> str:
     """`my last 2 messages (turns 3 and 4)`, `my messages of turns 3 to 12`."""
     turns = sorted(passage.questions)
     if len(turns) == 1:
@@ -136,7 +136,7 @@ def _named(passage: Passage, whose: str) -> str:
     return f"{whose} last {len(turns)} messages ({named})" if passage.last else f"{whose} messages of {named}"
 
 
-def schema(passage: Passage) -> dict[str, Any]:
+def schema(passage: ExtractionPassage) -> dict[str, Any]:
     """`response_format` for the answer. Every value that can be listed is listed, so that a grammar holds it."""
     fields: dict[str, Any] = {
         "turns": {
@@ -170,7 +170,7 @@ def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
-def own_prompt(passage: Passage) -> list[Message]:
+def own_prompt(passage: ExtractionPassage) -> list[Message]:
     """The messages of a self-contained request: the pending messages, quoted, without their blocks, and the
     instruction."""
     lines = [f"[turn {number}, {message.role}] {_shortened(message)}" for number, message in passage.turns]
@@ -190,18 +190,18 @@ def _shortened(message: Node) -> str:
 # -- what is believed
 
 
-def checked(answer: str, passage: Passage) -> Findings:
+def checked(answer: str, passage: ExtractionPassage) -> Findings:
     """The facts of an answer that hold. Never raises, whatever the answer."""
     found = _listed(answer)
     if found is None:
-        return Findings([], [], Reason(Why.NO_JSON if answer.strip() else Why.NO_TEXT))
+        return Findings([], [], ChangeReason(Why.NO_JSON if answer.strip() else Why.NO_TEXT))
     heard = [(number, node, said(node.message.typed)) for number, nodes in passage.questions.items() for node in nodes]
     facts: dict[str, Fact] = {}
-    refused: list[tuple[str, Reason]] = []
+    refused: list[tuple[str, ChangeReason]] = []
     for number, one in enumerate(found[: MOST * 4]):
         text = tidied(_text(one))
-        fact = _fact(one, text, heard, passage) if number < MOST else Reason(Why.MANY, str(MOST))
-        if isinstance(fact, Reason):
+        fact = _fact(one, text, heard, passage) if number < MOST else ChangeReason(Why.MANY, str(MOST))
+        if isinstance(fact, ChangeReason):
             refused.append((_harmless(text), fact))
             continue
         key = next((known for known in facts if says_the_same(known, text)), text)
@@ -230,13 +230,15 @@ def _text(one: Any) -> str:
     return str(text)
 
 
-def _fact(one: Any, text: str, heard: Sequence[tuple[int, Node, Said]], passage: Passage) -> Fact | Reason:
+def _fact(
+    one: Any, text: str, heard: Sequence[tuple[int, Node, OwnWords]], passage: ExtractionPassage
+) -> Fact | ChangeReason:
     """The fact in an object of the answer, or why there is none."""
     fields = one if isinstance(one, dict) else {}
     if why := objection(text):
         return why
     proofs = _proofs(text, _cited(fields), heard)
-    if isinstance(proofs, Reason):
+    if isinstance(proofs, ChangeReason):
         return proofs
     kind = kind_of(text, _kind(fields.get("kind")))
     own = share(fields.get("confidence"))
@@ -248,7 +250,9 @@ def _fact(one: Any, text: str, heard: Sequence[tuple[int, Node, Said]], passage:
         confidence,
         tuple(node.id for node, _ in proofs),
         _topic(fields.get("topic"), said_there),
-        review=caution(text, kind) or proofs[0][1].review or (None if confidence >= ENOUGH else Reason(Why.UNCERTAIN)),
+        review=caution(text, kind)
+        or proofs[0][1].review
+        or (None if confidence >= ENOUGH else ChangeReason(Why.UNCERTAIN)),
     )
     return _correcting(fact, fields.get("replaces"), passage, said_there)
 
@@ -260,8 +264,8 @@ def _cited(fields: Mapping[str, Any]) -> set[int]:
 
 
 def _proofs(
-    text: str, cited: set[int], heard: Sequence[tuple[int, Node, Said]]
-) -> list[tuple[Node, Grounding]] | Reason:
+    text: str, cited: set[int], heard: Sequence[tuple[int, Node, OwnWords]]
+) -> list[tuple[Node, Grounding]] | ChangeReason:
     """The messages in which the user said it, best first: of the cited ones, or of the others where the model counted
     wrongly. Else why none is one."""
     tried = [(number, node, grounding(text, message)) for number, node, message in heard]
@@ -269,12 +273,12 @@ def _proofs(
     proofs = [(number, node, found) for number, node, found in tried if not found.refusal]
     if not proofs:
         best = max(tried, key=lambda one: one[2].share, default=None)
-        return best[2].refusal if best and best[2].refusal else Reason(Why.NOWHERE)
+        return best[2].refusal if best and best[2].refusal else ChangeReason(Why.NOWHERE)
     in_cited = proofs[0][0] in cited
     # Where the user said the opposite somewhere else, nobody knows which of the two holds.
     turned = any(found.refusal is not None and found.refusal.why is Why.TURNED for _, _, found in tried)
     kept = [
-        (node, replace(found, review=found.review or Reason(Why.BOTH)) if turned else found)
+        (node, replace(found, review=found.review or ChangeReason(Why.BOTH)) if turned else found)
         for number, node, found in proofs
         if not in_cited or number in cited
     ]
@@ -296,7 +300,7 @@ def _topic(value: Any, said_there: str) -> str:
     return topic if fits and f" {normalised(topic)} " in plain else ""
 
 
-def _correcting(fact: Fact, short: Any, passage: Passage, said_there: str) -> Fact:
+def _correcting(fact: Fact, short: Any, passage: ExtractionPassage, said_there: str) -> Fact:
     """The fact with the memory that it takes the place of, if it has something in common with it and says something
     else. A memory is replaced without asking only where the user spoke of a change or of the old value, and never one
     that they wrote."""
@@ -308,7 +312,7 @@ def _correcting(fact: Fact, short: Any, passage: Passage, said_there: str) -> Fa
         return fact
     told = bool(CHANGED.search(folded(said_there))) or bool((old - new) & set(meanings(said_there)))
     theirs = known.is_the_persons or known.page == PROFILE
-    review = fact.review or (None if told and not theirs else Reason(Why.REPLACES))
+    review = fact.review or (None if told and not theirs else ChangeReason(Why.REPLACES))
     return replace(fact, replaces=known.id, review=review)
 
 

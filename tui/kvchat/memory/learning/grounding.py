@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from kvchat.memory.entry import Reason, Why
+from kvchat.memory.entry import ChangeReason, Why
 from kvchat.memory.learning.phrases import (
     ASKING,
     FIRST_PERSON,
@@ -80,12 +80,12 @@ class Sentence(Struct, frozen=True):
     first_person: bool
 
 
-class Said(Struct, frozen=True):
+class OwnWords(Struct, frozen=True):
     """A message's own words, taken apart."""
 
     sentences: tuple[Sentence, ...]
     clauses: tuple[Clause, ...]
-    doubt: Reason | None = None
+    doubt: ChangeReason | None = None
     """Why nothing in it is to be taken for a fact unasked; None: no reason."""
 
 
@@ -97,7 +97,7 @@ def own_words(text: str) -> str:
     return text[: handed.end()] if handed else text
 
 
-def said(text: str) -> Said:
+def said(text: str) -> OwnWords:
     """What the user says in a message."""
     sentences: list[Sentence] = []
     clauses: list[Clause] = []
@@ -105,18 +105,18 @@ def said(text: str) -> Said:
         if part and part.strip():
             clauses += clauses_of(part, len(sentences))
             sentences.append(Sentence(part, frozenset(meanings(part)), bool(FIRST_PERSON.search(folded(part)))))
-    return Said(tuple(sentences), tuple(clauses), _doubt(text))
+    return OwnWords(tuple(sentences), tuple(clauses), _doubt(text))
 
 
-def _doubt(text: str) -> Reason | None:
+def _doubt(text: str) -> ChangeReason | None:
     plain = folded(text[:READ])
     if SUPPOSED.search(plain):
-        return Reason(Why.GAME)
+        return ChangeReason(Why.GAME)
     if WORKED_ON.search(plain):
-        return Reason(Why.WORKED_ON)
+        return ChangeReason(Why.WORKED_ON)
     if len(text) > LONG:  # what is looked for in the end takes long in a long text
-        return Reason(Why.PASTED)
-    return Reason(Why.OTHERS) if carries(_FENCED.sub("\n", text)) else None
+        return ChangeReason(Why.PASTED)
+    return ChangeReason(Why.OTHERS) if carries(_FENCED.sub("\n", text)) else None
 
 
 def clauses_of(sentence: str, number: int = 0) -> list[Clause]:
@@ -161,22 +161,22 @@ class Grounding(Struct, frozen=True):
     share: float
     """The share of the fact's words that are the user's, from 0 to 1; a little less when they come from several
     sentences."""
-    refusal: Reason | None = None
+    refusal: ChangeReason | None = None
     """Why it is not the user's fact; None: it is."""
-    review: Reason | None = None
+    review: ChangeReason | None = None
     """Why the user is asked first; None: no need."""
 
 
-def grounding(text: str, message: Said) -> Grounding:
+def grounding(text: str, message: OwnWords) -> Grounding:
     """How a fact is borne out by a message."""
     wanted = frozenset(meanings(text)) - GLUE
     if not wanted:
-        return Grounding(0.0, Reason(Why.NOTHING))
+        return Grounding(0.0, ChangeReason(Why.NOTHING))
     share, window = _best_window(wanted, message)
     if share < LEAST:
         missing = sorted(wanted.difference(*(s.meanings for s in message.sentences)))
-        unsaid = Reason(Why.UNSAID, ", ".join(word.strip("<>") for word in missing[:4]))
-        return Grounding(share, unsaid if missing else Reason(Why.SCATTERED))
+        unsaid = ChangeReason(Why.UNSAID, ", ".join(word.strip("<>") for word in missing[:4]))
+        return Grounding(share, unsaid if missing else ChangeReason(Why.SCATTERED))
     used = [message.sentences[i] for i in window]
     clauses = [clause for clause in message.clauses if clause.sentence in window]
     best, refusal, review = _told(text, clauses, _marks(text, used))
@@ -187,7 +187,10 @@ def grounding(text: str, message: Said) -> Grounding:
         None
         if refusal
         else (
-            message.doubt or review or _caution(text, best, used) or (None if share >= ENOUGH else Reason(Why.LOOSE))
+            message.doubt
+            or review
+            or _caution(text, best, used)
+            or (None if share >= ENOUGH else ChangeReason(Why.LOOSE))
         ),
     )
 
@@ -206,7 +209,7 @@ def _found(wanted: Iterable[str], known: frozenset[str]) -> frozenset[str]:
     return frozenset(word for word in wanted if word in known or any(alike(word, other) for other in known))
 
 
-def _best_window(wanted: frozenset[str], message: Said) -> tuple[float, list[int]]:
+def _best_window(wanted: frozenset[str], message: OwnWords) -> tuple[float, list[int]]:
     """The largest share of the words found in a few sentences in a row, and which of these have them; the later ones
     where there are several, because they correct the earlier."""
     hits = [_found(wanted, sentence.meanings) for sentence in message.sentences]
@@ -219,7 +222,9 @@ def _best_window(wanted: frozenset[str], message: Said) -> tuple[float, list[int
     return count / len(wanted), [i for i in range(start, start - length) if hits[i]]
 
 
-def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list[Clause], Reason | None, Reason | None]:
+def _told(
+    text: str, clauses: list[Clause], marks: frozenset[str]
+) -> tuple[list[Clause], ChangeReason | None, ChangeReason | None]:
     """The clauses that the fact's own come from, why it is refused, and why it is to be reviewed. `marks` are names and
     numbers, which belong to those they were said of."""
     best: list[Clause] = []
@@ -232,12 +237,12 @@ def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list
             continue
         closest = [clause for count, clause in counted if count == most]
         if all(clause.denies != part.denies for clause in closest):
-            return closest, Reason(Why.TURNED), None
+            return closest, ChangeReason(Why.TURNED), None
         if any(clause.denies != part.denies for clause in closest):
-            review = Reason(Why.BOTH)
+            review = ChangeReason(Why.BOTH)
         marked = marks & wanted
         if len(marked) > 1 and not any(marked <= clause.meanings for clause in clauses):
-            review = review or Reason(Why.APART)
+            review = review or ChangeReason(Why.APART)
         best += closest
     return best, None, review
 
@@ -258,18 +263,18 @@ def _names(text: str) -> list[str]:
     return found
 
 
-def _otherwise(text: str, used: list[Sentence]) -> Reason | None:
+def _otherwise(text: str, used: list[Sentence]) -> ChangeReason | None:
     """Why the fact's numbers and names are not those of the sentences; None: they are."""
     source = " ".join(sentence.text for sentence in used)
     known = frozenset(meanings(source))
     if other := numbers(text) - numbers(source):
-        return Reason(Why.NUMBER, min(other))
+        return ChangeReason(Why.NUMBER, min(other))
     counted = _counted(source)
     for thing, values in _counted(text).items():
         if thing in counted and not values <= counted[thing]:
-            return Reason(Why.COUNT, thing.strip("<>"))
+            return ChangeReason(Why.COUNT, thing.strip("<>"))
     unknown = [name for name in _names(text) if name not in known]
-    return Reason(Why.NAME, unknown[0]) if unknown else None
+    return ChangeReason(Why.NAME, unknown[0]) if unknown else None
 
 
 def _other_signs(text: str, used: list[Sentence]) -> bool:
@@ -292,21 +297,21 @@ def _counted(text: str) -> dict[str, set[str]]:
     return found
 
 
-def _not_stated(best: list[Clause], used: list[Sentence]) -> Reason | None:
+def _not_stated(best: list[Clause], used: list[Sentence]) -> ChangeReason | None:
     """Why the clauses are not the user's statement about themselves; None: they may be."""
     if not best:
         return None
     if all(clause.of_assistant for clause in best):
-        return Reason(Why.OF_ASSISTANT)
+        return ChangeReason(Why.OF_ASSISTANT)
     if any(sentence.first_person for sentence in used):
         return None
     if all(clause.asked for clause in best):
-        return Reason(Why.ASKED)
+        return ChangeReason(Why.ASKED)
     standing = any(STANDING.search(folded(sentence.text)) for sentence in used)
-    return Reason(Why.REQUESTED) if all(clause.request for clause in best) and not standing else None
+    return ChangeReason(Why.REQUESTED) if all(clause.request for clause in best) and not standing else None
 
 
-def _caution(text: str, best: list[Clause], used: list[Sentence]) -> Reason | None:
+def _caution(text: str, best: list[Clause], used: list[Sentence]) -> ChangeReason | None:
     plain = folded(" ".join(sentence.text for sentence in used))
     for why, doubtful in (
         (Why.ASKED, any(clause.asked for clause in best)),
@@ -319,5 +324,5 @@ def _caution(text: str, best: list[Clause], used: list[Sentence]) -> Reason | No
         (Why.NOT_YOU, not any(sentence.first_person for sentence in used)),
     ):
         if doubtful:
-            return Reason(why)
+            return ChangeReason(why)
     return None

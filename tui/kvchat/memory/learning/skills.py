@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from kvchat.memory.entry import Entry, Fact, Kind, Reason, Why
+from kvchat.memory.entry import ChangeReason, Entry, Fact, Kind, Why
 from kvchat.memory.learning.answers import objects, values, whole_number
 from kvchat.memory.learning.extraction import listed, response_format
 from kvchat.memory.learning.vetting import secret, template_tokens
@@ -134,7 +134,9 @@ def _fact(one: dict[str, Any], found: Practice) -> Fact | None:
     if not words or len(words & said) < GROUNDED * len(words):
         return None
     page = f"{SKILLS}{slug(_line(one.get('topic'), 24)) or slug(when)[:24].strip('-') or 'skills'}.md"
-    return Fact(Kind.SKILL, text, CONFIDENCE, tuple(node.id for node in nodes), review=Reason(Why.PROCEDURE), page=page)
+    return Fact(
+        Kind.SKILL, text, CONFIDENCE, tuple(node.id for node in nodes), review=ChangeReason(Why.PROCEDURE), page=page
+    )
 
 
 def _task(text: str) -> str:

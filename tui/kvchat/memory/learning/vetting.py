@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from kvchat.memory.entry import Kind, Reason, Why
+from kvchat.memory.entry import ChangeReason, Kind, Why
 from kvchat.memory.learning.phrases import ASKING, FIRST_PERSON, RELATION, REQUEST, WONDERING, meanings
 from kvchat.memory.similarity import folded
 from kvchat.prompt.context import guarded
@@ -119,7 +119,7 @@ def tidied(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def objection(text: str) -> Reason | None:
+def objection(text: str) -> ChangeReason | None:
     """Why a fact's text is not noted; None: nothing against it."""
     plain = folded(text)
     for why, is_against in (
@@ -136,7 +136,7 @@ def objection(text: str) -> Reason | None:
         (Why.OF_TALK, lambda: _OF_TALK.search(plain)),
     ):
         if is_against():
-            return Reason(why, str(LONGEST) if why is Why.LONG else "")
+            return ChangeReason(why, str(LONGEST) if why is Why.LONG else "")
     return None
 
 
@@ -163,14 +163,14 @@ def _luhn(number: str) -> bool:
     )
 
 
-def caution(text: str, kind: Kind) -> Reason | None:
+def caution(text: str, kind: Kind) -> ChangeReason | None:
     """Why a fact's text is shown to the user before it is noted; None: no reason."""
     plain = folded(text)
     if _ADDRESS.search(text):
-        return Reason(Why.ADDRESS)
+        return ChangeReason(Why.ADDRESS)
     if _ORDER.search(plain) or (REQUEST.search(plain) and not FIRST_PERSON.search(plain)):
-        return Reason(Why.ORDER)
-    return Reason(Why.IDENTITY) if kind is Kind.IDENTITY else None
+        return ChangeReason(Why.ORDER)
+    return ChangeReason(Why.IDENTITY) if kind is Kind.IDENTITY else None
 
 
 def kind_of(text: str, kind: Kind) -> Kind:

@@ -46,7 +46,7 @@ Stamp = tuple[int, int, int, int]
 """What differs when a file was changed: its number, size and times."""
 
 
-class Problem(Struct, frozen=True):
+class UnusablePage(Struct, frozen=True):
     """A page or a folder of pages that cannot be used, and is left alone."""
 
     path: str
@@ -60,16 +60,16 @@ class Unusable(Exception):  # noqa: N818
     """A file that is not read or written; why, in words."""
 
 
-class Found(Struct):
+class FoundPages(Struct):
     """The files that may be pages."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[UnusablePage] = field(default_factory=list)
 
 
-def found(root: Path) -> Found:
+def found(root: Path) -> FoundPages:
     """The pages in a folder: `profile.md` and all below the FOLDERS. Costs one stat per file."""
-    result = Found()
+    result = FoundPages()
     with contextlib.suppress(FileNotFoundError):
         for entry in sorted(root.iterdir()):
             _is_copy(result, entry.name, entry.name, {PROFILE, *FOLDERS})
@@ -85,7 +85,9 @@ def found(root: Path) -> Found:
     if len(result.stamps) > MOST_PAGES:
         for name in sorted(result.stamps)[MOST_PAGES:]:
             del result.stamps[name]
-            result.problems.append(Problem(name, 0, f"There are more than {MOST_PAGES} pages; this one is not read."))
+            result.problems.append(
+                UnusablePage(name, 0, f"There are more than {MOST_PAGES} pages; this one is not read.")
+            )
     return result
 
 
@@ -162,12 +164,12 @@ def is_portable(name: str) -> bool:
     )
 
 
-def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
+def _walk(result: FoundPages, root: Path, folder: str, depth: int) -> None:
     try:
         with os.scandir(root / folder) as entries:
             here = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        result.problems.append(Problem(_shown(folder), 0, f"The folder cannot be read: {reason(error)}."))
+        result.problems.append(UnusablePage(_shown(folder), 0, f"The folder cannot be read: {reason(error)}."))
         return
     names = {entry.name.lower() for entry in here}
     for entry in here:
@@ -181,18 +183,18 @@ def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            result.problems.append(Problem(_shown(name), 0, f"It cannot be read: {reason(error)}."))
+            result.problems.append(UnusablePage(_shown(name), 0, f"It cannot be read: {reason(error)}."))
             continue
         if stat.S_ISDIR(info.st_mode):
             if depth < DEEPEST:
                 _walk(result, root, name, depth + 1)
             else:
-                result.problems.append(Problem(_shown(name), 0, "Folders this deep are not read. Move it up."))
+                result.problems.append(UnusablePage(_shown(name), 0, "Folders this deep are not read. Move it up."))
         elif name.lower().endswith(ENDING) or (stat.S_ISLNK(info.st_mode) and (root / name).is_dir()):
             _note(result, name, info)
 
 
-def _is_copy(result: Found, entry: str, name: str, names: Collection[str]) -> bool:
+def _is_copy(result: FoundPages, entry: str, name: str, names: Collection[str]) -> bool:
     """Whether an entry of a folder is another version of one of these `names`; it is a problem then."""
     original = original_of(entry, numbered=True).lower()
     if original not in names or not (original.endswith(ENDING) or original in FOLDERS):
@@ -201,18 +203,18 @@ def _is_copy(result: Found, entry: str, name: str, names: Collection[str]) -> bo
         f"This is another version of {_shown(original)}, made by a program that copies files. It is not read: take "
         "what you need into that one and delete this one."
     )
-    result.problems.append(Problem(_shown(name), 0, why))
+    result.problems.append(UnusablePage(_shown(name), 0, why))
     return True
 
 
-def _note(result: Found, name: str, info: os.stat_result) -> None:
+def _note(result: FoundPages, name: str, info: os.stat_result) -> None:
     why = _unfit(info)
     if why is None and _UNSEEN.search(name):
         why = "Its name has characters that cannot be shown, or is not UTF-8. Rename it."
     if why is None:
         result.stamps[name] = _stamp(info)
     else:
-        result.problems.append(Problem(_shown(name), 0, why))
+        result.problems.append(UnusablePage(_shown(name), 0, why))
 
 
 def _unfit(info: os.stat_result) -> str | None:

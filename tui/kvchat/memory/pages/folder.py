@@ -24,10 +24,10 @@ from msgspec import Struct
 from kvchat import paths
 from kvchat.memory.entry import PROFILE
 from kvchat.memory.pages import files
-from kvchat.memory.pages.files import Found, Stamp, Unusable, turn
-from kvchat.memory.pages.files import Problem as Problem
+from kvchat.memory.pages.files import FoundPages, Stamp, Unusable, turn
+from kvchat.memory.pages.files import UnusablePage as UnusablePage
 from kvchat.memory.pages.markdown import PageProblem, encoded
-from kvchat.memory.pages.page import Page
+from kvchat.memory.pages.page import MemoryPage
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.presence.locks import WriteLock
 
@@ -52,9 +52,9 @@ class PageFull(FolderError):  # noqa: N818
 class Contents(Struct, frozen=True):
     """What is in the folder."""
 
-    pages: Mapping[str, Page]
+    pages: Mapping[str, MemoryPage]
     """By name: `profile.md`, `topics/projects.md`."""
-    problems: tuple[Problem, ...]
+    problems: tuple[UnusablePage, ...]
     """What could not be read. Nothing can be said about entries there."""
     missing: bool
     """Whether the folder was there once and is not now."""
@@ -71,7 +71,7 @@ class Folder:
         self._pause = pause
         self._lock: WriteLock | None = None
         self._mutex = threading.RLock()
-        self._cache: dict[str, tuple[Stamp, Page | Problem]] = {}
+        self._cache: dict[str, tuple[Stamp, MemoryPage | UnusablePage]] = {}
         self._ids: frozenset[str] = frozenset()
         self._was_there = False
 
@@ -95,15 +95,15 @@ class Folder:
             return str(error)
         return self._root.is_dir(), tuple(there.stamps.items()), tuple(there.problems)
 
-    def change(self, name: str, edit: Callable[[Page], Page]) -> Page:
+    def change(self, name: str, edit: Callable[[MemoryPage], MemoryPage]) -> MemoryPage:
         """Change a page by `edit`, which gets it as it is and may be called again; the page as it is then. One that is
         not there is empty. What is equal is not written. Raises FolderError."""
         self._check(name)
-        before = after = Page.parse(name, "")
+        before = after = MemoryPage.parse(name, "")
 
         def edited(data: bytes, when: float) -> bytes:
             nonlocal before, after
-            before = Page.parse(name, _text(data), when)
+            before = MemoryPage.parse(name, _text(data), when)
             after = edit(before)
             return data if after.text == before.text else after.text.encode()
 
@@ -136,7 +136,7 @@ class Folder:
         try:
             there = files.found(self._root)
         except OSError as error:
-            problem = Problem("", 0, f"The folder {self._root} cannot be read: {paths.reason(error)}.")
+            problem = UnusablePage("", 0, f"The folder {self._root} cannot be read: {paths.reason(error)}.")
             return Contents({}, (problem,), False)
         pages, problems = self._pages(there)
         if self._root.is_dir():
@@ -144,10 +144,10 @@ class Folder:
             return Contents(pages, tuple(problems), False)
         if self._root.exists() or self._root.is_symlink():
             why = f"{self._root} is not a folder, or a link to one that is not there. Put the memory's folder there."
-            return Contents({}, (Problem("", 0, why),), self._known())
+            return Contents({}, (UnusablePage("", 0, why),), self._known())
         return Contents({}, (), self._known())
 
-    def _pages(self, there: Found) -> tuple[dict[str, Page], list[Problem]]:
+    def _pages(self, there: FoundPages) -> tuple[dict[str, MemoryPage], list[UnusablePage]]:
         cache = {}
         for name, stamp in there.stamps.items():
             kept = self._cache.get(name)
@@ -157,16 +157,16 @@ class Folder:
             else:
                 cache[name] = kept
         self._cache = cache
-        pages = {name: page for name, (_, page) in cache.items() if isinstance(page, Page)}
-        return pages, [*there.problems, *(page for _, page in cache.values() if isinstance(page, Problem))]
+        pages = {name: page for name, (_, page) in cache.items() if isinstance(page, MemoryPage)}
+        return pages, [*there.problems, *(page for _, page in cache.values() if isinstance(page, UnusablePage))]
 
-    def _page(self, name: str, when: float) -> Page | Problem:
+    def _page(self, name: str, when: float) -> MemoryPage | UnusablePage:
         try:
-            return Page.parse(name, _text(files.read(self._root / name)), when)
+            return MemoryPage.parse(name, _text(files.read(self._root / name)), when)
         except PageProblem as problem:
-            return Problem(name, problem.line, problem.sentence)
+            return UnusablePage(name, problem.line, problem.sentence)
         except Unusable as unusable:
-            return Problem(name, 0, str(unusable))
+            return UnusablePage(name, 0, str(unusable))
 
     def _just_changed(self) -> bool:
         """Whether some page, or which pages there are, changed a moment ago."""

@@ -34,11 +34,11 @@ _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*\Z)|~{3,})")
 _CONFLICT = re.compile(r"<{7}(?: |\Z)|>{7}(?: |\Z)")
 
 
-class Item(Struct, eq=False):
+class MarkdownItem(Struct, eq=False):
     """A list item."""
 
     level: int
-    parent: Item | None
+    parent: MarkdownItem | None
     indent: str
     marker: str
     box: str
@@ -70,7 +70,7 @@ def goes_on(line: str) -> bool:
     return not (blank(line) or _RULE.match(line) or _ITEM.fullmatch(line) or _NO_TEXT.match(line))
 
 
-def blocks(lines: Sequence[str], first: int) -> tuple[Item, ...]:
+def blocks(lines: Sequence[str], first: int) -> tuple[MarkdownItem, ...]:
     """The items from line `first` on. Raises PageProblem where items cannot be recognised: in a code fence or comment
     without an end, or an unfinished merge."""
     reader = _Reader()
@@ -84,7 +84,7 @@ class _Verbatim(Struct):
     """A code fence or a comment over several lines, in which nothing is an item."""
 
     at: int
-    owner: Item | None
+    owner: MarkdownItem | None
     fence: str
     """Empty: it is a comment."""
 
@@ -97,9 +97,9 @@ class _Verbatim(Struct):
 
 class _Reader:
     def __init__(self) -> None:
-        self.items: list[Item] = []
-        self._open: list[Item] = []
-        self._paragraph: Item | None = None
+        self.items: list[MarkdownItem] = []
+        self._open: list[MarkdownItem] = []
+        self._paragraph: MarkdownItem | None = None
         """The item whose text the next line goes on with, if it is text too, however it is indented."""
         self._verbatim: _Verbatim | None = None
 
@@ -151,11 +151,11 @@ class _Reader:
 
     def _begin(self, at: int, found: re.Match[str], level: int) -> None:
         parent = self._open[-1] if self._open else None
-        item = Item(level, parent, found[1], found[2], found[4] or "", [at], [(found[5] or "").rstrip(" \t")])
+        item = MarkdownItem(level, parent, found[1], found[2], found[4] or "", [at], [(found[5] or "").rstrip(" \t")])
         self.items.append(item)
         self._open.append(item)
 
-    def _own(self, owner: Item, at: int, line: str) -> None:
+    def _own(self, owner: MarkdownItem, at: int, line: str) -> None:
         owner.lines.append(at)
         owner.contents.append(line.strip(" \t"))
 

@@ -22,7 +22,17 @@ from msgspec.structs import replace
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.pages.comment import Comment, comments, derived_id, entry_of, kind, mark, rendered
-from kvchat.memory.pages.markdown import Item, PageProblem, blank, blocks, decoded, encoded, ending, goes_on, split
+from kvchat.memory.pages.markdown import (
+    MarkdownItem,
+    PageProblem,
+    blank,
+    blocks,
+    decoded,
+    encoded,
+    ending,
+    goes_on,
+    split,
+)
 
 # Front matter: the lines between two `---`, as note-taking programs write them; two keys of it are read
 
@@ -92,7 +102,7 @@ class Block(Struct, frozen=True):
     """The lines of one entry."""
 
     entry: Entry
-    item: Item
+    item: MarkdownItem
     lines: tuple[int, ...]
     """Its own, counted from 0; items in it that are entries themselves are not among them."""
     comment: Comment | None
@@ -110,14 +120,14 @@ class Reading(Struct, frozen=True):
     mark: str
     """The byte order mark at its beginning, if there is one."""
     lines: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[MarkdownItem, ...]
     blocks: tuple[Block, ...]
 
 
 class _Draft(Struct, frozen=True):
     """An entry before it is known which ids are taken."""
 
-    item: Item
+    item: MarkdownItem
     lines: tuple[int, ...]
     text: str
     comments: tuple[Comment, ...]
@@ -138,11 +148,11 @@ def read(name: str, text: str, when: float) -> Reading:
     return Reading(order, tuple(lines), items, tuple(read_blocks))
 
 
-def _drafts(name: str, items: Sequence[Item]) -> list[_Draft]:
+def _drafts(name: str, items: Sequence[MarkdownItem]) -> list[_Draft]:
     """The items that are entries. One without a comment inside of another is part of that one's text."""
-    owners: dict[Item, Item] = {}
-    members: dict[Item, list[Item]] = {}
-    noted: dict[Item, list[Comment]] = {}
+    owners: dict[MarkdownItem, MarkdownItem] = {}
+    members: dict[MarkdownItem, list[MarkdownItem]] = {}
+    noted: dict[MarkdownItem, list[Comment]] = {}
     for item in items:
         noted[item] = comments("\n".join(item.contents)) if any("<!--" in line for line in item.contents) else []
         owner = item if item.parent is None or noted[item] else owners[item.parent]
@@ -153,7 +163,7 @@ def _drafts(name: str, items: Sequence[Item]) -> list[_Draft]:
     ]
 
 
-def _draft(name: str, item: Item, parts: Sequence[Item], found: tuple[Comment, ...]) -> _Draft | None:
+def _draft(name: str, item: MarkdownItem, parts: Sequence[MarkdownItem], found: tuple[Comment, ...]) -> _Draft | None:
     """None when no text is left."""
     joined = "\n".join(item.contents)
     wrapped = any("\n" in joined[one.start : one.end] for one in found)
@@ -304,7 +314,7 @@ class Writing:
             last = line or last
         return "".join(done)
 
-    def _comment_anew(self, item: Item, comment: str) -> None:
+    def _comment_anew(self, item: MarkdownItem, comment: str) -> None:
         """Replace the block's only comment."""
         for at in item.lines:
             line = self._lines[at]
@@ -327,7 +337,7 @@ def _markdown(text: str) -> list[str]:
     return linked if "\n".join(map(decoded, linked)) == text else lines
 
 
-def _root(item: Item) -> Item:
+def _root(item: MarkdownItem) -> MarkdownItem:
     while item.parent is not None:
         item = item.parent
     return item
@@ -342,7 +352,7 @@ _OF_PROFILE = "What kvchat remembers about you and tells the model at the beginn
 _OF_TOPIC = "What kvchat remembers, one line each."
 
 
-class Line(Struct, frozen=True):
+class PageLine(Struct, frozen=True):
     """One entry of a page."""
 
     entry: Entry
@@ -352,34 +362,34 @@ class Line(Struct, frozen=True):
     """The number of its line, from 1."""
 
 
-class Page(Struct, frozen=True):
+class MemoryPage(Struct, frozen=True):
     """A page as it is. Its changes give another page."""
 
     name: str
     text: str
-    entries: tuple[Line, ...]
+    entries: tuple[PageLine, ...]
     """In the order of the page, each id once."""
     _reading: Reading
     when: float = 0.0
     """The `created` of lines that do not say it."""
 
     @classmethod
-    def parse(cls, name: str, text: str, when: float = 0.0) -> Page:
+    def parse(cls, name: str, text: str, when: float = 0.0) -> MemoryPage:
         """Read a page. Raises PageProblem where it is broken, so that its entries are not taken for deleted."""
         reading = read(name, text, when)
         lines = tuple(
-            Line(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks if not block.copy
+            PageLine(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks if not block.copy
         )
         return cls(name, text, lines, reading, when)
 
-    def edited(self, edits: Mapping[str, Entry | None]) -> Page:
+    def edited(self, edits: Mapping[str, Entry | None]) -> MemoryPage:
         """With all these entries, by their ids, as lines; without those that are None."""
         there = {line.entry.id for line in self.entries}
         new = [entry for id, entry in edits.items() if entry is not None and id not in there]
         page = self._changed({id: entry for id, entry in edits.items() if id in there})
         return page.extended(new) if new else page
 
-    def extended(self, entries: Sequence[Entry]) -> Page:
+    def extended(self, entries: Sequence[Entry]) -> MemoryPage:
         """With entries that are not there."""
         text = self.text
         if not text.strip("\ufeff \t\r\n"):
@@ -388,7 +398,7 @@ class Page(Struct, frozen=True):
         writing.insert([replace(entry, page=self.name) for entry in entries])
         return self._as(writing)
 
-    def _changed(self, edits: Mapping[str, Entry | None]) -> Page:
+    def _changed(self, edits: Mapping[str, Entry | None]) -> MemoryPage:
         """With these in the place of those that have their ids. A line that only one of them keeps from having its id
         gets a comment with the id it has."""
         if not any(block.entry.id in edits for block in self._reading.blocks):
@@ -404,8 +414,8 @@ class Page(Struct, frozen=True):
                 writing.rewrite(block, replace(entry, page=self.name))
         return self._as(writing)
 
-    def _as(self, writing: Writing) -> Page:
-        return Page.parse(self.name, writing.text(), self.when)
+    def _as(self, writing: Writing) -> MemoryPage:
+        return MemoryPage.parse(self.name, writing.text(), self.when)
 
 
 def beginning(name: str) -> str:

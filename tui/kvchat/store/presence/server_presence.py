@@ -37,7 +37,7 @@ def _lock(fd: int, *, shared: bool, wait: bool) -> bool:
     return True
 
 
-class Seat:
+class ServerLock:
     """The seat at one server, for one process. Used from one event loop."""
 
     def __init__(self, path: Path) -> None:
@@ -213,14 +213,14 @@ def _in_thread(fd: int, keep: bool, done: asyncio.Future[bool], late: Callable[[
     threading.Thread(target=wait, daemon=True, name="kvchat-seat").start()
 
 
-class Seats:
+class ServerLocks:
     """The seats of all servers. `folder` None: there are no other kvchats to think of."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def at(self, address: str) -> Seat | None:
+    def at(self, address: str) -> ServerLock | None:
         """The seat at the server of this address, in its normal form."""
         if self._folder is None or not address:
             return None
-        return Seat(self._folder / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.lane")
+        return ServerLock(self._folder / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.lane")

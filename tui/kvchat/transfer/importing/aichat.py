@@ -9,11 +9,11 @@ from typing import ClassVar
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
     LONGEST,
+    ImportedMessage,
+    ImportRefusal,
     Loss,
     NotTaken,
     Picture,
-    Reason,
-    Said,
     TextFormat,
     Thread,
     dict_of,
@@ -38,7 +38,7 @@ def _fits(text: str) -> bool:
 
 def _read(text: str, name: str) -> Thread:
     if len(text) > LONGEST:
-        raise NotTaken(Reason.TOO_LARGE, limit=LONGEST)
+        raise NotTaken(ImportRefusal.TOO_LARGE, limit=LONGEST)
     session = dict_of(_value(text))
     thread = Thread("aichat", "", name, own_ids=False)
     model = text_of(session.get("model"))
@@ -52,7 +52,7 @@ def _read(text: str, name: str) -> Thread:
         pictures = list[Picture]()
         said = joined(*_texts(message.get("content"), thread, pictures))
         thread.messages.append(
-            Said(
+            ImportedMessage(
                 str(number),
                 before,
                 role,
@@ -95,7 +95,7 @@ def _value(text: str) -> object:
     try:
         import yaml
     except ImportError:
-        raise NotTaken(Reason.NO_YAML) from None
+        raise NotTaken(ImportRefusal.NO_YAML) from None
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: ClassVar[dict[str, object]] = {
@@ -106,7 +106,7 @@ def _value(text: str) -> object:
     try:
         return yaml.load(_UNPRINTABLE.sub("\ufffd", text), Loader)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError):
-        raise NotTaken(Reason.NOT_ONE) from None
+        raise NotTaken(ImportRefusal.NOT_ONE) from None
 
 
 FORMAT = TextFormat("aichat", _fits, _read)

@@ -7,10 +7,10 @@ import re
 from kvchat.prompt.message import Role
 from kvchat.transfer.exact_json import loads
 from kvchat.transfer.importing.thread import (
+    ImportedMessage,
     JsonFormat,
     Loss,
     Picture,
-    Said,
     Thread,
     dict_of,
     fenced,
@@ -57,12 +57,12 @@ def _read(value: dict[str, object]) -> Thread:
         thread.messages.append(
             _said(id, parent, message, thread, model)
             if isinstance(message, dict)
-            else Said(id, parent, Role.SYSTEM, "")
+            else ImportedMessage(id, parent, Role.SYSTEM, "")
         )
     return thread
 
 
-def _said(id: str, parent: str | None, message: dict[str, object], thread: Thread, model: str) -> Said:
+def _said(id: str, parent: str | None, message: dict[str, object], thread: Thread, model: str) -> ImportedMessage:
     """`model`: of a reply that names none."""
     content, metadata = dict_of(message.get("content")), dict_of(message.get("metadata"))
     author, recipient = dict_of(message.get("author")), text_of(message.get("recipient"))
@@ -99,7 +99,7 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
         thread.lost(Loss.OTHER)
     if role is Role.ASSISTANT:
         text, thoughts = (_with_sources(one, metadata) for one in (text, thoughts))
-    return Said(
+    return ImportedMessage(
         id,
         parent,
         role,

@@ -7,11 +7,11 @@ from html import unescape
 
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
+    ImportedMessage,
+    ImportRefusal,
     JsonFormat,
     Loss,
     NotTaken,
-    Reason,
-    Said,
     Thread,
     dict_of,
     fenced,
@@ -45,7 +45,7 @@ def _read(value: dict[str, object]) -> Thread:
     messages = list_of(value.get("chat_messages"))
     id = id_of(value.get("uuid")) or next((id_of(dict_of(one).get("uuid")) for one in messages), "")
     if not id:
-        raise NotTaken(Reason.NOT_ONE)
+        raise NotTaken(ImportRefusal.NOT_ONE)
     thread = Thread(
         "claude",
         id,
@@ -72,7 +72,9 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str) -> Said:
+def _said(
+    id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str
+) -> ImportedMessage:
     texts, thoughts, files = list[str](), list[str](), list[tuple[str, str]]()
     content = message.get("content")
     if isinstance(content, str):
@@ -107,7 +109,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         else:
             thread.lost(Loss.FILES)
             texts.append(placeholder("file not imported", name))
-    return Said(
+    return ImportedMessage(
         id,
         parent,
         role,

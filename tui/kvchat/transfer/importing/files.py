@@ -32,9 +32,9 @@ from kvchat.transfer.importing.thread import (
     MOST_MESSAGES,
     DatabaseFormat,
     ImportFormat,
+    ImportRefusal,
     JsonFormat,
     NotTaken,
-    Reason,
     TextFormat,
     Thread,
 )
@@ -59,7 +59,7 @@ OWN = b"kvch"
 OWN_AT = 68
 
 
-class Found(Struct, frozen=True):
+class FoundConversation(Struct, frozen=True):
     """A conversation in a file."""
 
     item: Thread | Source
@@ -82,7 +82,7 @@ class Missed(Struct, frozen=True):
     """Whether it is the file; else one conversation in it."""
 
 
-class Progress(Struct):
+class ImportProgress(Struct):
     """How far it has come."""
 
     path: str = ""
@@ -106,17 +106,17 @@ class Files:
         """`passed`: so many files that are not opened again. `told` is called whenever it has come further."""
         self._passed = passed
         self._told = told
-        self.progress = Progress()
+        self.progress = ImportProgress()
         self.passed_over = 0
         """Files of folders and archives in which there is no conversation."""
         self._paths = [_expanded(path) for path in paths]
 
-    def __iter__(self) -> Iterator[Found | Missed]:
+    def __iter__(self) -> Iterator[FoundConversation | Missed]:
         listed = [(path, list(self._files_of(path))) for path in self._paths]
         self.progress.total = sum(_size(file) for _, files in listed for file in files)
         for path, files in listed:
             if not files and not self._passed:
-                yield Missed(str(path), said(Reason.NO_FILES), whole=True)
+                yield Missed(str(path), said(ImportRefusal.NO_FILES), whole=True)
             for file in files:
                 before = self.progress.done
                 self.progress.path = str(file)
@@ -137,7 +137,7 @@ class Files:
                 found.append(file)
         yield from sorted(found)
 
-    def _file(self, path: Path, *, given: bool) -> Iterator[Found | Missed]:
+    def _file(self, path: Path, *, given: bool) -> Iterator[FoundConversation | Missed]:
         """`given`: the person named it, so that it is told where nothing is in it."""
         found = False
         try:
@@ -154,26 +154,26 @@ class Files:
                     base = self.progress.done
                     items = self._text(file, head, str(path), at, lambda octets: base + octets, partial(_beside, path))
                 for item in items:
-                    found = found or isinstance(item, Found)
+                    found = found or isinstance(item, FoundConversation)
                     yield item
         except NotTaken as error:
-            if given or found or error.why.kind != Reason.FOREIGN:
+            if given or found or error.why.kind != ImportRefusal.FOREIGN:
                 yield Missed(str(path), error.why, whole=True)
             else:
                 self.passed_over += 1
         except FileNotFoundError:
-            yield Missed(str(path), said(Reason.MISSING), whole=True)
+            yield Missed(str(path), said(ImportRefusal.MISSING), whole=True)
         except OSError as error:
-            yield Missed(str(path), said(Reason.UNREADABLE, why=reason(error)), whole=True)
+            yield Missed(str(path), said(ImportRefusal.UNREADABLE, why=reason(error)), whole=True)
         except MemoryError:
             raise
         except Exception:  # of a format that has met what nobody foresaw
             log.exception("a file could not be gone through")
-            yield Missed(str(path), said(Reason.FAULTY), whole=True)
+            yield Missed(str(path), said(ImportRefusal.FAULTY), whole=True)
 
     # -- archives -----------------------------------------------------------------------------------------------------
 
-    def _archive(self, file: IO[bytes], name: str, *, given: bool) -> Iterator[Found | Missed]:
+    def _archive(self, file: IO[bytes], name: str, *, given: bool) -> Iterator[FoundConversation | Missed]:
         """Raises NotTaken."""
         base, size, any_told, passed_over = self.progress.done, _length(file), False, self.passed_over
         try:
@@ -189,36 +189,36 @@ class Files:
                     before += member.file_size
                     self.progress.done = _scaled(before, share, base, 0)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
-            raise NotTaken(Reason.BROKEN_ZIP) from error
+            raise NotTaken(ImportRefusal.BROKEN_ZIP) from error
         if not any_told and given:
             self.passed_over = passed_over
-            raise NotTaken(Reason.FOREIGN)
+            raise NotTaken(ImportRefusal.FOREIGN)
 
     def _member(
         self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, so_far: Callable[[int], int]
-    ) -> Iterator[Found | Missed]:
+    ) -> Iterator[FoundConversation | Missed]:
         where = f"{name}, {member.filename}"
         if member.flag_bits & 1:
-            yield Missed(where, said(Reason.ENCRYPTED), whole=True)
+            yield Missed(where, said(ImportRefusal.ENCRYPTED), whole=True)
             return
         times = member.file_size // max(1, member.compress_size)
         if times > BOMB_TIMES and member.file_size > BOMB_OCTETS:
-            yield Missed(where, said(Reason.BOMB, times=times), whole=True)
+            yield Missed(where, said(ImportRefusal.BOMB, times=times), whole=True)
             return
         try:
             with archive.open(member) as head:
                 begins = head.read(SNIFFED)
             if begins.startswith(SQLITE):
-                raise NotTaken(Reason.FOREIGN)
+                raise NotTaken(ImportRefusal.FOREIGN)
             with archive.open(member) as file:
                 yield from self._text(file, begins, where, _written(member), so_far, partial(_inside, archive))
         except NotTaken as error:
-            if error.why.kind == Reason.FOREIGN:
+            if error.why.kind == ImportRefusal.FOREIGN:
                 self.passed_over += 1
             else:
                 yield Missed(where, error.why, whole=True)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
-            yield Missed(where, said(Reason.BROKEN_ZIP), whole=True)
+            yield Missed(where, said(ImportRefusal.BROKEN_ZIP), whole=True)
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Files:
         at: float,
         so_far: Callable[[int], int],
         asset: Callable[[str], bytes],
-    ) -> Iterator[Found | Missed]:
+    ) -> Iterator[FoundConversation | Missed]:
         """`so_far`: how far it has come in all, from the octets that were read of this file. Raises NotTaken."""
         begins = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\x1e")
         if begins[:1] in ("[", "{"):
@@ -241,15 +241,15 @@ class Files:
                 text = file.read(4 * LONGEST + 4).decode("utf-8", "replace")
                 try:
                     thread = _read(format.read, text, PurePath(where).stem)
-                    yield Found(thread, format.title, at, where)
+                    yield FoundConversation(thread, format.title, at, where)
                 except NotTaken as error:
                     yield Missed(where, error.why)
                 return
-        raise NotTaken(Reason.FOREIGN)
+        raise NotTaken(ImportRefusal.FOREIGN)
 
     def _json(
         self, file: IO[bytes], where: str, at: float, so_far: Callable[[int], int], asset: Callable[[str], bytes]
-    ) -> Iterator[Found | Missed]:
+    ) -> Iterator[FoundConversation | Missed]:
         values = JsonValues(file)
         missed: list[Statement] = []  # until it is known that there are conversations in the file at all
         is_known = False
@@ -257,30 +257,30 @@ class Files:
             self.progress.done = so_far(file.tell())
             format = _format_of(value, values.header)
             if format is None:
-                missed.append(value.why if isinstance(value, NotTaken) else said(Reason.NOT_ONE))
+                missed.append(value.why if isinstance(value, NotTaken) else said(ImportRefusal.NOT_ONE))
                 if not is_known and len(missed) >= UNKNOWN:
-                    raise NotTaken(Reason.FOREIGN)
+                    raise NotTaken(ImportRefusal.FOREIGN)
             is_known = is_known or format is not None
             if is_known:
                 yield from (Missed(where, why) for why in missed)
                 missed.clear()
             if format is not None and isinstance(value, dict):
                 try:
-                    yield Found(_read(format.read, value), format.title, at, where, asset)
+                    yield FoundConversation(_read(format.read, value), format.title, at, where, asset)
                 except NotTaken as error:
                     yield Missed(where, error.why)
         if not is_known:
-            why = next((why for why in missed if why.kind != Reason.NOT_ONE), None)
+            why = next((why for why in missed if why.kind != ImportRefusal.NOT_ONE), None)
             if why is None:
-                raise NotTaken(Reason.FOREIGN)
+                raise NotTaken(ImportRefusal.FOREIGN)
             yield Missed(where, why, whole=True)
 
     # -- databases ----------------------------------------------------------------------------------------------------
 
-    def _database(self, path: Path, at: float, head: bytes) -> Iterator[Found | Missed]:
+    def _database(self, path: Path, at: float, head: bytes) -> Iterator[FoundConversation | Missed]:
         """Raises NotTaken."""
         if head[OWN_AT : OWN_AT + len(OWN)] == OWN:
-            raise NotTaken(Reason.OWN_DATABASE)
+            raise NotTaken(ImportRefusal.OWN_DATABASE)
         base, size = self.progress.done, _size(path)
         try:
             with closing(
@@ -292,16 +292,16 @@ class Files:
                     (one for one in formats() if isinstance(one, DatabaseFormat) and one.tables <= tables), None
                 )
                 if format is None:
-                    raise NotTaken(Reason.FOREIGN)
+                    raise NotTaken(ImportRefusal.FOREIGN)
                 whole = db.execute(format.count).fetchone()[0] or 1
                 for number, thread in enumerate(format.read(db), 1):
                     self.progress.done = base + min(size, size * number // whole)
                     try:
-                        yield Found(_bounded(thread), format.title, at, str(path))
+                        yield FoundConversation(_bounded(thread), format.title, at, str(path))
                     except NotTaken as error:
                         yield Missed(str(path), error.why)
         except sqlite3.Error as error:
-            raise NotTaken(Reason.BROKEN_DATABASE) from error
+            raise NotTaken(ImportRefusal.BROKEN_DATABASE) from error
 
 
 def _read(read: Callable[P, Item], *given: P.args, **named: P.kwargs) -> Item:
@@ -312,14 +312,14 @@ def _read(read: Callable[P, Item], *given: P.args, **named: P.kwargs) -> Item:
         raise
     except Exception as error:
         log.exception("a conversation could not be read")
-        raise NotTaken(Reason.FAULTY) from error
+        raise NotTaken(ImportRefusal.FAULTY) from error
     return _bounded(item)
 
 
 def _bounded(item: Item) -> Item:
     """A conversation that has not more messages than one may have. Raises NotTaken."""
     if len(item.tree if isinstance(item, Source) else item.messages) > MOST_MESSAGES:
-        raise NotTaken(Reason.MANY_MESSAGES, limit=MOST_MESSAGES)
+        raise NotTaken(ImportRefusal.MANY_MESSAGES, limit=MOST_MESSAGES)
     return item
 
 
@@ -375,7 +375,9 @@ def _with_sessions(values: JsonValues) -> Iterator[object]:
 
 
 def _session(about: dict[str, object], messages: list[object], length: int) -> object:
-    return {"conv": about, "messages": messages} if length <= LONGEST else NotTaken(Reason.TOO_LARGE, limit=LONGEST)
+    return (
+        {"conv": about, "messages": messages} if length <= LONGEST else NotTaken(ImportRefusal.TOO_LARGE, limit=LONGEST)
+    )
 
 
 def _is_asset(name: str, beginning: str) -> bool:

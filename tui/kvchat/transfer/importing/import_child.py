@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kvchat.apart.child import Parent
 from kvchat.transfer.importing.files import Files
-from kvchat.transfer.importing.passing import Kind, frame, frames_of
+from kvchat.transfer.importing.passing import FrameKind, frame, frames_of
 
 EVERY = 0.1
 """Seconds between two frames of progress."""
@@ -35,7 +35,7 @@ def main() -> None:
         if now or files.progress.number != number or time.monotonic() - last >= EVERY:
             last, number = time.monotonic(), files.progress.number
             at = files.progress
-            parent.put(frame(Kind.PROGRESS, [at.path, at.number, at.done, at.total, files.passed_over]))
+            parent.put(frame(FrameKind.PROGRESS, [at.path, at.number, at.done, at.total, files.passed_over]))
 
     files = Files([Path(os.fsdecode(bytes.fromhex(path))) for path in given["paths"]], given["passed"], told)
     try:
@@ -44,10 +44,10 @@ def main() -> None:
             for one in frames_of(item):
                 parent.put(one)
     except MemoryError:
-        parent.put(frame(Kind.NO_MEMORY))
+        parent.put(frame(FrameKind.NO_MEMORY))
         return
     told(now=True)
-    parent.put(frame(Kind.OVER))
+    parent.put(frame(FrameKind.OVER))
 
 
 def _with_stdin() -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from kvchat.apart.process import SECONDS, End, EndedError, Process
 from kvchat.cache.causes.cause import said
-from kvchat.transfer.importing.files import Found, Missed, Progress
-from kvchat.transfer.importing.passing import Arriving, Kind, missed_of, read
-from kvchat.transfer.importing.thread import NotTaken, Reason
+from kvchat.transfer.importing.files import FoundConversation, ImportProgress, Missed
+from kvchat.transfer.importing.passing import Arriving, FrameKind, missed_of, read
+from kvchat.transfer.importing.thread import ImportRefusal, NotTaken
 
 MODULE = "kvchat.transfer.importing.import_child"
 MEMORY = 768 << 20
-_ENDS = {End.LATE: Reason.TOO_SLOW, End.MEMORY: Reason.MUCH_MEMORY, End.CRASHED: Reason.FAULTY}
+_ENDS = {End.LATE: ImportRefusal.TOO_SLOW, End.MEMORY: ImportRefusal.MUCH_MEMORY, End.CRASHED: ImportRefusal.FAULTY}
 
 
 class FilesApart:
@@ -27,7 +27,7 @@ class FilesApart:
 
     def __init__(self, paths: Sequence[Path], seconds: float = SECONDS) -> None:
         """`seconds`: without any progress, after which a file is left."""
-        self.progress = Progress()
+        self.progress = ImportProgress()
         self.passed_over = 0
         self.is_stopped = False
         self._paths = [os.fsencode(path).hex() for path in paths]
@@ -40,7 +40,7 @@ class FilesApart:
         if self._process is not None:
             self._process.kill()
 
-    def __iter__(self) -> Iterator[Found | Missed]:
+    def __iter__(self) -> Iterator[FoundConversation | Missed]:
         passed, passed_over = 0, 0
         while not self.is_stopped:
             try:
@@ -55,7 +55,7 @@ class FilesApart:
                     return
                 passed, passed_over = self.progress.number, self.passed_over
 
-    def _gone_through(self, passed: int, passed_over: int) -> Iterator[Found | Missed]:
+    def _gone_through(self, passed: int, passed_over: int) -> Iterator[FoundConversation | Missed]:
         """What is in the files behind so many. Raises EndedError."""
         process = self._process = Process(MODULE, self._seconds, MEMORY)
         question = [json.dumps({"paths": self._paths, "passed": passed}).encode()]
@@ -65,18 +65,18 @@ class FilesApart:
                 answer, question = process.ask(*question), []
                 try:
                     kind, value = read(answer)
-                    if kind is Kind.OVER:
+                    if kind is FrameKind.OVER:
                         return
-                    if kind is Kind.NO_MEMORY:
+                    if kind is FrameKind.NO_MEMORY:
                         raise EndedError(End.MEMORY)
-                    if kind is Kind.PROGRESS:
+                    if kind is FrameKind.PROGRESS:
                         path, number, done, total, over = value
-                        self.progress = Progress(str(path), int(number), int(done), int(total))
+                        self.progress = ImportProgress(str(path), int(number), int(done), int(total))
                         self.passed_over = passed_over + int(over)
-                    elif kind is Kind.MISSED:
+                    elif kind is FrameKind.MISSED:
                         yield missed_of(value)
                     else:
-                        if kind is Kind.FOUND:
+                        if kind is FrameKind.FOUND:
                             arriving = Arriving(value)
                         elif arriving is not None:
                             arriving.take(kind, value)
@@ -89,7 +89,7 @@ class FilesApart:
             process.kill()
 
 
-def _found(arriving: Arriving) -> Found | Missed:
+def _found(arriving: Arriving) -> FoundConversation | Missed:
     try:
         return arriving.found()
     except NotTaken as error:

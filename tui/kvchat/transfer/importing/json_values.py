@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from kvchat.transfer.exact_json import loads
-from kvchat.transfer.importing.thread import DEEPEST, LONGEST, NotTaken, Reason
+from kvchat.transfer.importing.thread import DEEPEST, LONGEST, ImportRefusal, NotTaken
 
 CHUNK, LARGEST_CHUNK = 2**18, 2**22
 """Octets that are read at once: the more, the more of one value is there already."""
@@ -68,25 +68,25 @@ class JsonValues:
                         yield self._value(deepest)
                     in_wrapper, self._begin, deepest = in_wrapper and depth > 0, self._at, 0
         if depth:
-            yield NotTaken(Reason.CUT_OFF)
+            yield NotTaken(ImportRefusal.CUT_OFF)
         else:
             yield from self._stray(len(self._text))
 
     def _value(self, deepest: int) -> object | NotTaken:
         if self._begin is None:
-            return NotTaken(Reason.TOO_LARGE, limit=LONGEST)
+            return NotTaken(ImportRefusal.TOO_LARGE, limit=LONGEST)
         if deepest > DEEPEST:
-            return NotTaken(Reason.TOO_DEEP, limit=DEEPEST)
+            return NotTaken(ImportRefusal.TOO_DEEP, limit=DEEPEST)
         self.length = self._at - self._begin
         try:
             return loads(self._text[self._begin : self._at])
         except ValueError:
-            return NotTaken(Reason.NOT_JSON)
+            return NotTaken(ImportRefusal.NOT_JSON)
 
     def _stray(self, end: int) -> Iterator[NotTaken]:
         """What stands between two values, where that is anything."""
         if self._begin is None or not _NOTHING.fullmatch(self._text, self._begin, end):
-            yield NotTaken(Reason.NOT_ONE)
+            yield NotTaken(ImportRefusal.NOT_ONE)
 
     def _wraps(self, before: int) -> bool:
         """Whether the array that begins here is the one of the conversations."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.openai import texts_of
 from kvchat.transfer.importing.thread import (
+    ImportedMessage,
+    ImportRefusal,
     JsonFormat,
     Loss,
     NotTaken,
     Picture,
-    Reason,
-    Said,
     Thread,
     dict_of,
     id_of,
@@ -38,7 +38,7 @@ def _read(value: dict[str, object]) -> Thread:
     own_ids = bool(messages) and all(id_of(one.get("id")) for one in messages)
     id = id_of(about.get("id"))
     if not id:
-        raise NotTaken(Reason.NOT_ONE)
+        raise NotTaken(ImportRefusal.NOT_ONE)
     thread = Thread(
         "llama_ui", id, text_of(about.get("name")), head=id_of(about.get("currNode")) or None, own_ids=own_ids
     )
@@ -61,7 +61,7 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
+def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> ImportedMessage:
     files, pictures = list[tuple[str, str]](), list[Picture]()
     texts, reasoning = texts_of(message, thread, pictures)
     for extra in map(dict_of, list_of(message.get("extra"))):
@@ -75,7 +75,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
             thread.lost(Loss.IMAGES if is_image else Loss.FILES)
             texts.append(placeholder("image not imported" if is_image else "file not imported", name))
     assistant = role is Role.ASSISTANT
-    return Said(
+    return ImportedMessage(
         id,
         parent,
         role,

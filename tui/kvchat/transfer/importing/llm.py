@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
     DatabaseFormat,
+    ImportedMessage,
     Loss,
     Picture,
-    Said,
     Thread,
     dict_of,
     joined,
@@ -64,7 +64,7 @@ def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], 
             thread.system = text_of(system)
         files = _fragments(db, row) if "prompt_fragments" in tables else []
         lost, pictures = _attachments(db, row, thread) if "prompt_attachments" in tables else ([], [])
-        question = Said(
+        question = ImportedMessage(
             f"{row}.q",
             before,
             Role.USER,
@@ -73,7 +73,9 @@ def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], 
             files=tuple(files),
             pictures=tuple(pictures),
         )
-        answer = Said(f"{row}.a", question.id, Role.ASSISTANT, text_of(response), at, text_of(model), text_of(thoughts))
+        answer = ImportedMessage(
+            f"{row}.a", question.id, Role.ASSISTANT, text_of(response), at, text_of(model), text_of(thoughts)
+        )
         thread.messages += [question, answer]
         before = answer.id
     thread.head = before
@@ -131,7 +133,9 @@ def _thread(db: sqlite3.Connection, id: str, name: str, created: float | None, f
         at, model = turns.get(hash, (None, ""))
         texts = [] if role == "tool" else texts
         thread.messages.append(
-            Said(hash, parent, found, joined(*texts), at, model, joined(*thoughts) if found is Role.ASSISTANT else "")
+            ImportedMessage(
+                hash, parent, found, joined(*texts), at, model, joined(*thoughts) if found is Role.ASSISTANT else ""
+            )
         )
     return thread
 

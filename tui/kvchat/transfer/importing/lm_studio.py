@@ -7,9 +7,9 @@ import re
 
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
+    ImportedMessage,
     JsonFormat,
     Loss,
-    Said,
     Thread,
     dict_of,
     joined,
@@ -64,7 +64,7 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> Said | None:
+def _said(id: str, parent: str | None, version: dict[str, object], thread: Thread) -> ImportedMessage | None:
     role = _ROLES.get(text_of(version.get("role")))
     if role is None:
         return None
@@ -81,7 +81,7 @@ def _said(id: str, parent: str | None, version: dict[str, object], thread: Threa
         if created is None and (time := _MILLISECONDS.match(text_of(step.get("stepIdentifier")))):
             created = seconds_of(int(time[0]), 0.001)
     assistant = role is Role.ASSISTANT
-    return Said(
+    return ImportedMessage(
         id, parent, role, joined(*texts), created, model if assistant else "", joined(*thoughts) if assistant else ""
     )
 

@@ -7,10 +7,10 @@ from html import unescape
 
 from kvchat.prompt.message import Role
 from kvchat.transfer.importing.thread import (
+    ImportedMessage,
     JsonFormat,
     Loss,
     Picture,
-    Said,
     Thread,
     dict_of,
     id_of,
@@ -70,7 +70,7 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> Said:
+def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread) -> ImportedMessage:
     thoughts, files, pictures = list[str](), list[tuple[str, str]](), list[Picture]()
 
     def shown(found: re.Match[str], held: str) -> str:
@@ -98,7 +98,7 @@ def _said(id: str, parent: str | None, role: Role, message: dict[str, object], t
         else:
             thread.lost(Loss.FILES)
             texts.append(placeholder("file not imported", name))
-    return Said(
+    return ImportedMessage(
         id,
         parent,
         role,

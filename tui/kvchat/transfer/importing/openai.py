@@ -8,10 +8,10 @@ from hashlib import sha256
 
 from kvchat.prompt.message import Role, instructions_of
 from kvchat.transfer.importing.thread import (
+    ImportedMessage,
     JsonFormat,
     Loss,
     Picture,
-    Said,
     Thread,
     dict_of,
     joined,
@@ -63,13 +63,15 @@ def _read(value: dict[str, object]) -> Thread:
     return thread
 
 
-def _said(id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str) -> Said:
+def _said(
+    id: str, parent: str | None, role: Role, message: dict[str, object], thread: Thread, model: str
+) -> ImportedMessage:
     pictures = list[Picture]()
     texts, reasoning = texts_of(message, thread, pictures)
     if role is Role.SYSTEM:
         texts = list(map(instructions_of, texts))  # kvchat's own rule is put to it again
     assistant = role is Role.ASSISTANT
-    return Said(
+    return ImportedMessage(
         id,
         parent,
         role,

@@ -7,7 +7,15 @@ import sqlite3
 from collections.abc import Iterator
 
 from kvchat.prompt.message import Role
-from kvchat.transfer.importing.thread import DatabaseFormat, Picture, Said, Thread, list_of, octets_of, text_of
+from kvchat.transfer.importing.thread import (
+    DatabaseFormat,
+    ImportedMessage,
+    Picture,
+    Thread,
+    list_of,
+    octets_of,
+    text_of,
+)
 
 _ROLES = {"user": Role.USER, "me": Role.USER, "system": Role.SYSTEM}
 
@@ -25,7 +33,7 @@ def _read(db: sqlite3.Connection) -> Iterator[Thread]:
             role = _ROLES.get(text_of(author), Role.ASSISTANT)
             taken = tuple(_pictures(pictures)) if role is Role.USER else ()
             thread.messages.append(
-                Said(
+                ImportedMessage(
                     str(id),
                     before,
                     role,

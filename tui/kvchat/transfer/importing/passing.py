@@ -15,8 +15,18 @@ from typing import Any, TypeAlias
 from kvchat.cache.causes.cause import statement
 from kvchat.prompt.message import Role
 from kvchat.transfer.formats import Source, TransferError
-from kvchat.transfer.importing.files import Found, Missed
-from kvchat.transfer.importing.thread import Loss, NotTaken, Picture, Reason, Said, Thread, dict_of, list_of, text_of
+from kvchat.transfer.importing.files import FoundConversation, Missed
+from kvchat.transfer.importing.thread import (
+    ImportedMessage,
+    ImportRefusal,
+    Loss,
+    NotTaken,
+    Picture,
+    Thread,
+    dict_of,
+    list_of,
+    text_of,
+)
 from kvchat.transfer.lossless import fields_of, source_of
 
 BATCH = 2**18
@@ -25,7 +35,7 @@ MOST_OCTETS = 2**27
 """Of the images of one conversation: the others are left out."""
 
 
-class Kind(StrEnum):
+class FrameKind(StrEnum):
     """What a frame begins with."""
 
     PROGRESS = "p"
@@ -39,7 +49,7 @@ class Kind(StrEnum):
     NO_MEMORY = "x"
 
 
-def frame(kind: Kind, value: object = None) -> bytes:
+def frame(kind: FrameKind, value: object = None) -> bytes:
     """A value as a frame."""
     octets = (
         value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -47,32 +57,32 @@ def frame(kind: Kind, value: object = None) -> bytes:
     return kind.encode() + octets
 
 
-def read(octets: bytes) -> tuple[Kind, Any]:
+def read(octets: bytes) -> tuple[FrameKind, Any]:
     """What is in a frame; of an image its octets. Raises ValueError."""
-    kind, rest = Kind(octets[:1].decode("ascii")), octets[1:]
-    return kind, rest if kind is Kind.IMAGE else json.loads(rest.decode("utf-8", "surrogatepass"))
+    kind, rest = FrameKind(octets[:1].decode("ascii")), octets[1:]
+    return kind, rest if kind is FrameKind.IMAGE else json.loads(rest.decode("utf-8", "surrogatepass"))
 
 
-def frames_of(item: Found | Missed) -> Iterator[bytes]:
+def frames_of(item: FoundConversation | Missed) -> Iterator[bytes]:
     """What was found as frames."""
     if isinstance(item, Missed):
-        yield frame(Kind.MISSED, [item.file, item.why.kind, dict(item.why.arguments), item.whole])
+        yield frame(FrameKind.MISSED, [item.file, item.why.kind, dict(item.why.arguments), item.whole])
         return
     about, rows, images = _of_source(item.item) if isinstance(item.item, Source) else _of_thread(item.item, item.asset)
     about |= {"program": item.program, "at": item.at, "file": item.file}
     batch, length, begun = list[object](), 0, False
     for row, size in rows:
         if length >= BATCH:
-            yield frame(Kind.ROWS, batch) if begun else frame(Kind.FOUND, [about, batch])
+            yield frame(FrameKind.ROWS, batch) if begun else frame(FrameKind.FOUND, [about, batch])
             batch, length, begun = [], 0, True
         batch.append(row)
         length += size
-    yield frame(Kind.ROWS, batch) if begun else frame(Kind.FOUND, [about, batch])
+    yield frame(FrameKind.ROWS, batch) if begun else frame(FrameKind.FOUND, [about, batch])
     left = MOST_OCTETS
     for octets in images:
         octets = octets if len(octets) <= left else b""
         left -= len(octets)
-        yield frame(Kind.IMAGE, octets)
+        yield frame(FrameKind.IMAGE, octets)
 
 
 _Parts: TypeAlias = tuple[dict[str, object], Iterable[tuple[object, int]], Iterable[bytes]]
@@ -123,11 +133,11 @@ class Arriving:
         self._images: list[bytes] = []
         self.file = str(self._about["file"])
 
-    def take(self, kind: Kind, value: Any) -> None:
+    def take(self, kind: FrameKind, value: Any) -> None:
         """The next frame. Raises ValueError for one that is none of a conversation's."""
-        if kind is Kind.ROWS:
+        if kind is FrameKind.ROWS:
             self._rows += value
-        elif kind is Kind.IMAGE:
+        elif kind is FrameKind.IMAGE:
             self._images.append(value)
         else:
             raise ValueError(f"{kind} within a conversation")
@@ -136,24 +146,24 @@ class Arriving:
     def is_whole(self) -> bool:
         return bool(len(self._rows) >= self._about["rows"] and len(self._images) >= self._about["images"])
 
-    def found(self) -> Found:
+    def found(self) -> FoundConversation:
         """The conversation, when it is whole. Raises NotTaken, and ValueError, TypeError or KeyError where it is
         none."""
         about = self._about
         item = self._source(about["own"]) if "own" in about else self._thread(about["thread"])
-        return Found(item, str(about["program"]), float(about["at"]), self.file)
+        return FoundConversation(item, str(about["program"]), float(about["at"]), self.file)
 
     def _source(self, fields: dict[str, Any]) -> Source:
         images = dict(zip(fields["images"], (url.decode() for url in self._images), strict=True))
         try:
             return source_of({**fields, "images": images, "nodes": self._rows})
         except TransferError as error:
-            raise NotTaken(Reason.INVALID, why=error.sentence) from error
+            raise NotTaken(ImportRefusal.INVALID, why=error.sentence) from error
 
     def _thread(self, fields: dict[str, Any]) -> Thread:
         octets = iter(self._images)
         messages = [
-            Said(
+            ImportedMessage(
                 *(id, parent, Role(role), text, created, model, reasoning),
                 files=tuple((name, text) for name, text in files),
                 pictures=tuple(Picture(name, next(octets)) for name in names),
@@ -167,4 +177,4 @@ class Arriving:
 def missed_of(value: Any) -> Missed:
     """Raises ValueError and TypeError where it is none."""
     file, kind, arguments, whole = value
-    return Missed(str(file), statement(Reason(kind), arguments), bool(whole))
+    return Missed(str(file), statement(ImportRefusal(kind), arguments), bool(whole))

@@ -22,7 +22,7 @@ class Skip(Struct, frozen=True):
     """Whether it is the file; else conversations in it."""
 
 
-class Report(Struct):
+class ImportReport(Struct):
     dry_run: bool
     batch: str = ""
     """The id under which it can be taken back; empty: there is nothing to take back."""

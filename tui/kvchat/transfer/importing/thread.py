@@ -36,7 +36,7 @@ DEEPEST = 200
 _NO_TAG = re.compile(r'[\s/,"#]+')
 
 
-class Reason(StrEnum):
+class ImportRefusal(StrEnum):
     """Why a file or a conversation was not taken. The comment names the arguments."""
 
     # a file
@@ -92,7 +92,7 @@ class Loss(StrEnum):
 class NotTaken(Exception):  # noqa: N818 - it is named after the fact
     """A file or a conversation that is skipped."""
 
-    def __init__(self, reason: Reason, **arguments: Argument) -> None:
+    def __init__(self, reason: ImportRefusal, **arguments: Argument) -> None:
         super().__init__(reason.value)
         self.why: Statement = said(reason, **arguments)
 
@@ -106,7 +106,7 @@ class Picture(Struct, frozen=True):
     """What the names of the files begin with, beside the conversations, one of which is the image."""
 
 
-class Said(Struct, frozen=True):
+class ImportedMessage(Struct, frozen=True):
     """One message as the other program had it."""
 
     id: str
@@ -130,7 +130,7 @@ class Thread(Struct):
     """The format's name: an id is one of it."""
     id: str
     title: str = ""
-    messages: list[Said] = field(default_factory=list)
+    messages: list[ImportedMessage] = field(default_factory=list)
     head: str | None = None
     """The message that the branch in use ends at; None: the one that was made last."""
     created: float | None = None

@@ -26,11 +26,11 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.formats import Source
 from kvchat.transfer.importing.thread import (
     MOST_TEXT,
+    ImportedMessage,
+    ImportRefusal,
     Loss,
     NotTaken,
     Picture,
-    Reason,
-    Said,
     Thread,
     joined,
     placeholder,
@@ -60,7 +60,7 @@ class _Place(Struct, frozen=True):
     """The message it follows; None: the system message."""
     system: str = ""
     """The text of the system messages above it."""
-    above: Said | None = None
+    above: ImportedMessage | None = None
     """One of its own role above it, which it goes on with."""
 
 
@@ -97,8 +97,8 @@ class _Growth:
         self._roots: dict[str, Node] = {}
         self._new: list[Node] = []
         self._losses = Counter(thread.losses)
-        self._messages: dict[str, Said] = {}
-        self._below: dict[str | None, list[Said]] = {}
+        self._messages: dict[str, ImportedMessage] = {}
+        self._below: dict[str | None, list[ImportedMessage]] = {}
         self._length = self._work = 0
         """Characters of what is made, and of what was put together for it."""
         self._made: dict[str, Node] = {}
@@ -120,7 +120,7 @@ class _Growth:
         self._losses[Loss.LOOSE] += len(self._messages) - seen  # they follow each other in a ring
         questions = sum(one.role is Role.USER for one in self._tree)
         if not self._made or not questions:
-            raise NotTaken(Reason.EMPTY)
+            raise NotTaken(ImportRefusal.EMPTY)
         self._answer_all()
         made = {one.id for one in self._made.values()}
         said = [one for one in self._tree if one.role is not Role.SYSTEM]
@@ -156,7 +156,7 @@ class _Growth:
                 waiting.extend((child, below) for child in reversed(self._below.get(one.id, ())))
         return seen
 
-    def _placed(self, one: Said, place: _Place) -> Iterator[_Place]:
+    def _placed(self, one: ImportedMessage, place: _Place) -> Iterator[_Place]:
         """Make of a message what it becomes; where what follows it goes."""
         if not _has_words(one):
             yield place
@@ -169,7 +169,7 @@ class _Growth:
         else:
             yield self._said(one, place)
 
-    def _said(self, one: Said, place: _Place) -> _Place:
+    def _said(self, one: ImportedMessage, place: _Place) -> _Place:
         above = place.above
         if above is not None and above.role is one.role:
             one = replace(
@@ -183,7 +183,7 @@ class _Growth:
             )
             self._work += _length(one)
             if self._work > 16 * MOST_TEXT:
-                raise NotTaken(Reason.MUCH_TEXT, limit=MOST_TEXT)
+                raise NotTaken(ImportRefusal.MUCH_TEXT, limit=MOST_TEXT)
         elif above is not None:
             place = _Place(self._made[above.id], place.system)
         next_ones = self._followers(one.id)
@@ -192,7 +192,7 @@ class _Growth:
             self._make(one, place)
         return _Place(place.base, place.system, one)
 
-    def _followers(self, id: str) -> list[Said]:
+    def _followers(self, id: str) -> list[ImportedMessage]:
         """The next messages below that hold something to take."""
         found, waiting = [], list(self._below.get(id, ()))
         while waiting:
@@ -214,10 +214,10 @@ class _Growth:
 
     # -- making nodes -------------------------------------------------------------------------------------------------
 
-    def _make(self, one: Said, place: _Place) -> None:
+    def _make(self, one: ImportedMessage, place: _Place) -> None:
         self._length += _length(one)
         if self._length > MOST_TEXT:
-            raise NotTaken(Reason.MUCH_TEXT, limit=MOST_TEXT)
+            raise NotTaken(ImportRefusal.MUCH_TEXT, limit=MOST_TEXT)
         parent = place.base or self._root(place.system)
         if one.role is Role.ASSISTANT and parent.role is Role.SYSTEM:
             self._losses[Loss.NO_QUESTION] += 1
@@ -230,7 +230,7 @@ class _Growth:
         message = Message(one.role, whole_characters(text), (*images, *blocks), whole_characters(one.reasoning))
         self._made[one.id] = self._put(parent, one.id, message, one.created, whole_characters(one.model))
 
-    def _images(self, one: Said) -> tuple[tuple[ContextBlock, ...], str]:
+    def _images(self, one: ImportedMessage) -> tuple[tuple[ContextBlock, ...], str]:
         """The images of a message, and its text with a line for each that cannot be taken. Those that are stored
         already are not looked at again."""
         if not one.pictures:
@@ -293,11 +293,11 @@ class _Growth:
             self._put(one, f"{one.id}\nno reply", Message(Role.ASSISTANT, ""), None, state=State.EMPTY)
 
 
-def _length(one: Said) -> int:
+def _length(one: ImportedMessage) -> int:
     """Characters and octets of what a message holds, and a few for each part."""
     parts = sum(len(name) + len(text) + 100 for name, text in one.files)
     return len(one.text) + len(one.reasoning) + parts + sum(len(picture.data) + 100 for picture in one.pictures)
 
 
-def _has_words(one: Said) -> bool:
+def _has_words(one: ImportedMessage) -> bool:
     return bool(one.text.strip() or one.files or one.pictures or one.reasoning.strip())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.chat.turns.alternatives import Wanted, wanted_in
+from kvchat.chat.turns.alternatives import AlternativesRequest, wanted_in
 from kvchat.prompt.drafts import Draft
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
@@ -76,11 +76,11 @@ class AlternativesController:
             draft = Draft("/alternatives ").then(commanded.draft)
             self._composer.restore(draft, agreed=commanded.meant.agreed)
 
-    async def _agreed(self, wanted: Wanted, question: Question) -> bool:
+    async def _agreed(self, wanted: AlternativesRequest, question: Question) -> bool:
         prices, id = self._service.prices, self.workspace.open_id
         return await self._costs.agreed_to(prices.of_several(id, wanted, question), "alternatives", self._words(wanted))
 
-    async def _again(self, wanted: Wanted) -> bool:
+    async def _again(self, wanted: AlternativesRequest) -> bool:
         """Ask the last question again; whether that was done."""
         workspace, node = self.workspace, self.workspace.target()
         if node is None:
@@ -93,14 +93,14 @@ class AlternativesController:
             and await workspace.attempt(self._turns.ask_again_for(id, wanted, node))
         )
 
-    def _words(self, wanted: Wanted) -> list[str]:
+    def _words(self, wanted: AlternativesRequest) -> list[str]:
         """How the answers come, and what stays cached of them."""
         from kvchat.text.prices import several_lines
 
         most = self._service.tracker.most_answers(self.workspace.open_id)
         return several_lines([count for count, _ in wanted.requests(most)], wanted.models)
 
-    async def _choose(self, id: str, wanted: Wanted) -> None:
+    async def _choose(self, id: str, wanted: AlternativesRequest) -> None:
         from kvchat.ui.screens.alternatives import AlternativesScreen
 
         workspace, prices = self.workspace, self._service.prices

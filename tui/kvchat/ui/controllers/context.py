@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.question.mentions import Meant
+from kvchat.chat.question.mentions import MentionScope
 from kvchat.prompt.context import rendered
 from kvchat.prompt.drafts import PASTE, Spans
 from kvchat.prompt.images import MOST_TOKENS, images_in
@@ -76,7 +76,7 @@ class ContextController:
     async def _find(self, id: str, text: str, spans: Spans, editing: str | None) -> None:
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.set_searching(text))
         try:
-            found = await self.retrieve(id, text, Meant(spans), editing)
+            found = await self.retrieve(id, text, MentionScope(spans), editing)
         finally:
             slow.stop()
         if not self.workspace.shows(id) or self.workspace.editing != editing:
@@ -96,7 +96,7 @@ class ContextController:
             fixed=editing is not None,
         )
 
-    async def retrieve(self, id: str, text: str, meant: Meant, editing: str | None) -> RetrievalResult:
+    async def retrieve(self, id: str, text: str, meant: MentionScope, editing: str | None) -> RetrievalResult:
         if editing is None:
             return await self._retrieval.retrieve(id, text, meant=meant)
         tree = self.workspace.conversation.tree

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from kvchat.cache.price import Way
+from kvchat.cache.price import CheaperWay
 from kvchat.chat.errors import ChatError
 from kvchat.ui.controllers.workspace import Workspace
 
@@ -111,7 +111,7 @@ class CostQuestions:
 
         choices: list[Choice[Decision | None]] = [("y", NAMES[act], "go")]
         way = price.alternative
-        forks = way is not None and way.way is Way.FORK
+        forks = way is not None and way.way is CheaperWay.FORK
         if instead and way is not None and not forks:
             choices.append(("a", cheaper(way), "instead"))
         if fork:

@@ -18,7 +18,7 @@ from kvchat.ui.render.sources import given, sources_of
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
-    from kvchat.documents.collection import Report
+    from kvchat.documents.collection import IndexingReport
     from kvchat.prompt.context import ContextBlock
     from kvchat.ui.widgets.statusline import Header, StatusLine
 
@@ -38,7 +38,7 @@ class DocumentController:
         self._retrieval = service.retrieval
         self._header = header
         self._status = status
-        self._reported: dict[str, Report] = {}
+        self._reported: dict[str, IndexingReport] = {}
         """The reports that were seen."""
         self._known: frozenset[str] | None = None
         """The collections that exist; None: that has not been looked up yet."""
@@ -290,6 +290,6 @@ def retrieval_words(mode: str, names: Sequence[str]) -> str:
             return "Documents off here · @NAME in a message still searches"
 
 
-def worth_telling(report: Report) -> bool:
+def worth_telling(report: IndexingReport) -> bool:
     """Whether the end of an indexing is worth a notice: not that a single saved file was taken in."""
     return bool(report.trouble) or report.seconds >= LONG or (report.added > 0 and not report.unchanged)

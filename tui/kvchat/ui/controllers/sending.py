@@ -16,7 +16,7 @@ from textual.content import Content
 
 from kvchat.chat.errors import AnsweredElsewhere, ChatError, TooLongError
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import Meant, OutsideError, asked_as, spans_in
+from kvchat.chat.question.mentions import MentionScope, OutsideError, asked_as, spans_in
 from kvchat.prompt.drafts import Draft, Unsent, given, plain_paste
 from kvchat.prompt.message import Role
 from kvchat.prompt.queued import HoldKind
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.question.retrieval import RetrievalResult
     from kvchat.chat.service import ChatService
-    from kvchat.chat.turns.alternatives import Wanted
+    from kvchat.chat.turns.alternatives import AlternativesRequest
     from kvchat.chat.turns.queue import Queued
     from kvchat.commands.editor import OutsideText
     from kvchat.ui.controllers.compaction import CompactionController
@@ -75,9 +75,9 @@ class Sending(Struct):
     """Whether the user would rather compact the conversation first."""
     is_followed: bool = False
     """Whether another one was put into the queue behind it."""
-    wanted: Wanted | None = None
+    wanted: AlternativesRequest | None = None
     """Several answers are asked for."""
-    agrees: Callable[[Wanted, Question], Awaitable[bool]] | None = None
+    agrees: Callable[[AlternativesRequest, Question], Awaitable[bool]] | None = None
     """Asks whether the user agrees to what those cost."""
 
     @property
@@ -195,7 +195,10 @@ class SendingController:
         await self._drafts.keep()
 
     async def send_several(
-        self, event: Composer.Submitted, wanted: Wanted, agrees: Callable[[Wanted, Question], Awaitable[bool]]
+        self,
+        event: Composer.Submitted,
+        wanted: AlternativesRequest,
+        agrees: Callable[[AlternativesRequest, Question], Awaitable[bool]],
     ) -> bool:
         """Ask for several answers if the user agrees to their cost; return whether they are asked for."""
         id = event.key or self.workspace.conversation.id
@@ -275,7 +278,7 @@ class SendingController:
                     return None
                 anyway = True
 
-    async def _with_agreed(self, sending: Sending, meant: Meant, error: OutsideError) -> Meant:
+    async def _with_agreed(self, sending: Sending, meant: MentionScope, error: OutsideError) -> MentionScope:
         """What is meant, with the user's consent to sending these files; Enter alone means no. Raises ChatError without
         consent."""
         from kvchat.ui.screens.confirm import ConfirmScreen
@@ -401,7 +404,7 @@ class SendingController:
                 self.begin_edit(edited.id, Draft(question.text, given(question.text, spans_in(question.message))))
         else:
             draft = asked_as(question)
-            self._return_soon(conversation.id, Question(draft.text, draft.blocks, Meant(draft.spans)))
+            self._return_soon(conversation.id, Question(draft.text, draft.blocks, MentionScope(draft.spans)))
 
     def forget_refusal(self, id: str) -> None:
         """Something was done about it."""

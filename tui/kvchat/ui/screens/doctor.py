@@ -15,14 +15,14 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.doctor.report import Report, Severity, Verdict
+from kvchat.doctor.report import DoctorReport, Severity, Verdict
 from kvchat.doctor.words import GLYPHS, facts, headline
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.modal import Hint, Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 
-Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
+Examine = Callable[[Callable[[str], None], bool], Awaitable[DoctorReport]]
 """Examines the server in use: it is given what to tell progress to, and whether the user agreed to what costs
 something. Raises ChatError."""
 
@@ -51,7 +51,7 @@ class DoctorScreen(Modal[None]):
         self._examine = examine
         self._agreed = False
         self._is_examining = False
-        self._report: Report | None = None
+        self._report: DoctorReport | None = None
 
     def body(self) -> Iterable[Widget]:
         yield VerticalScroll(id="report", can_focus=False)
@@ -105,7 +105,7 @@ class DoctorScreen(Modal[None]):
         self.query_one("#report", VerticalScroll).scroll_relative(y=rows, animate=False)
 
 
-def _told(report: Report) -> Iterable[Widget]:
+def _told(report: DoctorReport) -> Iterable[Widget]:
     """The report: its headline, the verdicts, then what was found out."""
     tone = CACHED if report.well else BAD if report.of(Severity.PROBLEM) else WASTED
     yield _words((headline(report), tone), (" ", ""))

@@ -24,18 +24,18 @@ from kvchat.ui.screens.rows import FilterLine
 from kvchat.ui.screens.tones import BAD, MUTED, STRONG, content
 
 if TYPE_CHECKING:
-    from kvchat.transfer.importing.files import Progress
-    from kvchat.transfer.importing.report import Report
+    from kvchat.transfer.importing.files import ImportProgress
+    from kvchat.transfer.importing.report import ImportReport
 
-Told = Callable[["Progress", "Report"], None]
-Run = Callable[[Path, Told, Callable[[], bool]], Awaitable["Report"]]
+Told = Callable[["ImportProgress", "ImportReport"], None]
+Run = Callable[[Path, Told, Callable[[], bool]], Awaitable["ImportReport"]]
 """Imports what is at a path: reports its progress to the second argument and asks the third whether to stop. Raises
 ChatError."""
 
 FROM = "ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, aichat, OpenAI JSON, or another kvchat"
 
 
-class ImportScreen(Modal["Report"]):
+class ImportScreen(Modal["ImportReport"]):
     """`path`: what to import at once; empty: the user is asked."""
 
     DEFAULT_CSS = """
@@ -51,7 +51,7 @@ class ImportScreen(Modal["Report"]):
         self._given = path
         self._at_work = False
         self._to_stop = False
-        self._outcome: Report | None = None
+        self._outcome: ImportReport | None = None
 
     def body(self) -> Iterable[Widget]:
         yield Static(content((f"From {FROM}: a file, a zip or a folder.", MUTED)), classes="words")
@@ -109,11 +109,11 @@ class ImportScreen(Modal["Report"]):
             self.query_one(Input).disabled = False
             self.query_one(Input).focus()
 
-    def _told(self, progress: Progress, report: Report) -> None:
+    def _told(self, progress: ImportProgress, report: ImportReport) -> None:
         if not self._to_stop:
             self._say([words.progress(progress.done, progress.total, report.taken + report.unchanged, "")])
 
-    def _say_report(self, report: Report) -> None:
+    def _say_report(self, report: ImportReport) -> None:
         first, *rest = report.lines() or [""]
         tone = BAD if report.failed else STRONG
         said: list[str | tuple[str, str]] = [(one_line(first, 500), tone)]

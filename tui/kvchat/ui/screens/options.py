@@ -24,7 +24,7 @@ from textual.widgets import Input, Label, Static, TextArea
 from kvchat.cache.price import Price
 from kvchat.chat.errors import ChatError
 from kvchat.config.option import UnfitError, json_table
-from kvchat.config.toml import UnreadableError, parsed
+from kvchat.config.toml import TomlUnreadableError, parsed
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters
@@ -117,7 +117,7 @@ def parsed_table(text: str) -> dict[str, object]:
         table = None
     try:
         return json_table(table if table is not None else _toml_table(text))
-    except UnreadableError:
+    except TomlUnreadableError:
         raise ValueError('Fields are written as name = value, or as JSON: {"name": value}.') from None
     except UnfitError as unfit:
         raise ValueError(f"The fields {unfit}.") from None

@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from kvchat.commands.keys import TYPING
 from kvchat.commands.setting_rows import SettingRow, given_words
 from kvchat.config import ConfigError
-from kvchat.config.option import Kind
+from kvchat.config.option import OptionKind
 from kvchat.ui.bindings import bindings
 from kvchat.ui.screens.export import ChoiceLine
 from kvchat.ui.screens.long_text import LongText
@@ -30,7 +30,7 @@ from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined,
 if TYPE_CHECKING:
     from kvchat.chat.conversations.drafts import Drafts
 
-LONG = (Kind.TEXT, Kind.TEXTS, Kind.TABLE)
+LONG = (OptionKind.TEXT, OptionKind.TEXTS, OptionKind.TABLE)
 """What may be long, and is kept until it is saved."""
 TYPED = "typed.setting "
 """In front of a setting's path: the key of what is written and not saved."""
@@ -108,7 +108,7 @@ class ValueField(Vertical):
             choice.offer([word or "(empty)" for word in row.words], at)
             choice.focus()
         else:
-            area.takes_keys = row.kind is Kind.KEYS
+            area.takes_keys = row.kind is OptionKind.KEYS
             area.begin(TYPED + row.path if row.kind in LONG else "", row.text)
             area.focus()
 
@@ -184,7 +184,7 @@ class SettingsScreen(ListModal[None]):
 
     def _draw(self, index: int, width: int) -> Content:
         row = self._shown[index]
-        section, dot, name = row.path.rpartition(".") if row.kind is not Kind.KEYS else row.path.partition(".")
+        section, dot, name = row.path.rpartition(".") if row.kind is not OptionKind.KEYS else row.path.partition(".")
         label = Content.assemble(content((section + dot, MUTED)), content(name))
         tone = BAD if row.problem else ACCENT if row.given or row.is_set else MUTED
         return joined(highlighted(label, self._query), content((shown(row.shown, max(8, width // 2)), tone)), width)
@@ -229,8 +229,8 @@ class SettingsScreen(ListModal[None]):
 
     def _show_keys(self, row: SettingRow) -> None:
         field = self.query_one(ValueField)
-        hints = SWITCHING if row.kind is Kind.FLAG else LOOKING
-        writing = CHOOSING if row.words else PRESSING if row.kind is Kind.KEYS else WRITING
+        hints = SWITCHING if row.kind is OptionKind.FLAG else LOOKING
+        writing = CHOOSING if row.words else PRESSING if row.kind is OptionKind.KEYS else WRITING
         self.show_hints(writing if field.is_open else hints, fits=True)
 
     # -- changing
@@ -251,7 +251,7 @@ class SettingsScreen(ListModal[None]):
             self._say(given_words(row), BAD)
         elif row.secret:
             self._say("Its values are not shown. They are changed in the file.", BAD)
-        elif row.kind is Kind.FLAG:
+        elif row.kind is OptionKind.FLAG:
             self._save("false" if row.text == "true" else "true")
         else:
             field = self.query_one(ValueField)

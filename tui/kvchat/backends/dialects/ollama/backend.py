@@ -56,7 +56,7 @@ from kvchat.backends.http.payload import (
     parsed_or_none,
     text_at,
 )
-from kvchat.backends.http.transport import Clock, Head
+from kvchat.backends.http.transport import Clock, ResponseHead
 from kvchat.backends.kinds import KINDS, Figures
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
@@ -225,7 +225,7 @@ class OllamaBackend(HttpBackend):
             raise ended.error
         return ended.reported
 
-    def _error(self, head: Head, body: str) -> BackendError:
+    def _error(self, head: ResponseHead, body: str) -> BackendError:
         body = unwrapped(body)
         found = errors.error_in(parsed_or_none(body))
         message = found[0] if found else ""
@@ -240,7 +240,9 @@ class OllamaBackend(HttpBackend):
         if head.status == 401 and "signin_url" in body:
             return failure(Trouble.UNAUTHORIZED, Fault.NOT_SIGNED_IN, status=401, url=self.url)
         if head.status == 500 and _OVERFLOW.search(message):
-            head = Head(400, head.headers)  # one engine of Ollama's reports a prompt that is too long as its failure
+            head = ResponseHead(
+                400, head.headers
+            )  # one engine of Ollama's reports a prompt that is too long as its failure
         return roomier(super()._error(head, body))
 
 

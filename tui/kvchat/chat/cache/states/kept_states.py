@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError
-from kvchat.cache.kept import Kept
+from kvchat.cache.kept import Keep
 from kvchat.chat.cache.states.snapshots import SlotContent, Snapshots
 from kvchat.chat.cache.states.state_saver import StateSaver
 from kvchat.chat.cache.warm_up import REST_S, WarmUp
@@ -94,7 +94,7 @@ class KeptStates(ConversationObserver):
             raise ChatError(ChatProblem.KEEP_OFF) if off else ChatError.of(snapshot_sentence(why))
         node = _end_of_turn(conversation, node) if node else ""
         await self._must_fit(conversation)
-        kept = Kept(id, node, self._core.timestamp())
+        kept = Keep(id, node, self._core.timestamp())
         try:
             await self._core.writer.call(lambda: self._store.kept.put(kept))
         except StoreError as error:

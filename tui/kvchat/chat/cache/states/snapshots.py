@@ -23,14 +23,14 @@ from msgspec.structs import replace
 from kvchat.backends.dialect import NOT_SUPPORTED, Backend, SlotFiles
 from kvchat.backends.engine.cache_kind import CacheKind, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.engine.snapshots import Claims, SnapshotError, SnapshotShelf
+from kvchat.backends.engine.snapshots import Claims, SnapshotDir, SnapshotError
 from kvchat.backends.engine.verdicts import Verdicts
 from kvchat.backends.http.transport import unskippable
 from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.llamacpp.checkpoints import Memory
 from kvchat.cache.llamacpp.state_probe import StateProbe
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.cache.states.state_proof import RESTORE_S, Return, StateProof
+from kvchat.chat.cache.states.state_proof import RESTORE_S, StateProof, StateReturn
 from kvchat.paths import PathError, reason
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
@@ -56,7 +56,7 @@ class SlotContent(Struct, frozen=True):
     """How far back the state can go, as far as it is known."""
 
 
-class Saved(Struct, frozen=True):
+class SavedSnapshot(Struct, frozen=True):
     snapshot: Snapshot
     ms: float
     """What saving took, the proof included; 0: it was there already."""
@@ -90,7 +90,7 @@ class Refused(Struct, frozen=True):
     """Whether the server tried and failed; otherwise the slot holds what it held."""
 
 
-class Touch(StrEnum):
+class SlotOutcome(StrEnum):
     """What became of a slot that was saved or restored, beside what it was for."""
 
     PROBED = auto()
@@ -107,11 +107,11 @@ LEAST_SAVED = 0.9
 """Of the tokens that a slot should hold: with fewer it holds something else by now."""
 NOT_PROBED = StateProbe((), 0)
 _FAILED = {
-    Return.CHANGED: SnapshotProblem.CHANGED,
-    Return.REFUSED: SnapshotProblem.REFUSED,
-    Return.UNUSED: SnapshotProblem.UNUSED,
-    Return.UNKNOWN: SnapshotProblem.UNPROVED,
-    Return.SILENT: SnapshotProblem.UNPROVED,
+    StateReturn.CHANGED: SnapshotProblem.CHANGED,
+    StateReturn.REFUSED: SnapshotProblem.REFUSED,
+    StateReturn.UNUSED: SnapshotProblem.UNUSED,
+    StateReturn.UNKNOWN: SnapshotProblem.UNPROVED,
+    StateReturn.SILENT: SnapshotProblem.UNPROVED,
 }
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
@@ -133,9 +133,9 @@ class Snapshots:
         folder: Path | None,
         notice: Callable[[Statement], None] | None = None,
         *,
-        shelf: SnapshotShelf | None = None,
+        shelf: SnapshotDir | None = None,
     ) -> None:
-        self._shelf = shelf or (SnapshotShelf(folder) if folder else None)
+        self._shelf = shelf or (SnapshotDir(folder) if folder else None)
         self._verdicts = Verdicts(self._shelf.folder) if self._shelf else None
         self._kind: CacheKind | None = None
         self._proof = StateProof(extends=True)
@@ -150,7 +150,7 @@ class Snapshots:
         """What the slots hold at quit. None: nobody knows, and every slot is saved without a name."""
         self.refilled: tuple[Restored, ...] = ()
         """What was restored when the server started."""
-        self.touched: Callable[[int, Touch], None] | None = None
+        self.touched: Callable[[int, SlotOutcome], None] | None = None
         """Told what became of the slot that was named."""
 
     @property
@@ -265,18 +265,18 @@ class Snapshots:
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
-    async def save(self, backend: Backend, held: SlotContent) -> Saved | None:
+    async def save(self, backend: Backend, held: SlotContent) -> SavedSnapshot | None:
         """Save what a slot holds; None when it was not saved."""
         return await self._save(backend, held, SAVE_SECONDS)
 
-    async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[Saved]:
+    async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[SavedSnapshot]:
         """Save every slot before the server ends; what is saved already costs nothing. `held`: as the attribute of
         that name."""
         if held is None and self.held is not None:
             held = self.held()
         if held is None:
             held = [SlotContent(slot, "", "") for slot in range(backend.info.slots or 1)]
-        saved: list[Saved] = []
+        saved: list[SavedSnapshot] = []
         end = time.monotonic() + QUIT_SECONDS
         for one in held:
             if (left := end - time.monotonic()) <= 0:
@@ -286,7 +286,7 @@ class Snapshots:
                 saved.append(done)
         return saved
 
-    async def _save(self, backend: Backend, held: SlotContent, seconds: float) -> Saved | None:
+    async def _save(self, backend: Backend, held: SlotContent, seconds: float) -> SavedSnapshot | None:
         async with self._busy:
             shelf, kind = self._shelf, self._kind
             if (
@@ -300,15 +300,15 @@ class Snapshots:
             if (same := self.saved(held)) is not None:
                 touched = await self._filed(lambda: shelf.touch(same, held.slot), None)
                 if touched is not None:
-                    return Saved(touched, 0.0)
+                    return SavedSnapshot(touched, 0.0)
             needed = self._bytes_of(held.tokens)
             if await self._filed(lambda: shelf.make_room(needed, held.conversation, held.path), False) is False:
                 return None
             return await self._written(shelf, kind, backend, held, seconds)
 
     async def _written(
-        self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotFiles, held: SlotContent, seconds: float
-    ) -> Saved | None:
+        self, shelf: SnapshotDir, kind: CacheKind, backend: SlotFiles, held: SlotContent, seconds: float
+    ) -> SavedSnapshot | None:
         began = time.perf_counter()
         name = await self._filed(shelf.fresh, "")
         if not name:
@@ -359,12 +359,12 @@ class Snapshots:
             return None
         ms = (time.perf_counter() - began) * 1000
         log.info("saved %d tokens (%d bytes) in %.0f ms", kept.tokens, kept.size, ms)
-        return Saved(kept, ms)
+        return SavedSnapshot(kept, ms)
 
-    async def _discarded(self, shelf: SnapshotShelf, name: str) -> None:
+    async def _discarded(self, shelf: SnapshotDir, name: str) -> None:
         await self._filed(lambda: shelf.discard(name), None)
 
-    async def _state_of(self, shelf: SnapshotShelf, snapshot: Snapshot, known: Tokens) -> Tokens | None:
+    async def _state_of(self, shelf: SnapshotDir, snapshot: Snapshot, known: Tokens) -> Tokens | None:
         """The tokens in a snapshot; None where they are not known: then it cannot be proved."""
         found = await self._filed(lambda: shelf.token_ids(snapshot), None)
         if found is None and len(known) >= snapshot.tokens and known.known >= snapshot.tokens:
@@ -375,14 +375,17 @@ class Snapshots:
         """What the slot answers that was just saved; None when it is of no use, which is mostly the end of snapshots
         for this model and build. A server that did not answer is asked again at the next save."""
         found = await self._proof.vouch(backend, draft.slot, draft.file, state)
-        unsure = found is Return.SILENT and self._proof.extends  # it may hold a token more
-        emptied = unsure or found in (Return.CHANGED, Return.REFUSED)
-        self._touch(draft.slot, Touch.EMPTIED if emptied else Touch.RESTORED if self._proof.restores else Touch.PROBED)
+        unsure = found is StateReturn.SILENT and self._proof.extends  # it may hold a token more
+        emptied = unsure or found in (StateReturn.CHANGED, StateReturn.REFUSED)
+        self._touch(
+            draft.slot,
+            SlotOutcome.EMPTIED if emptied else SlotOutcome.RESTORED if self._proof.restores else SlotOutcome.PROBED,
+        )
         if isinstance(found, StateProbe):
             return found
-        if found is Return.UNKNOWN:
+        if found is StateReturn.UNKNOWN:
             self._why_not = said(SnapshotProblem.NO_PROOF)
-        elif found in (Return.OTHER, Return.SILENT):
+        elif found in (StateReturn.OTHER, StateReturn.SILENT):
             log.info("slot %d is not saved: %s", draft.slot, found)
         else:
             await self._give_up(_FAILED[found])
@@ -395,7 +398,7 @@ class Snapshots:
             await self._filed(lambda: verdicts.put(kind.key, why), None)
         self._tell(why)
 
-    def _touch(self, slot: int, what: Touch) -> None:
+    def _touch(self, slot: int, what: SlotOutcome) -> None:
         if self.touched is not None:
             self.touched(slot, what)
 
@@ -435,14 +438,14 @@ class Snapshots:
                 return Refused(said(SnapshotProblem.NO_TOKENS))
             if not await backend.alive():  # else its silence would be laid to the snapshot
                 return Refused(said(SnapshotProblem.SILENT))
-            found = Return.UNKNOWN
+            found = StateReturn.UNKNOWN
 
             async def proved() -> None:
                 nonlocal found
                 found = await self._returned(backend, slot, snapshot, state)
 
             await unskippable(proved())
-            if found is not Return.PROVED:
+            if found is not StateReturn.PROVED:
                 await self._filed(lambda: shelf.drop(snapshot), None)
                 problem = said(_FAILED[found])
                 self._tell(problem)
@@ -450,17 +453,17 @@ class Snapshots:
             ms = (time.perf_counter() - began) * 1000
             self._speed = snapshot.size / max(ms / 1000, 1e-3)
             snapshot = await self._filed(lambda: shelf.touch(snapshot, slot), snapshot)
-            self._touch(slot, Touch.PROBED)
+            self._touch(slot, SlotOutcome.PROBED)
             log.info("restored %d tokens (%d bytes) in %.0f ms", snapshot.tokens, snapshot.size, ms)
             return Restored(slot, snapshot, state, ms)
 
-    async def _returned(self, backend: SlotFiles, slot: int, snapshot: Snapshot, state: Tokens) -> Return:
+    async def _returned(self, backend: SlotFiles, slot: int, snapshot: Snapshot, state: Tokens) -> StateReturn:
         done = await backend.slot_file("restore", slot, snapshot.file, RESTORE_S)
         if not done:
-            return Return.REFUSED
+            return StateReturn.REFUSED
         if (done.tokens, done.size) != (snapshot.tokens, snapshot.size):  # a part of it was taken
             await backend.erase_slot(slot, RESTORE_S)
-            return Return.REFUSED
+            return StateReturn.REFUSED
         return await self._proof.returned(backend, slot, snapshot.file, state, snapshot.probe, snapshot.spread)
 
     # -- removing -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ MORE = 3
 log = logging.getLogger(__name__)
 
 
-class Return(StrEnum):
+class StateReturn(StrEnum):
     """How a state came back."""
 
     PROVED = auto()
@@ -55,47 +55,47 @@ class StateProof:
         self.restores = False
         """Whether the last `vouch` has restored what it was asked for."""
 
-    async def vouch(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | Return:
+    async def vouch(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | StateReturn:
         """What a slot answers that was just saved to `file`, or why that is of no use. The first time the state is
         restored and compared at once; the slot holds `state` afterwards, unless the state is changed or refused."""
         self.restores = self.extends or self.spread is None
         found = await self._vouched(server, slot, file, state)
-        if found is Return.OTHER and self.spread is None and not self.extends:
+        if found is StateReturn.OTHER and self.spread is None and not self.extends:
             self.extends = True  # the cache cannot give up its last token, or not once it was restored
             found = await self._vouched(server, slot, file, state)
-        if found is Return.CHANGED:
+        if found is StateReturn.CHANGED:
             await server.erase_slot(slot, RESTORE_S)
-        elif self.extends and found is not Return.REFUSED and not await self._put_back(server, slot, file):
-            return found if found is Return.SILENT else Return.REFUSED
+        elif self.extends and found is not StateReturn.REFUSED and not await self._put_back(server, slot, file):
+            return found if found is StateReturn.SILENT else StateReturn.REFUSED
         return found
 
-    async def _vouched(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | Return:
+    async def _vouched(self, server: SlotFiles, slot: int, file: str, state: Tokens) -> StateProbe | StateReturn:
         first = await self._probe(server, slot, file, state, self.extends)
         if not isinstance(first, StateProbe):
             return first
         if not first.cached:
-            return Return.UNUSED
+            return StateReturn.UNUSED
         if not first.is_sound or not (self.extends or first.cached == len(state) - 1):
-            return Return.OTHER
+            return StateReturn.OTHER
         if self.spread is None:
             found = await self._compared(server, slot, file, state, first)
-            return first if found is Return.PROVED else found
+            return first if found is StateReturn.PROVED else found
         return first
 
-    async def _compared(self, server: SlotFiles, slot: int, file: str, state: Tokens, first: StateProbe) -> Return:
+    async def _compared(self, server: SlotFiles, slot: int, file: str, state: Tokens, first: StateProbe) -> StateReturn:
         """Whether what was saved comes back, and how much two probes of it differ here."""
         if not self.extends and not await self._put_back(server, slot, file):
-            return Return.REFUSED
+            return StateReturn.REFUSED
         back = await self._probe(server, slot, file, state, self.extends)
         if not isinstance(back, StateProbe):
             return back
         if back == first:
             self.spread = 0.0
-            return Return.PROVED
+            return StateReturn.PROVED
         if not back.cached:
-            return Return.UNUSED
+            return StateReturn.UNUSED
         if back.cached != first.cached:
-            return Return.OTHER
+            return StateReturn.OTHER
         probes = [back]
         for _ in range(MORE):
             again = await self._probe(server, slot, file, state, self.extends)
@@ -104,39 +104,39 @@ class StateProof:
             probes.append(again)
         spread = spread_of(probes)
         if not math.isfinite(spread) or not first.proves(back, spread):
-            return Return.CHANGED
+            return StateReturn.CHANGED
         self.spread = spread
         log.info("two probes of one state differ by up to %.3g here", spread)
-        return Return.PROVED
+        return StateReturn.PROVED
 
     async def returned(
         self, server: SlotFiles, slot: int, file: str, state: Tokens, saved: StateProbe, spread: float
-    ) -> Return:
+    ) -> StateReturn:
         """Whether what was restored into a slot is what `saved` tells of `state`; if it is not, the slot is emptied."""
         back = await _asked(server, slot, state, saved.extended)
         if isinstance(back, StateProbe) and saved.proves(back, max(spread, self.spread or 0.0)):
             if saved.extended and not await self._put_back(server, slot, file):
-                return Return.REFUSED
-            return Return.PROVED
+                return StateReturn.REFUSED
+            return StateReturn.PROVED
         await server.erase_slot(slot, RESTORE_S)
-        return Return.CHANGED if isinstance(back, StateProbe) else back
+        return StateReturn.CHANGED if isinstance(back, StateProbe) else back
 
     async def _probe(
         self, server: SlotFiles, slot: int, file: str, state: Tokens, extended: bool
-    ) -> StateProbe | Return:
+    ) -> StateProbe | StateReturn:
         """What the slot answers; with a token more it is filled anew first."""
         if extended and not await self._put_back(server, slot, file):
-            return Return.REFUSED
+            return StateReturn.REFUSED
         return await _asked(server, slot, state, extended)
 
     async def _put_back(self, server: SlotFiles, slot: int, file: str) -> bool:
         return bool(await server.slot_file("restore", slot, file, RESTORE_S))
 
 
-async def _asked(server: SlotFiles, slot: int, state: Tokens, extended: bool) -> StateProbe | Return:
+async def _asked(server: SlotFiles, slot: int, state: Tokens, extended: bool) -> StateProbe | StateReturn:
     try:
         found = await server.probe_slot(slot, state, PROBE_S, extended=extended)
     except BackendError as error:
         log.warning("what a slot holds could not be asked: %s", error.sentence)
-        return Return.SILENT
-    return found if found is not None else Return.UNKNOWN
+        return StateReturn.SILENT
+    return found if found is not None else StateReturn.UNKNOWN

@@ -13,13 +13,13 @@ from functools import partial
 from kvchat.backends.dialect import Backend
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Statement, said
-from kvchat.cache.kept import Kept
+from kvchat.cache.kept import Keep
 from kvchat.cache.llamacpp.cache_config import Rewind
-from kvchat.cache.llamacpp.planner import WORTH, Option
+from kvchat.cache.llamacpp.planner import WORTH, PlannedWay
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache
-from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, Snapshots, Touch
+from kvchat.chat.cache.states.snapshots import NO_SERVER, SlotContent, SlotOutcome, Snapshots
 from kvchat.chat.conversations.conversations import ConversationObserver
 from kvchat.chat.core import Core
 from kvchat.chat.events import ConversationsChanged, Noticed, ServiceEvent
@@ -56,12 +56,12 @@ class KeptClaims:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._store = ground.store
-        self._known: Mapping[str, Kept] | None = None
+        self._known: Mapping[str, Keep] | None = None
         """By id. None: it is to be read."""
         self._paths: Mapping[str, Sequence[str]] = {}
         ground.events.subscribe(self._heard)
 
-    def all(self) -> Mapping[str, Kept]:
+    def all(self) -> Mapping[str, Keep]:
         """What is kept, by the ids of conversations and trunks, the oldest first."""
         if self._known is None:
             try:
@@ -70,7 +70,7 @@ class KeptClaims:
                 return {}
         return self._known
 
-    def conversations(self) -> Mapping[str, Kept]:
+    def conversations(self) -> Mapping[str, Keep]:
         """The conversations that are kept."""
         return {id: kept for id, kept in self.all().items() if not kept.name}
 
@@ -156,14 +156,14 @@ class StateSaver(ConversationObserver):
         if id not in self.claims.all():
             await self._links.forget([id])
 
-    def _touched(self, link: Link, slot: int, what: Touch) -> None:
+    def _touched(self, link: Link, slot: int, what: SlotOutcome) -> None:
         """A slot was saved or restored: play on the cache of its server what that did to it."""
         cache = link.cache
         if cache is None:
             return
-        if what is Touch.EMPTIED:
+        if what is SlotOutcome.EMPTIED:
             cache.simulator.cleared(slot)
-        elif what is Touch.RESTORED:
+        elif what is SlotOutcome.RESTORED:
             cache.simulator.put_back(slot)
         cache.probed(slot)
 
@@ -248,7 +248,7 @@ class StateSaver(ConversationObserver):
         if (held := self.whole(cache, id, path, prefix)) is not None:
             await self.save_in(link, held)
 
-    async def give_way(self, backend: Backend, cache: ServerCache, option: Option, idle: bool) -> None:
+    async def give_way(self, backend: Backend, cache: ServerCache, option: PlannedWay, idle: bool) -> None:
         """Save the state that gives way to a request, where that is less work than to prefill it once more."""
         snapshots = self.snapshots(cache)
         held = self.content(cache, option.takes) if option.takes is not None else None

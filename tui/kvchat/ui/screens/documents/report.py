@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.documents.collection import Collection, Report, Skipped, Status
+from kvchat.documents.collection import Collection, CollectionStatus, IndexingReport, Skipped
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, size
 from kvchat.ui.render.sources import ending
@@ -27,7 +27,7 @@ class ReportScreen(ListModal[None]):
 
     DEFAULT_CSS = "ReportScreen #about { margin-bottom: 1; }"
 
-    def __init__(self, collection: Collection, status: Status | None, report: Report | None) -> None:
+    def __init__(self, collection: Collection, status: CollectionStatus | None, report: IndexingReport | None) -> None:
         super().__init__(classes="-list -wide")
         self.heading = f"{collection.name}: report"
         self.hints = (("rows.up rows.down", "move"), ("dialog.close", "close"))

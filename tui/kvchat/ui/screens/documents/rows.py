@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from rich.cells import cell_len
 from textual.content import Content
 
-from kvchat.documents.collection import Collection, Progress, Report, Skipped, Status
+from kvchat.documents.collection import Collection, CollectionStatus, IndexingProgress, IndexingReport, Skipped
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.sanitize import one_line
 from kvchat.text.format import UNKNOWN, age, count, counted, duration, moment, percent, size
@@ -66,9 +66,9 @@ class Telling(Struct, frozen=True):
     now: datetime
     key: Callable[[str], str]
     """The key of an action, as a sentence names it."""
-    statuses: Mapping[str, Status] = field(default_factory=dict)
-    indexing: Mapping[str, Progress] = field(default_factory=dict)
-    reports: Mapping[str, Report] = field(default_factory=dict)
+    statuses: Mapping[str, CollectionStatus] = field(default_factory=dict)
+    indexing: Mapping[str, IndexingProgress] = field(default_factory=dict)
+    reports: Mapping[str, IndexingReport] = field(default_factory=dict)
     choice: RetrievalChoice = field(default_factory=RetrievalChoice)
     has_conversation: bool = True
     longest: int = 20
@@ -139,13 +139,13 @@ def trouble_of(one: Collection, telling: Telling) -> str:
     return (status.trouble if status else "") or (report.trouble if report else "")
 
 
-def progress_bar(progress: Progress, cells: int = BAR) -> str:
+def progress_bar(progress: IndexingProgress, cells: int = BAR) -> str:
     """`▓▓▓▓▓░░░`"""
     full = round(cells * progress.share) if not progress.counting else 0
     return "▓" * full + "░" * (cells - full)
 
 
-def progress_words(progress: Progress, width: int) -> Content:
+def progress_words(progress: IndexingProgress, width: int) -> Content:
     """`▓▓▓▓▓░░░ 1,204 of 5,310 files · 18,220 chunks · 40 s left`; what does not fit is left out from the end."""
     if not progress.all_files:
         return content((fitted(["counting files …", "counting …"], width), MUTED))
@@ -204,7 +204,7 @@ def here_words(name: str, choice: RetrievalChoice) -> str:
             return f"Here: searched only where a question says @{one_line(name, 40)}."
 
 
-def indexing_words(indexing: Mapping[str, Progress]) -> str:
+def indexing_words(indexing: Mapping[str, IndexingProgress]) -> str:
     """`indexing handbook 43 %` for the status line; empty where nothing is indexed."""
     if not indexing:
         return ""
@@ -239,7 +239,7 @@ def skipped_words(skipped: Sequence[Skipped]) -> str:
     return f"{counted(len(files), 'skipped file')}, {count(kinds.files)} of other kinds"
 
 
-def report_words(report: Report) -> str:
+def report_words(report: IndexingReport) -> str:
     """`handbook: 1,204 files, 3 skipped`; where something is wrong, a sentence of it."""
     name = one_line(report.collection, 40)
     if report.trouble:
@@ -251,7 +251,7 @@ def report_words(report: Report) -> str:
     return f"{name}: {counted(files, 'file')}{skipped}"
 
 
-def changes_words(report: Report) -> str:
+def changes_words(report: IndexingReport) -> str:
     """What an indexing did: `12 new, 3 changed, 1 gone, 1,188 as they were, in 4.1 s`."""
     parts = [
         f"{count(number)} {word}"

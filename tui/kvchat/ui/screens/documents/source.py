@@ -22,7 +22,7 @@ from textual.content import Content
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed, ServiceEvent
-from kvchat.documents.collection import Collection, Status
+from kvchat.documents.collection import Collection, CollectionStatus
 from kvchat.prompt.conversation import OFF
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
@@ -364,7 +364,7 @@ class Collections(Page):
         self._source.report()
 
 
-def remove_question(one: Collection, status: Status | None = None) -> ConfirmScreen[bool]:
+def remove_question(one: Collection, status: CollectionStatus | None = None) -> ConfirmScreen[bool]:
     """Whether a collection is to be removed. Enter leaves it: a key meant for something else removes nothing."""
     chunks = f", {counted(status.chunks, 'chunk')}," if status is not None else ""
     return ConfirmScreen(

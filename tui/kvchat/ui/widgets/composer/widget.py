@@ -18,7 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
-from kvchat.chat.question.mentions import Meant
+from kvchat.chat.question.mentions import MentionScope
 from kvchat.commands.slash import parse
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import FIELD, Draft, Span, Spans, blocks_in, decoded, expanded, given, plain_paste
@@ -343,7 +343,7 @@ class Composer(Completing):
             known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
             if known:
                 spans = self._spans_of(rest)
-                self.commanded = Question(rest, self.blocks, Meant(spans, frozenset(self.context.agreed)))
+                self.commanded = Question(rest, self.blocks, MentionScope(spans, frozenset(self.context.agreed)))
                 self._run(known[0], expanded(rest, spans))
             else:
                 self.post_message(self.Notice(f"There is no command /{one_line(command, 24)} · // begins a message"))
@@ -368,7 +368,7 @@ class Composer(Completing):
         command, rest = parse(self.text)
         if command is not None or not rest.strip():
             return None
-        picked, meant = self._left_out(), Meant(self._spans_of(rest), frozenset(self.context.agreed))
+        picked, meant = self._left_out(), MentionScope(self._spans_of(rest), frozenset(self.context.agreed))
         found = self._passages_for(rest)
         question = Question(
             rest,
