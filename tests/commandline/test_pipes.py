@@ -115,6 +115,10 @@ async def test_an_export_is_written_to_what_it_names(environment: dict[str, str]
     assert "hello" in (await shell(environment, f"{export} -o -"))[1] and not (home / "-").exists()
     status, out, _ = await shell(environment, f"mkfifo pipe; cat pipe & {export} -o pipe --force >&2; wait")
     assert status == 0 and "hello" in out and (home / "pipe").is_fifo()
+    await shell(environment, f"{export} -o chats.json; {export} -o chats.JSONL -f md; {export} -o chats.txt")
+    assert (home / "chats.json").read_text().startswith("{"), "the suffix names the format"
+    assert (home / "chats.JSONL").read_text().startswith("---"), "what -f names goes first"
+    assert (home / "chats.txt").read_text().startswith("---")
     (home / "kept").mkdir()
     (home / "kept" / "chat.md").write_text("old")
     (home / "chat.md").symlink_to("kept/chat.md")

@@ -32,9 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-f",
         "--format",
         choices=tuple(FORMATS),
-        default="md",
-        help=f"{', '.join(FORMATS)} (default: md); json can be imported again as it was, jsonl without times, md and "
-        "html cannot",
+        help=f"{', '.join(FORMATS)} (default: by the suffix of PATH, else md); json can be imported again as it was, "
+        "jsonl without times, md and html cannot",
     )
     parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; -, or without it: standard output")
     parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
@@ -45,6 +44,8 @@ def run(session: Session) -> int:
     """Write them, and print the path of the file if there is one. Raises CommandError."""
     args = session.args
 
+    from kvchat.transfer import format_of
+
     async def export(service: ChatService) -> int:
         if bool(args.id) + bool(args.all) + bool(args.tag) != 1:
             raise UsageError("Give the id of one conversation, --tag NAME, or --all.")
@@ -52,14 +53,11 @@ def run(session: Session) -> int:
         ids = [every.find(args.id).id] if args.id else [c.id for c in having(every.all(), args.tag) if c.turns]
         if args.tag and not ids:
             raise CommandError(none_with(args.tag))
+        format, branches = args.format or format_of(args.output or Path()), args.all_branches
         if args.output is None or str(args.output) == "-":
-            sys.stdout.writelines(service.exports.text(ids, args.format, all_branches=args.all_branches))
+            sys.stdout.writelines(service.exports.text(ids, format, all_branches=branches))
         else:
-            print(
-                await service.exports.write(
-                    ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force
-                )
-            )
+            print(await service.exports.write(ids, format, args.output, all_branches=branches, overwrite=args.force))
         return 0
 
     session.print_problems()
