@@ -139,13 +139,13 @@ def local(seconds: float, now: datetime | None = None) -> datetime | None:
 def clock(seconds: float, now: datetime | None = None) -> str:
     """The time of day: `09:16`."""
     instant = local(seconds, now)
-    return f"{instant.hour:02}:{instant.minute:02}" if instant else UNKNOWN
+    return _time(instant) if instant else UNKNOWN
 
 
 def date_and_time(seconds: float, now: datetime | None = None) -> str:
     """The full date and the time of day: `2026-11-21 09:16`."""
     instant = local(seconds, now)
-    return f"{instant.date().isoformat()} {instant:%H:%M}" if instant else UNKNOWN
+    return f"{instant.date().isoformat()} {_time(instant)}" if instant else UNKNOWN
 
 
 def short_day(day: date) -> str:
@@ -169,21 +169,28 @@ def moment(seconds: float, now: datetime) -> str:
     instant = local(seconds, now)
     if instant is None:
         return UNKNOWN
-    days = (now.date() - instant.date()).days
-    if days == 0:
-        return f"today {instant:%H:%M}"
-    if days == 1:
-        return f"yesterday {instant:%H:%M}"
-    if 1 < days < 7:
-        return f"{_DAYS[instant.weekday()]} {instant:%H:%M}"
-    day = f"{instant.day} {_MONTHS[instant.month - 1]}"
-    return day if instant.year == now.year else f"{day} {instant.year}"
+    is_near = 0 <= (now.date() - instant.date()).days < 7
+    return f"{_day(instant, now)} {_time(instant)}" if is_near else _day(instant, now)
 
 
 def message_time(seconds: float, now: datetime) -> str:
     """When a message was written: `09:16`, with its day where that is not today: `yesterday 17:02`, `12 Mar 09:16`."""
-    day = moment(seconds, now)
-    return day.removeprefix("today ") if ":" in day or day == UNKNOWN else f"{day} {clock(seconds, now)}"
+    instant = local(seconds, now)
+    if instant is None:
+        return UNKNOWN
+    return f"{_day(instant, now)} {_time(instant)}".removeprefix("today ")
+
+
+def _day(instant: datetime, now: datetime) -> str:
+    days = (now.date() - instant.date()).days
+    if 0 <= days < 7:
+        return "today" if days == 0 else "yesterday" if days == 1 else _DAYS[instant.weekday()]
+    day = f"{instant.day} {_MONTHS[instant.month - 1]}"
+    return day if instant.year == now.year else f"{day} {instant.year}"
+
+
+def _time(instant: datetime) -> str:
+    return f"{instant.hour:02}:{instant.minute:02}"
 
 
 def day_time(seconds: float) -> str:
