@@ -30,8 +30,8 @@ from kvchat.memory.ledger import EMPTY, ExtractionLedger, ExtractionRun
 from kvchat.memory.state import MemoryState, StaleChange
 from kvchat.prompt import branching, compaction
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import State as MessageState
 from kvchat.prompt.message import Message, Role, node, system_message
+from kvchat.prompt.message import State as MessageState
 from kvchat.store import Store
 from whole_rows import add_nodes, put_row
 
