@@ -501,7 +501,7 @@ async def test_what_is_wrong_in_the_settings_is_said_and_the_app_runs(drive: Dri
     (config.parent / "themes" / "broken.toml").write_text("name = [")
     settings, problems = load(config)
     async with drive(settings=settings, notices=map(str, problems)) as app:
-        await app.until(lambda: len(app.notices) >= 4)
+        await app.until(lambda: app.noticed("broken.toml"))
         for words in ("no-such-theme", "enter_sends", "broken.toml", "keys.new"):
             assert app.noticed(words), words
         assert app.app.theme == "kvchat-night"
@@ -631,3 +631,11 @@ async def test_the_list_gives_way_in_a_narrow_terminal(drive: Drive) -> None:
         await app.press("f3")
         await resized(80, listed=False)
         await resized(120, listed=False)
+
+
+async def test_all_that_a_start_has_to_say_is_on_the_screen(drive: Drive) -> None:
+    sentences = [f"Problem {number} is a word wrong." for number in range(1, 9)]
+    async with drive(notices=sentences[:2], toasts=True) as app:
+        await app.until(lambda: all(sentence in app.text for sentence in sentences[:2]))
+    async with drive(notices=sentences, toasts=True) as app:
+        await app.until(lambda: "And 2 more." in app.text and sentences[0] in app.text)

@@ -51,6 +51,8 @@ WORDWISE = {"alt+f": "ctrl+right", "alt+b": "ctrl+left"}
 """What terminals send for Alt and an arrow, and readline's keys, where they are not bound."""
 TYPED_AHEAD_SECONDS = 0.5
 """After the first frame: who typed blind has seen it by then."""
+NOTICES = 6
+"""Sentences that the start shows at once."""
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
@@ -216,10 +218,11 @@ class KvchatApp(App[int]):
         if not self._has_themes:
             self._take_themes()
         self._notices += [*screen.load_snippets(), *self._load_personas()]
-        for notice in self._notices:
-            screen.workspace.say(notice, "warning")
-        if told := self.service.store.notices:  # where the conversations are: it is read to its end
-            screen.workspace.say("\n".join(told), "warning", seconds=60)
+        at_start = [*self.service.store.notices, *self._notices]
+        if at_start:  # where the conversations are, and what else is to be read to its end
+            more = [f"And {len(at_start) - NOTICES} more."] if len(at_start) > NOTICES else []
+            seconds = 60 if self.service.store.notices or len(at_start) > 1 else 0
+            screen.workspace.say("\n".join([*at_start[:NOTICES], *more]), "warning", seconds)
         if self.follows_terminal:
             self.ask_terminal()
         self.call_after_refresh(self._connect)
