@@ -1,7 +1,7 @@
-"""A short probe of a server that nobody has used yet: six tiny prompts that tell its cache's rules apart.
+"""A short probe of an unused server: six tiny prompts that tell its cache's rules apart.
 
-The rule: it is played on the guesses as every request is, so that what they predicted wrong speaks against them; it
-reads less than 150 tokens in all, and a cancel leaves nothing half known.
+It is played on the guesses as every request is, so that wrong predictions speak against them. It prefills less than 150
+tokens in all, and a cancel leaves nothing half known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def unused(cache: ServerCache) -> bool:
 
 
 async def probe(cache: ServerCache, spent: Callable[[SpeedSample], None]) -> None:
-    """Send the prompts; `spent` is told what each of them read. Raises BackendError."""
+    """Send the prompts; `spent` gets what each of them prefilled. Raises BackendError."""
     ids = list(dict.fromkeys(await cache.access.tokens_of(ALPHABET)))[-4:]
     for prompt, slot in prompts(ids, cache.server.slots or 1) if len(ids) == 4 else ():
         cache.side_request("side", "", prompt, slot)

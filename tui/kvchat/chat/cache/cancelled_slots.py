@@ -2,7 +2,7 @@
 
 llama-server ends a request whose client has gone only when its batch is computed. Until then its slot is busy, and a
 prompt that belongs there is put into another, empty slot and prefilled as a whole (measured on b11549: 1,525 tokens
-instead of 17). The rule: what would go to such a slot waits until it is free. That costs no time, since nothing begins
+instead of 17). What would go to such a slot therefore waits until it is free. That costs no time, since nothing begins
 before the batch ends; and nothing of ours ever waits for another client's request.
 """
 
@@ -24,7 +24,7 @@ UNSEEN_LOOKS = 3
 """A request that was cancelled just now may not have come to its slot: the server reads its prompt's text first. So
 many looks find the slot free before it counts as that."""
 LATE = 64
-"""Tokens that a server may have written since it was last heard of. A slot with more is not told of the cancel: it
+"""Tokens that a server may have written since it was last heard of. A slot with more did not get the cancel: it
 writes on, and is not waited for."""
 FORGOTTEN_S = 600.0
 """A note of another kvchat that is older than this tells nothing."""
@@ -53,7 +53,7 @@ class _Cancelled(Struct):
         return True
 
     def writes_on(self, count: SlotCount) -> bool:
-        """Whether a busy slot holds more than what a request that was told of its cancel can leave."""
+        """Whether a busy slot holds more than what a request that got its cancel can leave."""
         return count.busy and count.tokens > self.most + LATE
 
 
@@ -92,7 +92,7 @@ class CancelledSlots:
         return lost or bool(self._slots)
 
     async def free(self, seconds: float | None = None) -> bool:
-        """Return when no slot computes a cancelled request any more, or after so many seconds; whether none does."""
+        """Return when no slot computes a cancelled request any more, or after `seconds`; whether none does."""
         if self._watch is not None:
             await asyncio.wait({self._watch}, timeout=seconds)
         return not self._slots

@@ -13,7 +13,7 @@ BYTES_PER_TOKEN = 4
 
 def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
     """Where each message begins and ends, in tokens of the prompt. The first question's tokens go with the system
-    message's where nobody counted them apart."""
+    message's where they were not counted apart."""
     ends: list[int | None] = []
     for node, following in zip(path, [*path[1:], None], strict=True):
         if node.role is Role.USER:
@@ -28,9 +28,9 @@ def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
 
 
 def ends_of(path: Sequence[Node], prompt: int | None = None, *, begun: bool = False) -> list[int]:
-    """Where each message ends, in tokens; estimated from its bytes where nobody counted. `prompt`: the tokens of the
-    prompt that ends before the last message, where they are known by now; `begun`: it ends with what there is of that.
-    """
+    """Where each message ends, in tokens; estimated from its bytes where it was not counted. `prompt`: the tokens of
+    the prompt that ends before the last message, where they are known by now; `begun`: it ends with what there is of
+    that."""
     known = [end for _, end in extents(path)]
     if prompt is not None:
         for at in (-1,) if begun else (-2, -1):

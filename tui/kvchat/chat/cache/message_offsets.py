@@ -1,7 +1,7 @@
 """Where messages begin and end in a rendered prompt, in tokens: the user messages, at which llama.cpp's server saves
 checkpoints for models that cannot rewind, and the seam that a template puts between an answer and the next question.
 
-The rule: the template shows it itself, as the server finds it: by the tokens of a marker, in renderings of invented
+The template shows it itself, as the server finds it: by the tokens of a marker, in renderings of invented
 texts. Where a prompt does not have it in that place, the place is not known.
 """
 
@@ -43,7 +43,7 @@ class UserStarts:
         return tuple(prompt.places_of(marker))
 
     async def _tokens(self, marker: str) -> Tokens:
-        """The marker's ids as they are within a prompt: at its start there may be a token that stands there only."""
+        """The marker's ids as they are within a prompt: at the very start there may be an extra token."""
         if not marker:
             return NO_TOKENS
         once = await self._access.tokens_of(marker)
@@ -62,7 +62,7 @@ class UserStarts:
 
 
 def marker_in(without: str, asked: str) -> str:
-    """What stands in front of a question: `without` is a prompt without any, `asked` the same with it. Both end with
+    """The text in front of a question: `without` is a prompt without any, `asked` the same with it. Both end with
     the header of the answer that is asked for."""
     header = _shared(without[::-1], asked[::-1])
     shared = _shared(without[: len(without) - header], asked)
@@ -70,7 +70,7 @@ def marker_in(without: str, asked: str) -> str:
 
 
 def repeated_marker_in(asked: str) -> str:
-    """What stands in front of both questions of a prompt."""
+    """The text in front of both questions of a prompt."""
     first, _, rest = asked.partition(FIRST)
     between = rest.partition(ANSWER)[2].partition(QUESTION)[0]
     shared = _shared(_SEGMENT.findall(first)[::-1], _SEGMENT.findall(between)[::-1])
@@ -99,7 +99,7 @@ _SYSTEM, _ASSISTANT = b'{"role":"system"', b'{"role":"assistant"'
 
 
 class Seam(Struct, frozen=True):
-    """What stands between an answer's text and the next question's; empty where that does not show."""
+    """The text between an answer's text and the next question's; empty where that does not show."""
 
     text: str
     tokens: Tokens
@@ -144,6 +144,6 @@ class Seams:
         text = prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
         if not text:
             return NO_SEAM
-        # At its start a prompt may have a token that stands there only.
+        # At its very start a prompt may have an extra token.
         once = await self._access.tokens_of(text)
         return Seam(text, (await self._access.tokens_of(text + text)).after(len(once)))

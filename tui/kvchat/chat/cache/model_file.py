@@ -16,12 +16,12 @@ READ_S = 0.2
 
 
 async def model_in_file(server: ServerInfo, file: str) -> Shape | None:
-    """The cache as far as the model in `file` decides it; None where that cannot be told. A file that another machine's
+    """The cache as far as the model in `file` decides it; None where it does not say. A file that another machine's
     server names is not opened, for this one may have another by that name."""
     if server.host_class is not HostClass.LOOPBACK or not Path(file).is_absolute():
         return None
     found: Future[Shape | None] = Future()
-    found.set_running_or_notify_cancel()  # so that nobody cancels it under the thread
+    found.set_running_or_notify_cancel()  # so that no cancel reaches it under the thread
     Thread(target=lambda: found.set_result(_read(Path(file))), daemon=True).start()  # the end does not wait for it
     try:
         async with asyncio.timeout(READ_S):

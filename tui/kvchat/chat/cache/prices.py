@@ -1,4 +1,4 @@
-"""What an act would make the server prefill, told before it is done."""
+"""What an act would make the server prefill, before it is done."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Prices:
         span = prefill_span(act, turns, turn)
         if span is None:
             return Price(None)
-        start, exact = span.start, act != "edit" and not text  # nobody knows how long the new text will be
+        start, exact = span.start, act != "edit" and not text  # the new text may be of any length
         if act == "edit" and turn == 0:  # the system message stays
             start = extents(path)[1][0] or 0
-        if act != "model":  # what stands before the act is read too, as far as the server does not hold it
+        if act != "model":  # what the server does not hold before the act is prefilled too
             warmth = self._core.tracker.warmth(id)
             if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
                 start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
@@ -154,7 +154,7 @@ class Prices:
     async def _path_after(
         self, conversation: OpenConversation, act: Act, node_id: str | None, text: str
     ) -> list[Node] | None:
-        """The branch that the server would read after an act; None where it cannot be told before."""
+        """The branch that the server would prefill after an act; None where that is not known before."""
         tree, head = conversation.tree, conversation.record.head or ""
         if act in ("open", "template"):
             return conversation.path()
@@ -186,7 +186,7 @@ class Prices:
         return None
 
     def _has_room(self, id: str) -> bool:
-        """Whether the server can hold the branch that is left beside a new one."""
+        """Whether the server can hold both the branch that is left and a new one."""
         cache = self._core.tracker.cache_for(id)
         shape = cache.simulator.best.shape if cache is not None else None
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
@@ -199,7 +199,7 @@ class Prices:
 
 
 def _asked_with(tree: Tree, node_id: str | None) -> int:
-    """Tokens of the prompt that ended with this question, or with that of this answer; 0: nobody counted them."""
+    """Tokens of the prompt that ended with this question, or with that of this answer; 0: not counted."""
     question, _ = tree.turn_of(node_id or "")
     figures = (answer.figures for answer in tree.children(question.id))
     return max((found.prompt_tokens or 0 for found in figures if found is not None), default=0)

@@ -1,7 +1,7 @@
 """The token ids of prompts, as the server's own template and tokeniser make them.
 
-The rule: a server that does not give them, or keeps one waiting for them again and again, is not asked any more. It is
-never asked for those of a prompt with images: the tokens of an image are known to nobody else.
+A server that does not give them, or is slow to give them again and again, is not asked any more. It is never asked for
+those of a prompt with images, whose tokens only the server knows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
 KEPT_FRAMES = 8
 MOST_SLOW = 3
 CLEAR = 32
-"""Characters from which on an answer's text is found in a prompt where it stands, and nowhere behind that."""
+"""Characters from which on an answer's text is long enough to be found in a prompt in its own place only."""
 
 PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, KnownIds | None, str]
 

@@ -1,6 +1,6 @@
 """The rail of a conversation: how much of each message the next request would take from the cache, and from where.
 
-The rule: it is what the planner would do now. The server is asked for nothing but the token ids of a branch that is
+It shows what the planner would do now. The server is asked for nothing but the token ids of a branch that is
 looked at for the first time.
 """
 
@@ -54,7 +54,7 @@ class Rail:
             progress = self._core.tracker.warmup_progress
         if progress is not None:
             return Cached(progress.processed, Where.SLOT)
-        if live is not None and live.begun is None:  # its question and the reply are on nobody's server yet
+        if live is not None and live.begun is None:  # its question and the reply are on no server yet
             path = path[:-2]
         cache = self._core.tracker.cache_for(conversation.id)
         if cache is None or not cache.prompts.works or not path:
@@ -85,7 +85,7 @@ class Rail:
         self._core.in_background(look())
 
     def _read(self, cache: ServerCache, turn: ChatTurn, tip: str) -> None:
-        """Ask for the token ids of a branch, once, beside everything else."""
+        """Ask for the token ids of a branch, once, in the background."""
         if tip == self.reading or cache.slots.state.asleep or not self._core.servers.consent.agreed_to(cache.server):
             return
         self.reading = tip

@@ -1,6 +1,6 @@
-"""The cache told: the report that the inspector and `kvchat cache` show.
+"""The report on the cache that the inspector and `kvchat cache` show.
 
-The rule: figures are the server's or the simulator's; what neither knows is None.
+Figures are the server's or the simulator's; what neither knows is None.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The way to a prefix: how a request finds in the cache what it needs.
 
-The rule: a snapshot is restored only where the simulator of the server's cache says that it is quicker than to prefill.
+A snapshot is restored only where the simulator of the server's cache says that it is quicker than to prefill.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Routes:
         *,
         idle: bool = False,
     ) -> None:
-        """Carry out what comes before the request. `idle`: nobody waits for it."""
+        """Carry out what comes before the request. `idle`: no request waits for it."""
         await self._saver.give_way(backend, cache, option, idle)
         if option.way is Way.DETOUR:
             await self._detour(cache)

@@ -54,8 +54,8 @@ KEPT_HEADS = 64
 
 
 def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
-    """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what stands
-    behind that was imported, or is the old text of a new branch, and was never read there."""
+    """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what comes
+    after that was imported, or is the old text of a new branch, and was never prefilled there."""
     end = next(
         (at for at in range(len(path) - 1, 0, -1) if path[at].role is Role.ASSISTANT and path[at].figures is not None),
         -1,
@@ -121,7 +121,7 @@ class ServerCache:
         return self._doubt < DOUBTFUL and is_tested(self.server.build)
 
     def judged(self, *, wrong: bool) -> None:
-        """A prediction was right, or `wrong` by nobody's act."""
+        """A prediction was right, or `wrong` without an act that explains it."""
         self._doubt = self._doubt * MEMORY + wrong
 
     def follows(self, model: str) -> bool:
@@ -145,7 +145,7 @@ class ServerCache:
         return await self.slots.counts() if self.prompts.works else ()
 
     def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1) -> None:
-        """As of `SlotObserver`; a slot that holds what nobody of us left there was used by another program."""
+        """As of `SlotObserver`; a slot that holds what no kvchat left there was used by another program."""
         if not counts:
             return
         for found in self.slots.observe(counts, slot, left):
@@ -174,7 +174,7 @@ class ServerCache:
         emit: Emit,
     ) -> TrackedTurn:
         """Just before a chat request: what the last one left is settled, and the slots are looked at. `read`: what was
-        read of its branch before. `emit` is told while it waits for the slot of a cancelled request."""
+        read of its branch before. `emit` gets `Waiting` while it waits for the slot of a cancelled request."""
         if self._current is not None and not self._current.closed.is_set():
             try:
                 await asyncio.wait_for(self._current.closed.wait(), LOOK_S)
@@ -211,7 +211,7 @@ class ServerCache:
         return self.cancelled.hold_up(self.simulator.best.slot_after_cancel(prompt) if prompt else None)
 
     def sent(self, tracked: TrackedTurn, slot: int | None = None) -> None:
-        """The request is on its way: read its token ids beside it."""
+        """The request is on its way: get its token ids meanwhile."""
         self.slots.request_sent()
         tracked.number, tracked.pinned = self.journal.next(), slot
         tracked.before = self.simulator.best.copy()
@@ -362,7 +362,7 @@ class ServerCache:
         self._leaving = asyncio.create_task(self._leave(tracked, answers[0], settled))
 
     async def settled(self, seconds: float | None = None) -> None:
-        """Return when what the last answer left is known, or after so many seconds."""
+        """Return when what the last answer left is known, or after `seconds`."""
         if self._leaving is not None:
             await asyncio.wait({self._leaving}, timeout=seconds)
 
@@ -461,7 +461,7 @@ class ServerCache:
     async def _sampled(
         self, tracked: TrackedTurn, prompt: Tokens, count: int, answer: Node, settled: ChatTurn
     ) -> Tokens:
-        """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others. Those of a
+        """The ids of the sampled tokens, as far as they are known; unknown ones are unlike all others. Those of a
         reply that has another number of tokens as history are not known: it is read ahead in that form."""
         if tracked.altered:
             return Tokens.unknown(min(count, MOST_SAMPLED))
@@ -491,7 +491,7 @@ class ServerCache:
         if len(self.heads) > KEPT_HEADS:
             del self.heads[next(iter(self.heads))]
 
-    # -- requests beside the chat ---------------------------------------------------------------------------------
+    # -- side requests ---------------------------------------------------------------------------------------------
 
     def side_request(
         self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens, slot: int | None = None, tip: str = ""
@@ -526,7 +526,7 @@ class ServerCache:
 
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
-        is told how far it came when the slots say so: a batch may have been on its way."""
+        gets how far it came when the slots say so: a batch may have been on its way."""
         self.simulator.cut(processed or 0)
         said = self.simulator.said
         came_there = (said.slot, came) if said is not None and came is not None else None
@@ -535,7 +535,7 @@ class ServerCache:
             self.cancelled.add(said.slot, len(self._side_prompt), heard=processed is not None)
 
     def shape(self, evidence: Evidence) -> Shape:
-        """What the cache is like, as far as can be told with this turn. A model that was never seen to lose anything
+        """What the cache is like, as far as this turn shows. A model that was never seen to lose anything
         by it is taken for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds
         after an act that makes it go back."""
         shape, said, cached = self.simulator.proved_shape, evidence.prediction, evidence.figures.cached_tokens

@@ -31,7 +31,7 @@ from kvchat.chat.ground import Ground
 from kvchat.store import StoreError
 
 State = tuple[str, str, int]
-"""Conversation, digest of the last message, tokens: what a state is told apart by."""
+"""Conversation, digest of the last message, tokens: what identifies a state."""
 Count = Annotated[int, Meta(ge=0, le=1 << 24)]
 Index = Annotated[int, Meta(ge=0, le=1 << 12)]
 

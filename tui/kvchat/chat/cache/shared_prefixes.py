@@ -1,7 +1,7 @@
 """What is warm on a server that shares prefixes among all conversations and does not let its cache be tracked.
 
-The rule: a message's digest stands for the whole prefix up to it, and its length is estimated. Finer than a message
-nothing can be told here: an estimate is off by more than the blocks that such servers keep, and none of them takes a
+A message's digest identifies the whole prefix up to it, and its length is estimated. Nothing finer than a message is
+known here: an estimate is off by more than the blocks that such servers keep, and none of them takes a
 state to hold from a client.
 """
 
@@ -64,7 +64,7 @@ class SharedPrefixes:
         self._last = at
 
     def warmth(self, path: Sequence[Node], now: float) -> Warmth:
-        """What the server holds of a branch, as far as can be told."""
+        """What the server holds of a branch, as far as is known."""
         kind = kind_of(self.server.kind)
         silent = not (self._told or kind.keeps_one or kind.keeps_many) and (self.server.slots or 1) == 1
         if silent or now - self._last > HELD_S or len(path) < 2:

@@ -20,7 +20,7 @@ from kvchat.chat.events import EventBus, WarmthChanged
 LOOK_S = 0.5
 NEVER: tuple[int, ...] = (-1,)
 SOMEWHERE = -1
-"""The slot of a running request, where nobody knows it yet."""
+"""The slot of a running request, while it is not known."""
 
 
 class Look(Struct, frozen=True):
@@ -61,7 +61,7 @@ class SlotObserver:
         """Whether the server held something before it was tracked: it may reuse what the simulator knows nothing
         of."""
         self.unplaced = False
-        """Whether a request is on its way whose prompt shows at its end: until then nobody knows its slot."""
+        """Whether a request is on its way whose prompt shows at its end: until then its slot is not known."""
         self._began = False
         """Whether a request of ours was sent since the last look."""
         self._unheard = False

@@ -1,6 +1,6 @@
 """The caches of the servers: who answers, what is warm, how fast it prefills, and why tokens were wasted.
 
-The rule: a chat never fails or waits for what is done here; what is not known is said to be unknown.
+A chat never fails or waits because of what is done here, and what is not known is called unknown.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class CacheTracker:
         return cache
 
     async def _state_of(self, link: Link, backend: Backend) -> ServerState | None:
-        """Who answers now; another model or process at the same address is identified anew: it may be a replica."""
+        """Who answers now; another model or process at the same address is identified again: it may be a replica."""
         if not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
             return None
         try:
@@ -179,7 +179,7 @@ class CacheTracker:
                     await backend.identify()
                     await self._told_apart(backend)
                     if backend.info == known.server:
-                        known.server = backend.info  # the same server, started anew
+                        known.server = backend.info  # the same server, started again
                     self._ground.events.tell(ServerChanged())
                 return state
         except (BackendError, TimeoutError):
@@ -206,7 +206,7 @@ class CacheTracker:
             link.template = facts
 
     async def _ask_template(self, link: Link) -> None:
-        """Read the template when an answer has come: nobody waits for it."""
+        """Read the template when an answer has come: no request waits for it."""
         try:
             backend = await link.connector.ready()
         except BackendError:
@@ -216,7 +216,7 @@ class CacheTracker:
 
     async def template_facts(self, id: str) -> TemplateFacts | None:
         """What the chat template of a conversation's model does, found out now where it was not before; None where it
-        cannot be told. A server that sleeps is not woken for it."""
+        is not known. A server that sleeps is not woken for it."""
         link = self._servers.link(id)
         info, cache = link.info, link.cache
         if info is None or self._servers.asked_model(id) != info.model:
@@ -353,7 +353,7 @@ class CacheTracker:
         return is_tracked
 
     def asked_of(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> TrackedTurn:
-        """A request to a server that cannot be tracked, for what can be told of it all the same."""
+        """A request to a server that cannot be tracked, for what is known of it all the same."""
         return TrackedTurn(turn, path, number=self._journal.next(), server=identity(backend.info, turn.model))
 
     def watched(self, tracked: TrackedTurn | None, emit: Emit) -> Emit:
@@ -447,7 +447,7 @@ class CacheTracker:
         states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
         states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
         if not states and conversation is not None and has_images(wires_of(conversation.path())):
-            return UNKNOWN  # its tokens are nobody's but the server's
+            return UNKNOWN  # only the server knows its tokens
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used, exact=False)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))

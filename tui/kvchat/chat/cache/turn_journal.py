@@ -1,6 +1,6 @@
-"""What is known about a turn, put down as it happens: what was sent, what was seen of the server, what the person did.
+"""What is known about a turn, noted as it happens: what was sent, what was seen of the server, what the user did.
 
-The rule: every entry has a number, in the order of time over all kvchats (milliseconds since the epoch, or one more
+Every entry has a number, in the order of time over all kvchats (milliseconds since the epoch, or one more
 than the last), so that a turn is explained by nothing but what happened between it and the last read on its branch. A
 guess is no entry.
 """
@@ -41,7 +41,7 @@ KEPT_PLACES = 64
 KEPT_LOST = 32
 """Requests of which it is kept what they ran over: the tokens of a state take room."""
 BLOCK, BLOCK_TURNS = 16, 3
-"""A block is believed from this size on, and when so many reports agree."""
+"""A block is believed from this size on, and when this many reports agree."""
 
 
 class Use(Struct):
@@ -69,7 +69,7 @@ ENDS: Mapping[Sight, Cause] = {"restarted": Cause.RESTARTED, "slept": Cause.UNLO
 
 
 class Sighting(Struct, frozen=True):
-    """What a look at a server told."""
+    """What a look at a server showed."""
 
     number: int
     server: str
@@ -78,7 +78,7 @@ class Sighting(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """An act of the person."""
+    """An act of the user."""
 
     number: int
     conversation: str

@@ -1,7 +1,7 @@
-"""Warm-up: what a person is about to need is prefilled into the server's cache while they read or type.
+"""Warm-up: what the user is about to need is prefilled into the server's cache while they read or type.
 
-The rule: only committed text, as a strict prefix of what will be sent; only while nothing else uses the server, and
-not on battery; ended at once by any real request. What it costs is counted in a line of its own.
+It sends only committed text, as a strict prefix of what will be sent; only while nothing else uses the server, and not
+on battery; any real request ends it at once. What it costs is counted in a line of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kvchat.prompt.message import Message, Node, Role, State
 REST_S = 1.0
 """How long a conversation is looked at before it is warmed up."""
 TOLD_S = 0.25
-"""How often the screen is told how far a conversation is warmed up."""
+"""How often the screen shows how far a conversation is warmed up."""
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class _Running(Struct):
     """How the question behind them begins."""
     progress: PromptProgress
     heard: Callable[[PromptProgress], None] | None = None
-    """Is told how far it is, where a question waits for it."""
+    """Gets how far it is, where a question waits for it."""
 
     def begins(self, asked: ChatTurn) -> bool:
         """Whether the prompt of `asked` begins with what this prefills: the same messages, rendered alike, and then a
@@ -73,7 +73,7 @@ class _Running(Struct):
 
 
 class WarmUp(ConversationObserver):
-    """Prefills ahead of the person."""
+    """Prefills ahead of the user."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class WarmUp(ConversationObserver):
         backend = await link.connector.ready()
         cache = await self._core.tracker.cache_of(
             backend
-        )  # first: a server that was started anew holds nothing any more
+        )  # first: a server that was started again holds nothing any more
         if cache is not None and not cache.follows(self._core.servers.asked_model(id)):
             return  # a router would load its model for it
         if not self._core.settings.cache.warm_up:
@@ -256,7 +256,7 @@ class WarmUp(ConversationObserver):
             self._count(id, info, SpeedSample(cached, prompt, took))
 
     async def _is_strange(self, link: Link, cache: ServerCache) -> bool:
-        """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
+        """Whether nothing is known of how this server's cache works, and it is still unused."""
         if cache in self._probed:
             return False
         return (
@@ -347,7 +347,7 @@ class WarmUp(ConversationObserver):
         self, lane: Lane, cache: ServerCache, turn: ChatTurn, heard: Callable[[PromptProgress], None]
     ) -> None:
         """Return when the warm-up that runs has ended, where the prompt of `turn` begins with what it prefills: the
-        question then goes on in its slot. `heard` is told how far it is. Whoever is cancelled meanwhile ends it."""
+        question then goes on in its slot. `heard` gets how far it is. Whoever is cancelled meanwhile ends it."""
         running = self._running
         if running is None or running.cache is not cache or not running.begins(turn):
             return
@@ -360,7 +360,7 @@ class WarmUp(ConversationObserver):
 
     def prefilled(self, id: str, cached: int) -> int:
         """How many of the first `cached` tokens of a question's prompt were prefilled since the answer before it, which
-        begins anew with this one."""
+        starts again with this one."""
         return sum(max(0, min(end, cached) - start) for start, end in self._ahead.pop(id, ()))
 
     def _spent(self, id: str, cache: ServerCache, read: SpeedSample) -> None:
@@ -394,7 +394,7 @@ SUPPLIES = Path("/sys/class/power_supply")
 
 
 def on_battery(supplies: Path = SUPPLIES) -> bool:
-    """Whether the battery is being used up. False where there is none, or nobody knows."""
+    """Whether the battery is being used up. False where there is none, or that is not known."""
     if sys.platform == "darwin":
         try:
             found = subprocess.run(

@@ -1,8 +1,8 @@
-"""Kept states: conversations, or branches of them, whose state the person wants to stay.
+"""Kept states: conversations, or branches of them, whose state the user wants to stay.
 
-The rule: what is kept is a row of the store, and its snapshot is protected by that row alone. It is saved while the
+What is kept is a row of the store, and its snapshot is protected by that row alone. It is saved while the
 server is idle, again after every turn where it follows the conversation, and never dropped to make room: where there is
-none, the person is told what to release. Only a request that would overwrite it before it is saved waits for that.
+none, the user learns what to release. Only a request that would overwrite it before it is saved waits for that.
 """
 
 from __future__ import annotations

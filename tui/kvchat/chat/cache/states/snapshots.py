@@ -1,9 +1,9 @@
 """Snapshots of conversations: saved when idle and on quit, restored on return, proved, and given up where of no use.
 
-The rule: no trouble with a snapshot reaches a chat, and no state is used that was not proved to be the one that was
+No trouble with a snapshot reaches a chat, and no state is used that was not proved to be the one that was
 saved. Whatever fails gives a value to tell, and the server reads the conversation as it would have without.
 
-A save waits for a busy slot, and a restore replaces what is in one: both are for a server that nobody is using, so
+A save waits for a busy slot, and a restore replaces what is in one: both are for an idle server, so
 the caller holds its lane. After a cancelled restore it is not known what the slot holds.
 """
 
@@ -91,7 +91,7 @@ class Refused(Struct, frozen=True):
 
 
 class SlotOutcome(StrEnum):
-    """What became of a slot that was saved or restored, beside what it was for."""
+    """What became of a slot that was saved or restored, apart from what it was for."""
 
     PROBED = auto()
     """It answered a request, and holds what it held."""
@@ -147,7 +147,7 @@ class Snapshots:
         self.notice = notice
         """Told every problem once."""
         self.held: Callable[[], Sequence[SlotContent]] | None = None
-        """What the slots hold at quit. None: nobody knows, and every slot is saved without a name."""
+        """What the slots hold at quit. None: not known, and every slot is saved without a name."""
         self.refilled: tuple[Restored, ...] = ()
         """What was restored when the server started."""
         self.touched: Callable[[int, SlotOutcome], None] | None = None
@@ -228,12 +228,12 @@ class Snapshots:
         return best
 
     def claim(self, claims: Claims) -> None:
-        """What the person keeps, and which conversations there are, is asked of `claims`."""
+        """What the user keeps, and which conversations there are, is asked of `claims`."""
         if self._shelf is not None:
             self._shelf.claims = claims
 
     async def kept(self) -> dict[str, Snapshot]:
-        """The snapshots that the person keeps, by conversation, for whatever server they are."""
+        """The snapshots that the user keeps, by conversation, for whatever server they are."""
         shelf = self._shelf
         if shelf is None:
             return {}
@@ -257,7 +257,7 @@ class Snapshots:
         return snapshot.size / self._speed
 
     def seconds_for(self, tokens: int) -> float:
-        """What saving or restoring so many tokens takes, about."""
+        """About what saving or restoring `tokens` takes, in seconds."""
         return self._bytes_of(tokens) / self._speed
 
     def _bytes_of(self, tokens: int) -> int:
@@ -484,7 +484,7 @@ class Snapshots:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _filed(self, work: Callable[[], T], otherwise: D) -> T | D:
-        """Work on the disk in a thread; `otherwise` when it failed, of which the person is told."""
+        """Work on the disk in a thread; `otherwise` when it failed, which the user learns."""
         try:
             return await asyncio.to_thread(work)
         except SnapshotError as error:

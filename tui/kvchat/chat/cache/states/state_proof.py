@@ -1,7 +1,7 @@
 """Whether a state that comes back from a file is the one that was saved: the server is asked for the likeliest next
 tokens before and after.
 
-The rule: what does not answer as it did is never used: its slot is emptied. Where the same state answers the same bit
+What does not answer as it did is never used: its slot is emptied. Where the same state answers the same bit
 for bit, which the first save finds out for each server, so must what comes back.
 """
 
@@ -124,7 +124,7 @@ class StateProof:
     async def _probe(
         self, server: SlotFiles, slot: int, file: str, state: Tokens, extended: bool
     ) -> StateProbe | StateReturn:
-        """What the slot answers; with a token more it is filled anew first."""
+        """What the slot answers; with a token more it is filled again first."""
         if extended and not await self._put_back(server, slot, file):
             return StateReturn.REFUSED
         return await _asked(server, slot, state, extended)

@@ -1,7 +1,7 @@
 """Saving what the slots of servers hold of our conversations, and what stays of that: the kept ones and the trunks.
 
-Saving happens while nobody waits, or where a request that is waited for would cost another conversation much more: what
-it overwrites is saved first, if the user keeps it or to prefill it once more took longer.
+Saving happens while no request waits, or where a request would cost another conversation much more: what it overwrites
+is saved first, if the user keeps it or to prefill it once more took longer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORTH_SAVING = 256
 SAVE_S = 2.0
 """A save in front of a request that takes longer than this is given up."""
 WORTH_WAITING = 4
-"""A person waits for a save that is so many times quicker than to prefill what is lost without it."""
+"""A request waits for a save that is this many times quicker than to prefill what is lost without it."""
 SPARE_S = 2.0
 """Saving kept states in front of a request takes no longer than this."""
 SPARE_TOKENS = 64
@@ -316,7 +316,7 @@ class StateSaver(ConversationObserver):
             self._saved[held.conversation] = saved.snapshot.tokens
 
     def put_back(self, id: str, tokens: int) -> None:
-        """A conversation was put back from a snapshot with so many tokens: it is saved when it has more."""
+        """A conversation was put back from a snapshot of `tokens` tokens: it is saved when it has more."""
         self._saved[id] = tokens
 
 
