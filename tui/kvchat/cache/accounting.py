@@ -4,7 +4,7 @@ Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new
 
 * N is what this turn added: P minus the longest prefix that it shares with a prompt or settled reply of this
   conversation's tree, counted in token ids where they are known; all of P on a first turn, about 0 for another answer
-  to a question, all that stands behind a deleted turn.
+  to a question, all that follows a deleted turn.
 * hit ratio = C / P. reuse = C / (P - N): 1.0 is the physical limit, whatever the message's length.
 * wasted = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
   last token it sampled, so a perfect turn shows 1; up to `NOISE` tokens are not worth a word on the screen.
@@ -60,7 +60,7 @@ class TurnFigures(Struct, frozen=True):
     block: int | None = None
     """Tokens of the blocks that the server's cache is made of, where it only keeps whole ones."""
     stopped: bool | None = None
-    """Whether the answer was cut off, by the person or a fault; None: not, or not known."""
+    """Whether the answer was cut off, by the user or a fault; None: not, or not known."""
     begun_tokens: int | None = None
     """Tokens of the answer that stood in the prompt already: it went on with a cut one. None: it did not, or it is not
     known."""
@@ -73,8 +73,8 @@ class TurnFigures(Struct, frozen=True):
 
     @property
     def noise(self) -> int:
-        """Up to so many wasted tokens are not worth a word: with an estimate, a fifth of the prompt; with a cache of
-        whole blocks, the last of them, if they are not large."""
+        """Up to this many wasted tokens are not worth a mention: with an estimate, a fifth of the prompt; with a cache
+        of whole blocks, the last of them, if they are not large."""
         block = self.block if self.block is not None and self.block <= SMALL_BLOCK else 0
         return max(NOISE, block, (self.prompt_tokens or 0) // 5 if self.estimated else 0)
 
@@ -273,7 +273,7 @@ class WarmupTotals(Struct, frozen=True):
 
 
 class SideTotals(Struct, frozen=True):
-    """What requests beside the chat cost: those of the memory."""
+    """What side requests cost: those of the memory."""
 
     count: int = 0
     evaluated: int = 0

@@ -1,4 +1,4 @@
-"""Which states the person keeps; what is saved of them is in `cache.report`."""
+"""Which states the user keeps; what is saved of them is in `cache.report`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The price of an act before it is done: the tokens the server must read again, and about how long that takes.
 
-The rule: a price counts what the act costs on a server that still holds the branch; what is not known is None.
+A price counts what the act costs on a server that still holds the branch; what is not known is None.
 An alternative is named only where it reads fewer tokens, or keeps warm what the act would lose.
 """
 
@@ -73,7 +73,7 @@ class Price(Struct, frozen=True):
 
     @property
     def worth_asking(self) -> bool:
-        """Whether it is large enough to ask the person first."""
+        """Whether it is large enough to ask the user first."""
         if any(tokens >= WORTH_ASKING_TOKENS for _, tokens in self.losing):
             return True
         if self.tokens is None:
@@ -96,7 +96,7 @@ def price(
 def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> PrefillSpan | None:
     """What `act` on the `turn`-th turn (0 is the first) makes the server read, as positions. None: not known.
 
-    `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
+    `turns` are the figures of the branch's answers in order. What is prefilled again is what follows the first
     changed token; the answer that follows is not counted. Edit: the question, on the first turn with the system
     prompt. Regenerate, continue: nothing but the last token. Fork: nothing. Delete: the later turns, which move up.
     System prompt and template: everything. Alternatives: which of them a server still holds, figures do not tell.
@@ -137,7 +137,7 @@ def alternatives(
     spare: bool = False,
 ) -> tuple[Alternative, ...]:
     """Ways that read fewer tokens than `act`, or lose less, the cheapest first.
-    `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
+    `spare`: the server can hold the branch that is left and the new one too (another slot, parked states, a shared
     prefix cache)."""
     span, last = prefill_span(act, turns, turn), _end(turns, len(turns) - 1)
     if span is None or last is None:
@@ -180,7 +180,7 @@ def _end(turns: Sequence[TurnFigures | None], turn: int) -> int | None:
 
 
 def _question(turns: Sequence[TurnFigures | None], turn: int) -> PrefillSpan | None:
-    """Where a turn's question stands in its prompt."""
+    """Where a turn's question is in its prompt."""
     figures = turns[turn] if 0 <= turn < len(turns) else None
     if figures is None or figures.new_tokens is None:
         return None

@@ -38,7 +38,7 @@ class Cached(Struct, frozen=True):
     """What the next request of a conversation would take from the cache."""
 
     tokens: int | None = None
-    """The first so many of its prompt; None: not known."""
+    """How many of its prompt's first tokens; None: not known."""
     where: Where = Where.UNKNOWN
 
     def stretches(self, ends: Sequence[int]) -> list[Stretch]:

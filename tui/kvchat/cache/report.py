@@ -136,7 +136,7 @@ class CacheReport(Struct, frozen=True):
     here: Ledger = field(default_factory=Ledger)
     week: Ledger = field(default_factory=Ledger)
     kept: KeptRoom = field(default_factory=KeptRoom)
-    """The states that the person keeps, of all conversations."""
+    """The states that the user keeps, of all conversations."""
     days: tuple[Day, ...] = ()
     """The days of that week, oldest first; none without an answer in it."""
     warnings: tuple[PrefixWarning, ...] = ()

@@ -13,11 +13,11 @@ from msgspec import Struct
 from kvchat.cache.accounting import SPEED_SAMPLE, TurnFigures
 
 _KEPT = 48
-"""Only so many of the newest samples are looked at."""
+"""How many of the newest samples count."""
 _HALF_LIFE = 8
-"""A sample counts half as much when so many newer ones have come."""
+"""A sample counts half as much when this many newer ones have come."""
 _OVERHEAD = 128
-"""A sample of so many tokens counts half: a short one says as much about overhead."""
+"""A sample of this many tokens counts half: a short one says as much about overhead."""
 _NOISE = 0.15
 """What the times of an idle machine scatter by, as a share."""
 _OUTLIER = 4.685 * _NOISE

@@ -1,6 +1,6 @@
 """What the cache saved over some days, and what was wasted: sums over the answers of all conversations.
 
-The rule: a day is a calendar day of a time zone. Each figure of the whole span is the sum of its days'.
+A day is a calendar day of a time zone. Each figure of the whole span is the sum of its days'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many tokens a text has before a server counted it, told from the kinds of its characters.
+"""How many tokens a text has before a server counted it, estimated from the kinds of its characters.
 
 The weights are fitted to seven tokenizers (of GPT-4 and 4o, Qwen, DeepSeek, Mistral's two, SmolLM2) on 23 kinds of
 text, from prose to digits. Four bytes to a token, as one used to say, are right for English prose and code, half of
@@ -18,10 +18,10 @@ LETTER, BLANK, NEWLINE = 0.26, 0.13, 0.2
 DIGIT, MARK = 1.0, 0.65
 """Tokens per other character of ASCII."""
 TWO, THREE, FOUR = 0.5, 1.1, 2.7
-"""Tokens per character of so many bytes in UTF-8: accents, Greek, Cyrillic, Arabic; Chinese, Japanese, Korean, Hindi;
+"""Tokens per character, by its bytes in UTF-8: accents, Greek, Cyrillic, Arabic; Chinese, Japanese, Korean, Hindi;
 emoji."""
 SURE = 200
-"""Of so many estimated tokens of a kind, half of what is known of them is believed."""
+"""Of this many estimated tokens of a kind, half of what is known of them is believed."""
 LEAST, MOST = 0.4, 2.5
 """How far a tokenizer is believed to be from the weights."""
 
@@ -47,8 +47,8 @@ class TokenEstimate(Struct, frozen=True):
 
 
 def learnt(texts: Iterable[bytes], tokens: int) -> TokenEstimate:
-    """The estimate for the tokenizer that made so many `tokens` of `texts`. Of a kind of characters that they hardly
-    have they tell nothing, nor does a prompt with images, of which nobody knows how many tokens are theirs."""
+    """The estimate for the tokenizer that made `tokens` of `texts`. Of a kind of characters that they hardly
+    have they tell nothing, nor does a prompt with images, whose tokens are not known."""
     texts = tuple(texts)
     if has_images(texts):
         return TokenEstimate()

@@ -1,6 +1,6 @@
 """Token ids as one compact value, made for finding where two prompts part.
 
-The rule: comparing costs microseconds for a prompt of 100,000 tokens; it happens for every state at every turn.
+Comparing costs microseconds for a prompt of 100,000 tokens; it happens for every state at every turn.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Tokens:
         return self.data.startswith(other.data)
 
     def places_of(self, part: Tokens) -> Iterator[int]:
-        """Where `part` stands in this, from left to right, without overlaps."""
+        """Where `part` occurs in this, from left to right, without overlaps."""
         wanted, at = part.data, self.data.find(part.data) if part else -1
         while at >= 0:
             if at % _WIDTH == 0:

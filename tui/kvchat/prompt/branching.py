@@ -33,7 +33,7 @@ def asked(
     pasted: Sequence[tuple[int, int]] = (),
 ) -> Branch:
     """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp. The
-    stamp stands behind the memories that `blocks` begin with: those are the same in every conversation."""
+    stamp follows the memories that `blocks` begin with: those are the same in every conversation."""
     path = tree.path(head)
     stamp: tuple[ContextBlock, ...] = ()
     if stamp_every is not None and stamp_due(now, last_stamp(path), stamp_every):
@@ -60,8 +60,8 @@ def begun(question: Node, cut: Node, now: datetime) -> Node:
 
 def before_refused(tree: Tree, answer: Node, before: str | None) -> str:
     """The head to go on from when a question was refused, of which `answer` is the wordless answer. `before` is the
-    head before it was asked. Turns at its end that failed without a word are left behind too: they were a part of what
-    was refused."""
+    head before it was asked. Turns at its end that failed without an answer are left behind too: they were a part of
+    what was refused."""
     question = tree[answer.parent or ""]
     if before is None or before not in tree or (tree[before].parent == question.id and not _has_words(tree[before])):
         before = question.parent or ""
@@ -77,7 +77,7 @@ def _has_words(answer: Node) -> bool:
 
 def grafted(parent: Node, twig: Node) -> Node:
     """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and neither figures
-    nor token ids, because they told of another prompt. Where it had filled the window, it is only cut."""
+    nor token ids, because they are of another prompt. Where it had filled the window, it is only cut."""
     state, note = twig.state, twig.note
     if state is State.STREAMING:
         state = State.INTERRUPTED

@@ -1,7 +1,7 @@
 """Citations: the passages of a branch by their numbers, and what an answer's `[2]` means.
 
-The rule: numbers go on over a branch, so that a number means one passage wherever it stands, and none that an answer
-names gets another meaning; and a passage whose text stands on the branch already is not sent again.
+Numbers go on over a branch, so that a number means one passage wherever it occurs, and none that an answer
+names gets another meaning; and a passage whose text the branch has already is not sent again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def sources(path: Iterable[Node]) -> dict[int, ContextBlock]:
 
 def numbered(blocks: Sequence[ContextBlock], path: Sequence[Node]) -> list[ContextBlock]:
     """The blocks of a question after `path`: files and passages with the next numbers, whatever numbers they had, and
-    the note in front of the first of them on this branch. What stands on the branch already is left out, whoever
+    the note in front of the first of them on this branch. What the branch has already is left out, whoever
     brought it."""
     told = [block for node in path for block in node.message.blocks]
     there = [block for block in told if block.kind in (FILE, PASSAGE)]
@@ -126,7 +126,7 @@ def holds(known: ContextBlock, block: ContextBlock) -> bool:
 
 
 def _has(known: ContextBlock, text: str) -> bool:
-    """Whether a text stands in a block as whole lines; in a file, whose long lines are cut into passages, also as whole
+    """Whether a block has a text as whole lines; in a file, whose long lines are cut into passages, also as whole
     sentences."""
     if f"\n{text}\n" in f"\n{known.text.strip()}\n":
         return True
@@ -152,7 +152,7 @@ def _is_same(one: str, other: str) -> bool:
 
 def cited(text: str) -> list[int]:
     """The numbers that an answer cites, in the order of their first mention: `[1]`, `[2, 3]`, `[4-6]`, `[1][2]`. Not
-    the index of `a[1]`, nor a link's text, nor what stands in code."""
+    the index of `a[1]`, nor a link's text, nor what is in code."""
     if "[" not in text:
         return []
     return list(dict.fromkeys(number for _, _, numbers in citations(_without_code(text)) for number in numbers))
@@ -196,7 +196,7 @@ def _without_code(text: str) -> str:
 
 
 def _without_ticks(text: str) -> str:
-    """A paragraph without its inline code: what stands between two equally long runs of backticks."""
+    """A paragraph without its inline code: what is between two equally long runs of backticks."""
     runs = [match.span() for match in _TICKS.finditer(text)]
     following: dict[int, int] = {}
     partner: list[int | None] = [None] * len(runs)

@@ -1,6 +1,6 @@
 """Compaction: a new branch with the same system bytes, a summary in place of the older turns, and the last turns.
 
-The rule: nothing slides and nothing is rewritten. The summary is context like any other: fenced, frozen into the first
+Nothing slides and nothing is rewritten. The summary is context like any other: fenced, frozen into the first
 kept question, and the branch that is left stays as it was.
 """
 
@@ -27,7 +27,7 @@ MOST, LEAST = 2048, 64
 LEAST_ROOM = 200
 """Tokens that must be left for the summary, or the last turns are not sent with the request for it."""
 THINKING = 4
-"""A model that reasons before it answers is given so many times the summary's tokens."""
+"""A model that reasons before it answers gets this many times the summary's tokens."""
 INSTRUCTION_TOKENS = 140
 """What the instruction takes, at most, with what a template puts around it."""
 SEAM_TOKENS = 20
@@ -101,7 +101,7 @@ class CompactionPlan(Struct, frozen=True):
         return self.after_with(self.summary)
 
     def after_with(self, summary: int) -> int:
-        """Tokens of the new branch with a summary of so many."""
+        """Tokens of the new branch with a summary of `tokens`."""
         return self.before - self.replaced + summary + SEAM_TOKENS
 
 
@@ -171,7 +171,7 @@ def usable(answer: str, state: State) -> str:
 def compaction(tree: Tree, head: str, summary: str, keep: int, created: float) -> Branch:
     """The branch to `head` with `summary` in place of all but its last `keep` turns.
 
-    The system message is the same node. The summary stands in front of the first kept question, which is a new node
+    The system message is the same node. The summary is in front of the first kept question, which is a new node
     of `created`; the rest is grown again with its own bytes. Raises ValueError unless a turn is left on both sides.
     """
     path = tree.path(head)

@@ -1,6 +1,6 @@
 """The names of the control tokens of the common model families: those that are a name in brackets.
 
-The rule: a name is here because a tokeniser reads it as one token, or a chat template gives it a meaning. Whatever has
+A name is here because a tokeniser reads it as one token, or a chat template gives it a meaning. Whatever has
 bars in it (`<|im_end|>`) needs no name, and what only one server knows, that server is asked for.
 """
 
@@ -45,5 +45,5 @@ def is_control_mark(name: str) -> bool:
 
 
 def _unnumbered(name: str) -> str:
-    """What stands before the number that a name ends with; empty where it ends with none."""
+    """The text before the number that a name ends with; empty where it ends with none."""
     return name.rstrip("0123456789") if name[-1:].isdigit() else ""

@@ -51,7 +51,7 @@ class Conversation(Struct, frozen=True):
     """Whether the system message goes out inside the first question, for a template without a place for it: part of
     the prefix, so frozen once it is known."""
     memory: bool = True
-    """Whether this conversation is gone through for memories and gets them."""
+    """Whether memories are extracted from this conversation and recalled in it."""
     collections: tuple[str, ...] = ()
     """The names of the collections that its questions are searched for in; none holds a `/`."""
     retrieval: str = OFF
@@ -98,7 +98,7 @@ _MENTION = re.compile(r"(?<!\S)@(\S+)")
 
 
 def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
-    """The title of a conversation: the first words of its first message that the person wrote; where they wrote none,
+    """The title of a conversation: the first words of its first message that the user wrote; where they wrote none,
     those of what they pasted or attached (`blocks`), or the names that they mentioned. Whole words, where that fits."""
     own = LABEL.sub(" ", text)
     attached = (

@@ -1,6 +1,6 @@
 """Drafts: a text with its spans, what in it was pasted, attached or mentioned, and the string that keeps both.
 
-The rule: a span with a block sends that; the text and its spans are stored and found again together. What was pasted
+A span with a block sends that; the text and its spans are stored and found again together. What was pasted
 mentions nothing, and neither does a text of which it is not known.
 """
 
@@ -39,7 +39,7 @@ def plain_paste(text: str) -> str:
 
 
 def filled(text: str, words: str) -> str:
-    """A text with `words` in its first field, wherever that stands; without a field they stand below it."""
+    """A text with `words` in its first field, wherever that is; without a field they go below it."""
     if not words:
         return text
     if found := FIELD.search(text):
@@ -84,7 +84,7 @@ class Span(Struct, frozen=True):
     kind: str
     """`PASTE`, `FILE`, `IMAGE`, `MENTION`, or `GIVEN`: what kvchat put there, of which nothing is known."""
     block: ContextBlock | None = None
-    """What its label stands for; None: a short paste, which stands there itself, a mention, or what was given."""
+    """What its label stands for; None: a short paste, which is there itself, a mention, or what was given."""
 
     @property
     def is_chip(self) -> bool:
@@ -122,7 +122,7 @@ def cut_out(spans: Spans, start: int, end: int) -> Spans:
 
 
 def given(text: str, parts: Iterable[Span] = (), kind: str = GIVEN) -> Spans:
-    """The spans of a text that nobody typed here: but for these parts all of it is of one kind."""
+    """The spans of a text that was not typed here: but for these parts all of it is of one kind."""
     spans: Spans = (Span(0, len(text), kind),) if text else ()
     for part in parts:
         spans = edited(spans, part.start, part.end, part.end - part.start, (part.moved(-part.start),))

@@ -1,6 +1,6 @@
 """Images in messages: what stands for one in the stored bytes, and how those become the bytes that go out.
 
-The rule: a stored message names the SHA-256 of the URL that goes out in its place. A digest over the stored bytes so
+A stored message names the SHA-256 of the URL that goes out in its place. A digest over the stored bytes so
 vouches for every byte that is sent: one URL fits, and it never changes.
 """
 

@@ -1,7 +1,7 @@
 """The prefix linter: warns about text in a system prompt that changes by itself, and so costs the cache: clocks,
 placeholders, random values, paths, hosts and counters.
 
-The rule: an ordinary prompt gives no warning, so a pattern needs a reason to believe that the text is about now or
+An ordinary prompt gives no warning, so a pattern needs a reason to believe that the text is about now or
 about this machine; every warning names the exact characters. `kvchat.text.options` has the words.
 """
 

@@ -1,6 +1,6 @@
-"""Messages and nodes: what is said, its wire bytes, its digest, and where it stands in the tree.
+"""Messages and nodes: what is said, its wire bytes, its digest, and its place in the tree.
 
-The rule: a message is rendered to wire bytes once, when its node is made, and never again. Equal digests
+A message is rendered to wire bytes once, when its node is made, and never again. Equal digests
 mean equal prefixes.
 """
 
@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 
 class State(StrEnum):
-    """How a message stands. Everything but STREAMING is final."""
+    """The state of a message. Everything but STREAMING is final."""
 
     STREAMING = "streaming"
     DONE = "done"
@@ -90,11 +90,11 @@ class NoteKind(StrEnum):
 
 
 PLACE = "{}"
-"""Where the thought stands in what was around it in a text: `<think>\\n{}\\n</think>\\n\\n`."""
+"""The place of the thought in what was around it in a text: `<think>\\n{}\\n</think>\\n\\n`."""
 
 
 def has_end_only(reasoning_field: str) -> bool:
-    """Whether this is what stands around a thought that the prompt had opened, so that it came as text first."""
+    """Whether this is what is around a thought that the prompt had opened, so that it came as text first."""
     return reasoning_field.startswith(PLACE)
 
 
@@ -116,7 +116,7 @@ class Message(Struct, frozen=True):
 
     @property
     def typed(self) -> str:
-        """The text without what was pasted; a line end stands in its place."""
+        """The text without what was pasted; a line end takes its place."""
         text = self.text
         for start, end in reversed(self.pasted):
             text = f"{text[:start]}\n{text[end:]}"
@@ -194,7 +194,7 @@ class Node(Struct, frozen=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether it is the beginning of an answer, which can be gone on with."""
+        """Whether it is the beginning of an answer, which can be continued."""
         return self.role is Role.ASSISTANT and self.state in CUT and not self.is_wordless
 
 

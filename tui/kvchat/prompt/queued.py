@@ -8,7 +8,7 @@ from kvchat.prompt.message import Node, Role, State
 
 
 class HoldKind(StrEnum):
-    """What holds a queue until the person sends its first message, or takes it back."""
+    """What holds a queue until the user sends its first message, or takes it back."""
 
     STOPPED = auto()
     """The person stopped the answer, or the wait for it."""

@@ -37,7 +37,7 @@ def last_stamp(branch: Iterable[Node]) -> datetime | None:
 
 
 def stamp_due(now: datetime, last: datetime | None, every: timedelta = EVERY) -> bool:
-    """Whether a message sent at `now` carries a stamp. A clock that went backwards stamps anew."""
+    """Whether a message sent at `now` carries a stamp. A clock that went backwards stamps again."""
     if last is None:
         return True
     local = last.astimezone(now.tzinfo)

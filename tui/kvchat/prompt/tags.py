@@ -1,6 +1,6 @@
-"""Tags: words that the person puts on conversations. A favourite and the archive are two of them that the list knows.
+"""Tags: words that the user puts on conversations. A favourite and the archive are two of them that the list knows.
 
-The rule: a tag is written in one way only, small, so that two that look alike are one.
+A tag is written in one way only, small, so that two that look alike are one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvchat.prompt.conversation import Conversation
 
 FAVOURITE = "favourite"
-"""It stands first in the list."""
+"""It comes first in the list."""
 ARCHIVE = "archive"
 """It is left out of the list until something is looked for."""
 LONGEST = 40
@@ -30,7 +30,7 @@ class TagError(ValueError):
 
 
 def tag_name(text: str) -> str:
-    """The tag that the person means by `text`. Raises TagError."""
+    """The tag that the user means by `text`. Raises TagError."""
     name = unicodedata.normalize("NFC", text.strip().removeprefix("#")).lower()
     if not _TAG.fullmatch(name) or not name.isprintable():
         raise TagError(
@@ -55,7 +55,7 @@ def tagged(tags: Iterable[str], add: Iterable[str] = (), remove: Iterable[str] =
 
 
 def own(tags: Iterable[str]) -> tuple[str, ...]:
-    """Those that the person made up."""
+    """Those that the user made up."""
     return tuple(tag for tag in tags if tag not in (FAVOURITE, ARCHIVE))
 
 

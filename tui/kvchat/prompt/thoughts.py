@@ -1,6 +1,6 @@
 """An answer taken apart into reasoning and content, by the tags around a thought.
 
-The rule: every character that came is told once, but for the tags and the white space beside them; those are the frame,
+Every character that came is given once, but for the tags and the white space next to them; those are the frame,
 so that the content as it came can be put together again.
 """
 
@@ -62,7 +62,7 @@ _FRAME = compiled_later(rf"\s*(?:{_TAGS})?\s*\{{\}}(?:\s*(?:{_TAGS}))*\s*", re.I
 
 
 def is_frame(field: str) -> bool:
-    """Whether this is what stands around a thought in a text: tags, white space, and its place."""
+    """Whether this is what is around a thought in a text: tags, white space, and its place."""
     return _FRAME.fullmatch(field) is not None
 
 
@@ -73,8 +73,8 @@ Part = tuple[Literal["content", "reasoning_content", "was_thought"], str]
 
 
 class Thoughts:
-    """Takes an answer apart into reasoning and content as it comes. What may become a tag, or is white space beside
-    one, is held back until that shows.
+    """Takes an answer apart into reasoning and content as it comes. What may become a tag, or is white space next
+    to one, is held back until that shows.
 
     `tags`: those of the template. None: nothing is known of it, so COMMON count, several thoughts in a row are one, and
     a lone end tells that all before it was a thought. A tag in the midst of an answer is text.

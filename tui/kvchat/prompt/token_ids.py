@@ -2,7 +2,7 @@
 
     ids(n + 1) = ids(n) + the sampled ids + the new ids
 
-The rule: what a server evaluated or sampled is never tokenised again. An answer keeps what its prompt added and what
+What a server evaluated or sampled is never tokenised again. An answer keeps what its prompt added and what
 was sampled, so that a branch's ids are those of its answers, joined; what is not known of them is left to the template.
 """
 
@@ -42,7 +42,7 @@ class KnownIds(Struct, frozen=True):
 
 def known_ids(answers: Sequence[AnswerIds | None], scope: str) -> KnownIds:
     """What is known of a branch, given what each of its messages keeps. Behind an answer whose ids are missing, or of
-    another scope, only one that begins anew counts."""
+    another scope, only one that starts from the beginning counts."""
     parts: list[Tokens] = []
     length = messages = 0
     for at, ids in enumerate(answers):
@@ -50,7 +50,7 @@ def known_ids(answers: Sequence[AnswerIds | None], scope: str) -> KnownIds:
             continue
         if ids.before == 0:
             parts, length = [], 0
-        elif ids.before != length:  # those that it stands behind are lost
+        elif ids.before != length:  # those before it are lost
             continue
         parts += ids.added, ids.sampled
         length += len(ids.added) + len(ids.sampled)
@@ -60,7 +60,7 @@ def known_ids(answers: Sequence[AnswerIds | None], scope: str) -> KnownIds:
 
 def answered(known: KnownIds, prompt: Tokens, sampled: Tokens) -> AnswerIds:
     """What an answer keeps: `known` is what was known of the branch up to its question. Where its prompt does not begin
-    with that, it begins anew."""
+    with that, it starts from the beginning."""
     before = len(known.tokens) if prompt.starts_with(known.tokens) else 0
     return AnswerIds(known.scope, before, prompt.after(before), sampled)
 

@@ -1,6 +1,6 @@
 """Canonical JSON: the one way kvchat turns a value into bytes for the wire.
 
-The rule: the same value always gives the same bytes. Keys keep the order they are given in, text is
+The same value always gives the same bytes. Keys keep the order they are given in, text is
 UTF-8 without ASCII escapes, there is no white space between tokens.
 """
 

@@ -1,6 +1,6 @@
 """One turn under examination: its evidence with the figures that are needed again and again, and a suspicion.
 
-The rule: a finding's tokens are the turn's wasted tokens.
+A finding's tokens are the turn's wasted tokens.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Case(Struct, frozen=True):
 
     @property
     def flags(self) -> Flags:
-        """What the server can be told."""
+        """What the server can be set to."""
         return ENGINE_FLAGS if self.e.now.server.embedded else self.e.flags
 
     def is_most(self, tokens: int) -> bool:
-        """Whether so many tokens are at least half of what was read again."""
+        """Whether `tokens` are at least half of what was prefilled again."""
         return tokens * 2 >= self.wasted
 
     def explains(self, common: int | None) -> bool:

@@ -1,6 +1,6 @@
-"""A prompt that a server cut or shifted without a word, found from its own figures.
+"""A prompt that a server cut or shifted silently, found from its own figures.
 
-The rule: a false alarm is worse than a late one. A branch only grows, so its prompt does too; what a chat template may
+A false alarm is worse than a late one. A branch only grows, so its prompt does too; what a chat template may
 leave out of it is old reasoning, and that is allowed for.
 """
 
@@ -13,7 +13,7 @@ RETOKENISED = 0.25
 """The part of a reply that may be missing because it is written differently when it comes back (white space, end
 markers, other tokens for the same text)."""
 EDGE = 64
-"""Tokens that may be missing besides."""
+"""Further tokens that may be missing."""
 
 
 def dropped_text(previous: TurnFigures | None, now: TurnFigures, reasoning: int | None = 0) -> Statement | None:

@@ -1,7 +1,7 @@
 """Where a prompt parts from what the last request on its branch left in the server: the first differing characters, the
 message they lie in, and whose doing it is.
 
-The rule: positions are exact where there are ids or texts to compare; ids decide how far both are the same, texts
+Positions are exact where there are ids or texts to compare; ids decide how far both are the same, texts
 decide why; the message is named only when its content was found in the text, and what is known of neither stays
 unknown.
 """
@@ -242,7 +242,7 @@ def common_length(a: str, b: str) -> int:
 
 
 def excerpts(before: str, now: str, at: int) -> tuple[str, str]:
-    """What stands at `at` on both sides, from the beginning of the word it lies in, each on one line."""
+    """The text at `at` on both sides, from the beginning of the word it lies in, each on one line."""
     start = at
     while start > max(0, at - _WORD) and not before[start - 1].isspace():
         start -= 1
@@ -264,7 +264,7 @@ def content_of(wire: bytes) -> str:
 
 
 Spans: TypeAlias = list[tuple[int, int] | None]
-"""Where each message's content stands in a text, from and to."""
+"""Where each message's content is in a text, from and to."""
 
 
 def _spans(text: str, contents: Sequence[str], first_anywhere: bool) -> Spans:
@@ -299,7 +299,7 @@ def spans(text: str, messages: Sequence[bytes]) -> Spans:
 def message_at(where: Spans, at: int) -> int | None:
     """The message that holds position `at`, or whose header does. None behind the last one.
 
-    One that is not in the text, as the template changed it, stands before the one that follows it.
+    One that is not in the text, as the template changed it, is taken to precede the next one.
     """
     after = [(span[1], index) for index, span in enumerate(where) if span is not None and at < span[1]]
     if not after:
@@ -331,7 +331,7 @@ def divergence_at(at: int, before_text: str, now_text: str, where: Spans, tokens
 
 
 def share(part: int, whole: int, tokens: int | None) -> int:
-    """The share of `tokens` that stands in the first `part` of `whole` characters."""
+    """The share of `tokens` in the first `part` of `whole` characters."""
     return int(tokens * part / whole) if tokens and whole else 0
 
 

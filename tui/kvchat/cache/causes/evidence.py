@@ -1,6 +1,6 @@
 """What is known about a turn when its wasted tokens are to be explained. Values only.
 
-The rule: every field but the figures may be missing, and a missing one says nothing: it is never taken for
+Every field but the figures may be missing, and a missing one says nothing: it is never taken for
 "no" or for 0. Whoever fills it in puts down only what a server said or the client did.
 """
 
@@ -18,7 +18,7 @@ from kvchat.cache.price import Act
 from kvchat.cache.tokens import Tokens
 
 Change = Act | Literal["tools", "compact"]
-"""An act of the person that changes what is sent; each was priced before it was done."""
+"""An act of the user that changes what is sent; each was priced before it was done."""
 GOING_BACK: frozenset[Change] = frozenset({"edit", "regenerate", "continue", "alternatives", "delete", "fork"})
 """Acts after which a server needs a state of an earlier place of the prompt."""
 
@@ -136,7 +136,7 @@ class Evidence(Struct, frozen=True):
     before: LastRead | None = None
 
     restarted: bool = False
-    """The server's process or its counters began anew since the last read."""
+    """The server's process or its counters started again since the last read."""
     slept: bool = False
     """It was seen asleep, or its slots were gone after a known time to sleep."""
     loading_seen: bool = False
@@ -175,4 +175,4 @@ class Evidence(Struct, frozen=True):
     unkept: TurnFigures | None = None
     """Of the last answer, where that was not the first one to its request: the server did not keep its state."""
     flags: Flags = NO_FLAGS
-    """What a server of this kind can be told, from its module."""
+    """What a server of this kind can be set to, from its module."""

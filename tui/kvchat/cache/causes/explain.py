@@ -6,8 +6,8 @@ template, re-tokenised); a remainder smaller than one block; a cancelled request
 side request; another program; lost states (parked and not looked up, cache memory full, slot taken); what the model's
 cache cannot do (checkpoints); a server that never reuses anything; unknown.
 
-The rule: the first cause in this order that explains at least half of the tokens is named; one that explains less, or
-is only likely, is named when no later one is better. The server's acts are told as the server's, never as the
+The first cause in this order that explains at least half of the tokens is named; one that explains less, or
+is only likely, is named when no later one is better. The server's acts are named as the server's, never as the
 person's. A figure that was not reported is never taken for 0: `Finding.tokens` is 0 only where the finding is that
 nothing was reported.
 """
@@ -48,7 +48,7 @@ _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
 def explain(evidence: Evidence) -> Finding | None:
     """Why this turn had wasted tokens. None: a first read, no more than noise, or figures that are not known.
 
-    A server that reports no cached tokens gives a finding of 0 tokens, for the inspector, where the person can make it
+    A server that reports no cached tokens gives a finding of 0 tokens, for the inspector, where the user can make it
     report them or where it is known to have lost what it held.
     """
     figures = evidence.figures
@@ -64,7 +64,7 @@ def explain(evidence: Evidence) -> Finding | None:
 
 
 def silent_loss(evidence: Evidence) -> Finding | None:
-    """The prompt was cut or the window shifted without a word, however few tokens that cost. None: not seen."""
+    """The prompt was cut or the window shifted silently, however few tokens that cost. None: not seen."""
     figures = evidence.figures
     case = Case(
         evidence,

@@ -1,6 +1,6 @@
 """What helps against a cause, with the exact flag or setting of the server in use.
 
-The rule: nothing where nothing helps, and no flag of another server.
+There is none where nothing helps, and never a flag of another server.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Flags(Struct, frozen=True):
     window: RemedyChange | None = None
     """For a larger window."""
     beside: RemedyChange | None = None
-    """For room beside a conversation, so that it outlives a request of another kind."""
+    """For room next to a conversation, so that it outlives a request of another kind."""
     caching: RemedyChange | None = None
     """For a cache that is off."""
     no_caching: str = ""
@@ -76,9 +76,9 @@ class Flags(Struct, frozen=True):
     without_date: str = ""
     """A sentence more, or another one where there is no `template`: what else keeps the date out of the prompt."""
     fix_date: str = ""
-    """For a date that the template is told."""
+    """For a date that the template is given."""
     keep_reasoning: str = ""
-    """For a template that can be told to keep reasoning."""
+    """For a template that can keep reasoning, if asked to."""
     affinity: str = ""
     """The setting of a router by which a conversation stays on one server."""
     affinity_header: str = ""

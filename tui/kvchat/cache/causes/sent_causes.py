@@ -1,6 +1,6 @@
-"""Causes that lie in the prompt: cut, shifted, changed by the person or the client, or by the chat template.
+"""Causes that lie in the prompt: cut, shifted, changed by the user or the client, or by the chat template.
 
-The rule: an act of the person is told as an act, not as a fault, and only where what was sent shows it or nothing
+An act of the user is named as an act, not as a fault, and only where what was sent shows it or nothing
 that was sent is known.
 """
 
@@ -96,7 +96,7 @@ def our_bytes(case: Case) -> Suspicion | None:
 
 
 def _change(case: Case) -> Statement | None:
-    """What changed in what was sent, without an act of the person; None where nothing did."""
+    """What changed in what was sent, without an act of the user; None where nothing did."""
     e, where = case.e, case.parted.where
     match case.parted.what:
         case Difference.MESSAGE:

@@ -1,6 +1,6 @@
 """Causes that lie in the server itself: it is another one, it lost everything, it does not cache, it does not report.
 
-The rule: these are the server's acts, and told as such.
+These are the server's acts, and named as such.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Causes that lie in what the server held: states taken, lost or not looked up, and what its cache cannot do.
 
-The rule: where the simulator knows what a request ran over, only that request is named; else one is named as the taker
+Where the simulator knows what a request ran over, only that request is named; else one is named as the taker
 of a slot only where it ran in that slot, or where slots are not known and nothing better explains the turn.
 """
 

@@ -1,6 +1,6 @@
 """The server's memory of parked states (`--cache-ram`): what goes in, what is pushed out, what is taken back.
 
-The rule: a state is moved, never copied; the oldest goes first; every list is new, so that copies stay apart.
+A state is moved, never copied; the oldest goes first; every list is new, so that copies stay apart.
 """
 
 from __future__ import annotations

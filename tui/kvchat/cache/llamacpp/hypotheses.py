@@ -1,6 +1,6 @@
 """What a server's cache may be like, where it does not say: one simulator per guess, and the one that has been right.
 
-The rule: every guess is played along from the first request; the one that predicted best is believed, the first one
+Every guess is played along from the first request; the one that predicted best is believed, the first one
 where nothing tells them apart. What was learnt is a `Shape` that can be kept for the server, its build and model.
 """
 
@@ -23,9 +23,9 @@ MEMORY = 0.9
 TOLERANCE = 2
 """Tokens that a right guess may be off."""
 FAR_BEHIND = 3.0
-"""A guess that was wrong so many times more than the best one is not played on, until the server is started anew."""
+"""A guess that was wrong this many times more than the best one is dropped, until the server is started again."""
 LEVEL = 0.5
-"""Guesses whose records differ by no more than this are told apart by nothing."""
+"""Guesses whose records differ by no more than this are equally good."""
 WINDOWS = (1024, 512, 128, 4096)
 """Tokens of the sliding windows that models have."""
 
@@ -296,7 +296,7 @@ class Hypotheses:
             guess.simulator.cleared(slot)
 
     def forget(self) -> None:
-        """The server was started anew, perhaps with other options: nothing is held, and all guesses are played again,
+        """The server was started again, perhaps with other options: nothing is held, and all guesses are played again,
         those that were dropped behind the others."""
         for guess in (*self._guesses, *self._dropped):
             guess.simulator.forget()
@@ -325,7 +325,7 @@ def guesses(
 ) -> list[Shape]:
     """What a llama.cpp server's cache may be like, the likeliest first. llama-server's default is four slots with one
     KV cache for all. `context`: the tokens that a slot may hold, as the server reports them. `model`: what its model's
-    file tells of it; a server may still be told to keep all of a sliding window."""
+    file says of it; a server may still be set to keep all of a sliding window."""
     slots, context = slots or 1, context or 0
     likely = slots == 4
 

@@ -1,6 +1,6 @@
 """Choosing how to send a request: the way that makes the server prefill least, and never more than sending it as is.
 
-The rule: a way is chosen over "as is" only when the simulator of the server's cache says that the server prefills less
+A way is chosen over "as is" only when the simulator of the server's cache says that the server prefills less
 for it, the tokens of getting there included, or as much while less of the other conversations is lost.
 """
 
@@ -74,14 +74,14 @@ def plan(
     busy: Collection[int] = (),
     secured: Mapping[int, int] | None = None,
 ) -> Plan:
-    """The way to send `prompt`, or a prompt that begins with it. `idle`: nobody waits for it, so that tokens read now
-    weigh no more than tokens of other conversations that would be read again later. `busy`: slots that work for
-    somebody else, for which a pinned request would wait. `secured`: slots whose states are in a snapshot or can be put
-    into one, with what it costs to have them back, as of `Restorable`."""
+    """The way to send `prompt`, or a prompt that begins with it. `idle`: no request waits for it, so that tokens
+    prefilled now weigh no more than tokens of other conversations that would be prefilled again later. `busy`: slots
+    that work for somebody else, for which a pinned request would wait. `secured`: slots whose states are in a snapshot
+    or can be put into one, with what it costs to have them back, as of `Restorable`."""
     as_is = simulator.predict(prompt)
 
     def option(way: Way, tokens: int, slot: int | None, found: Prediction, more: int = 0) -> _Weighed:
-        """An option and what it loses; `more`: what is lost beside `found`."""
+        """An option and what it loses; `more`: what is lost besides what `found` says."""
         lost = _lost(found)
         return _Weighed(PlannedWay(way, tokens, slot, found.slot, lost), _weight(lost, found.slot, secured) + more)
 

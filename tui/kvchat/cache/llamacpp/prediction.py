@@ -44,7 +44,7 @@ class Prediction(Struct, frozen=True):
     """The slots in which the request's further answers are generated; empty afterwards."""
 
     def allows(self, cached: int, tolerance: int = 0) -> bool:
-        """Whether a server that reports so many cached tokens does what was predicted."""
+        """Whether a server that reports this many cached tokens does what was predicted."""
         least = self.cached if self.least is None else self.least
         known = least - tolerance <= cached <= self.cached + tolerance
         return (

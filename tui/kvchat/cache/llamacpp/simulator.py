@@ -1,6 +1,6 @@
 """The simulator of llama.cpp's cache: the same slots and parked states, kept in step with what is sent.
 
-It says before a request how many of its tokens the server will reuse. The rule: it follows the server's own
+It says before a request how many of its tokens the server will reuse. It follows the server's own
 decisions (slot choice, parking, look-up, rewinding) and knows nothing but token ids, so that a wrong prediction means
 that something else used the server. Pure: no I/O, no clock. Requests are served one after another.
 """
@@ -80,7 +80,7 @@ class Simulator:
         self._go_on(state or self._nothing())
 
     def forget(self) -> None:
-        """The server was started anew: nothing is held."""
+        """The server was started again: nothing is held."""
         self._go_on(replace(self._nothing(), room=self._room))
 
     def _nothing(self) -> _State:
@@ -250,7 +250,7 @@ class Simulator:
         )
 
     def reported(self, slot: int, cached: int) -> bool:
-        """The request in `slot` reused so many tokens. What was believed to be held beyond is gone; where it reused
+        """The request in `slot` reused this many tokens. What was believed to be held beyond is gone; where it reused
         more, a parked state of unknown ids is. Returns whether the host cache, which was seen to hold something, was
         too small for what is missing."""
         slot %= self.shape.slots
@@ -361,8 +361,8 @@ class Simulator:
         return found
 
     def _used_by_another(self, slot: int, count: int) -> None:
-        """Play that another client's request left so many tokens in `slot`: none of them is known, so that it counts as
-        unlike all that is held; in a slot that was not used longest ago it was not. 0: it was erased, or emptied."""
+        """Play that another client's request left this many tokens in `slot`: none of them is known, so that it counts
+        as unlike all that is held; in a slot that was not used longest ago it was not. 0: it was erased, or emptied."""
         if not count:
             self.cleared(slot)
             return

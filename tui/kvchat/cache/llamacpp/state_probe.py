@@ -1,6 +1,6 @@
 """What a saved state answers: the likeliest next tokens, by which it is known again when it comes back.
 
-The rule: a restored state is compared with itself as it was saved, never with the same text prefilled again: batches of
+A restored state is compared with itself as it was saved, never with the same text prefilled again: batches of
 another size give other last bits, and hide a flipped one.
 """
 
