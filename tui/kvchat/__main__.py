@@ -1,6 +1,6 @@
 """The program: `kvchat`, and `python -m kvchat`.
 
-The rule: Ctrl+C ends it without a traceback from its first line to its last. While modules are imported, before there
+Ctrl+C ends it without a traceback from its first line to its last. While modules are imported, before there
 is anything to keep, and after all is done, the signal itself ends the process.
 """
 

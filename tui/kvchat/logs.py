@@ -1,6 +1,6 @@
 """The log that `--log FILE` writes: shapes, sizes and timings, for finding a fault.
 
-The rule: no log line carries a key, a password, the home folder's path or a control character. What people and models
+No log line carries a key, a password, the home folder's path or a control character. What people and models
 say is not logged at all; that is the caller's part.
 """
 

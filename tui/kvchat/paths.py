@@ -1,6 +1,6 @@
 """Where things live on this machine, and how private files are written.
 
-The rule: what kvchat makes is private to the person: folders 0700, files 0600, whatever the umask says.
+What kvchat makes is private to the user: folders 0700, files 0600, whatever the umask says.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class Paths(Struct, frozen=True):
 
     @property
     def themes(self) -> Path:
-        """The person's own themes, beside the settings file."""
+        """The user's own themes, beside the settings file."""
         return self.config.parent / "themes"
 
     @property
     def personas(self) -> Path:
-        """The person's own personas, beside the settings file."""
+        """The user's own personas, beside the settings file."""
         return self.config.parent / "personas"
 
     @property
     def snippets(self) -> Path:
-        """The person's own snippets, beside the settings file."""
+        """The user's own snippets, beside the settings file."""
         return self.config.parent / "snippets"
 
     @property

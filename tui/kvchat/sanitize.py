@@ -1,6 +1,6 @@
 """The display edge: text from outside, made safe to show. Stored text is never changed, only its way to a screen.
 
-The rule: nothing that came from outside reaches a terminal without `clean`. A terminal obeys ESC sequences,
+Nothing that came from outside reaches a terminal without `clean`. A terminal obeys ESC sequences,
 C1 controls and bidirectional overrides wherever they stand; here each becomes something visible or nothing.
 """
 

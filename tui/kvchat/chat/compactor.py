@@ -1,6 +1,6 @@
 """Compacting a conversation when its window fills up: a summary is asked for, and a new branch begins with it.
 
-The rule: the request for the summary is the conversation's own messages and one instruction more, so the server reads
+The request for the summary is the conversation's own messages and one instruction more, so the server reads
 hardly anything for it; its answer is no part of the conversation. Until the summary is there nothing has changed.
 """
 
@@ -261,7 +261,7 @@ class Compactor:
     async def _put_in_place(
         self, conversation: OpenConversation, summary: Summary, act: UnderWay, spent: TurnFigures | None = None
     ) -> Compacted:
-        """Go on with the summary. `spent`: on the request for it, while the person waited. Raises GivenUp."""
+        """Go on with the summary. `spent`: on the request for it, while the user waited. Raises GivenUp."""
         await self._go_on(conversation, summary.plan, summary.text, act)
         after = summary.plan.after_with(summary.tokens)
         await self._core.conversations.update(conversation, context_used=after)

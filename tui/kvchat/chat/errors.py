@@ -18,7 +18,7 @@ class ChatError(ProblemError):
 
 
 class GivenUp(ChatError):  # noqa: N818
-    """The person no longer waits for the reply of another window: the act was not done."""
+    """The user no longer waits for the reply of another window: the act was not done."""
 
 
 class AnsweredElsewhere(ChatError):  # noqa: N818

@@ -114,11 +114,11 @@ class MemoriesNoted(Struct, frozen=True):
     noted: tuple[str, ...]
     """The ids of the new entries that are in force."""
     pending: tuple[str, ...]
-    """The ids of those that wait for the person's yes."""
+    """The ids of those that wait for the user's yes."""
 
 
 class MemoriesChanged(Struct, frozen=True):
-    """What is remembered changed: by the person, in the files, or by tidying."""
+    """What is remembered changed: by the user, in the files, or by tidying."""
 
 
 class IndexingProgressed(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The conversations of an export, each loaded when its turn has come.
 
-The rule: one is in memory at a time, however many there are; those that are open are taken as they are now.
+One is in memory at a time, however many there are; those that are open are taken as they are now.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Conversations out of files: gone through off the loop, stored some at a time, taken back as one act.
 
-The rule: an import speaks to no server, and brings no work for one: what comes in counts as gone through for memories,
-unless the person asked for that. What is done when it is stopped or fails is kept, and can be taken back.
+An import speaks to no server, and brings no work for one: what comes in counts as gone through for memories,
+unless the user asked for that. What is done when it is stopped or fails is kept, and can be taken back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The Markdown mirror: a file of every conversation in a folder of the person's own, where the settings name one.
+"""The Markdown mirror: a file of every conversation in a folder of the user's own, where the settings name one.
 
-The rule: it is derived from the store and never read back. It is written when nobody waits, on a thread of its own, one
+It is derived from the store and never read back. It is written when nobody waits, on a thread of its own, one
 conversation in memory at a time; what it cannot write is told once and holds nothing up.
 """
 

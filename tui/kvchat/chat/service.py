@@ -1,6 +1,6 @@
 """The conversation service: the parts that the screen and the command line talk to, built and held.
 
-The rule: they alone speak to the store and to servers, and tell what happened by events. What a part needs of another
+They alone speak to the store and to servers, and tell what happened by events. What a part needs of another
 it is given here.
 """
 

@@ -1,6 +1,6 @@
 """The images of conversations as small as a terminal shows them.
 
-The rule: they are made in a process of their own, whatever came in from a file, and beside the loop.
+They are made in a process of their own, whatever came in from a file, and beside the loop.
 """
 
 from __future__ import annotations

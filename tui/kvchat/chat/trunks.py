@@ -1,6 +1,6 @@
 """Trunks: beginnings that are prefilled once and shared by all conversations that begin with them.
 
-The rule: a trunk is prefilled in the lane while nobody else wants the server, in parts whose state is saved one by one
+A trunk is prefilled in the lane while nobody else wants the server, in parts whose state is saved one by one
 where states can be saved: what is interrupted goes on from the last part, after a restart too.
 """
 

@@ -1,6 +1,6 @@
 """The command line: `kvchat` opens the app, `kvchat ask` answers in the terminal, the rest looks things up.
 
-The rule: a command is a module of its name, with its arguments and all that it says, and is imported when it is used.
+A command is a module of its name, with its arguments and all that it says, and is imported when it is used.
 Every failure is one sentence on stderr. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
 

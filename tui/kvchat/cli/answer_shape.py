@@ -1,6 +1,6 @@
 """What a script takes of an answer: its first code block, or JSON that fits a schema.
 
-The rule: what does not have the shape is not printed; the answer itself is stored as it came.
+What does not have the shape is not printed; the answer itself is stored as it came.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`kvchat`: the app, with a service that is opened when it is first asked for something; or plain mode.
 
-The rule: whoever has that service cannot tell it from the service itself. Its modules are half of what is imported, and
+Whoever has that service cannot tell it from the service itself. Its modules are half of what is imported, and
 the first frame needs none of them.
 """
 

@@ -1,8 +1,8 @@
 """`kvchat ask`: one question on the command line, its answer streamed to standard output.
 
-The rule: only the words of the command line mention documents; what was piped in goes as an attachment in front. They
+Only the words of the command line mention documents; what was piped in goes as an attachment in front. They
 may come from a script that put another's text into them, so a file from outside of the working folder and the
-collections goes only if a person at the terminal says yes; what a script means to send from elsewhere it pipes in.
+collections goes only if a user at the terminal says yes; what a script means to send from elsewhere it pipes in.
 Standard input is read before anything else begins, so that Ctrl+C ends it at once; a terminal, a device and an input
 that was closed give nothing, and one that stays silent is waited for, but not without a word, nor for ever.
 """
@@ -303,7 +303,7 @@ def _say(text: str) -> None:
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
-    """The question when all that it needs is there: the person's word on files from outside. Raises ChatError and
+    """The question when all that it needs is there: the user's word on files from outside. Raises ChatError and
     CommandError."""
     mentions = question.meant is not NOTHING and "@" in question.text
     if not mentions:

@@ -1,7 +1,7 @@
 """`kvchat backends`: the model servers of this machine, those of the settings and those that conversations use, as
 text or as JSON.
 
-The rule: nothing is asked with a key; a server elsewhere is listed and left alone, unless it is one of the person's
+Nothing is asked with a key; a server elsewhere is listed and left alone, unless it is one of the user's
 network that conversations go to already. A password in an address is not printed.
 """
 
@@ -45,7 +45,7 @@ COLUMNS = (
 NO_ANSWER, NOT_ASKED = "no answer", "not asked"
 STARTS, NO_FILE = "on demand", "file is gone"
 ELSEWHERE_S = 3.0
-"""How long a server of the person's network has to say what it is."""
+"""How long a server of the user's network has to say what it is."""
 FAILED = {Trouble.UNAUTHORIZED: "needs a key", Trouble.LOADING: "loading"}
 """How a server stands that did not say what it is; any other did not answer."""
 STATES = {"answers": "not a model server"}
@@ -66,7 +66,7 @@ class UsedServer(Struct, frozen=True):
     conversations: int
     is_last: bool = False
     is_agreed: bool = False
-    """Whether the person agreed to send to it, though it is on another machine of their network."""
+    """Whether the user agreed to send to it, though it is on another machine of their network."""
 
 
 class Row(Struct, frozen=True):
@@ -165,7 +165,7 @@ def _by_place(used: Sequence[UsedServer], known: Mapping[str, str]) -> dict[str,
 async def _asked_elsewhere(
     settings: Settings, known: Mapping[str, str], used: Mapping[str, UsedServer]
 ) -> dict[str, Row]:
-    """What the servers of the person's network say that conversations go to, by their addresses in one spelling."""
+    """What the servers of the user's network say that conversations go to, by their addresses in one spelling."""
     servers = {_same(url): settings.profiles.get(name, settings.server) for name, url in known.items()}
     places = [place for place, server in used.items() if server.is_agreed and not is_asked(server.name)]
     rows = await asyncio.gather(*(_visited(used[place].name, servers.get(place, ServerSettings())) for place in places))

@@ -1,6 +1,6 @@
 """`kvchat completion`: a script that has a shell complete commands, options, files, and the names that kvchat knows.
 
-The rule: the script is made from the command line itself. Names are asked of kvchat when they are needed, and what
+The script is made from the command line itself. Names are asked of kvchat when they are needed, and what
 cannot be looked up is no error at a prompt: nothing is offered.
 """
 

@@ -69,7 +69,7 @@ def _check(session: Session) -> int:
 
 
 def _of_screen(settings: Settings, session: Session, file: Path | None = None) -> list[Problem]:
-    """What is wrong in keys and theme, and in the person's own themes, personas and snippets."""
+    """What is wrong in keys and theme, and in the user's own themes, personas and snippets."""
     from kvchat.commands.keymap import keymap
     from kvchat.commands.slash import snippets
     from kvchat.config.personas import load_personas
@@ -132,7 +132,7 @@ def _themes(session: Session) -> list[str]:
 
 
 def _edit(session: Session) -> int:
-    """The file in the person's editor, in a copy: it is put in the file's place when it is right, or the person says
+    """The file in the user's editor, in a copy: it is put in the file's place when it is right, or the user says
     so. Raises CommandError."""
     import asyncio
     import tempfile

@@ -1,7 +1,7 @@
 """`kvchat documents`: folders that are indexed, to add, look at, search, read again and forget, as text or as JSON.
 
-The rule: it works on the store, the files and the index alone, without a server and beside a kvchat that runs. It
-changes no file of the person. What is stopped keeps what is done: the first Ctrl+C lets what is begun be finished, the
+It works on the store, the files and the index alone, without a server and beside a kvchat that runs. It
+changes no file of the user. What is stopped keeps what is done: the first Ctrl+C lets what is begun be finished, the
 second one ends all. A line holds raw texts; whoever prints it makes them safe to show.
 """
 
@@ -302,7 +302,7 @@ class _GoneThrough(Struct, frozen=True):
     files: int
     """That are indexed now."""
     stopped: bool
-    """Whether the person stopped it."""
+    """Whether the user stopped it."""
     anew: bool
     """Whether every file was read, changed or not."""
 

@@ -1,6 +1,6 @@
 """Plain output: model text and tables on a terminal or in a pipe, without a screen.
 
-The rule: every text goes through `clean` on its way out. Nothing raises for what the terminal cannot show or for a
+Every text goes through `clean` on its way out. Nothing raises for what the terminal cannot show or for a
 reader that has gone; `Printer.gone` says so, and the caller stops.
 """
 

@@ -14,7 +14,7 @@ from kvchat.cli.plain_output import cells, fitted, width_of
 from kvchat.sanitize import one_line
 
 INTERRUPTED = 130
-"""The exit status of a command that the person stopped."""
+"""The exit status of a command that the user stopped."""
 EVERY = 0.1
 """Seconds between two states of the line."""
 

@@ -1,6 +1,6 @@
 """`kvchat serve`: the app in a browser of this machine.
 
-The rule: what this run was given, each page's kvchat is given too.
+What this run was given, each page's kvchat is given too.
 """
 
 from __future__ import annotations

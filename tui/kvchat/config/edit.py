@@ -1,6 +1,6 @@
-"""Changing one setting in the file and leaving the person's comments and layout alone.
+"""Changing one setting in the file and leaving the user's comments and layout alone.
 
-The rule: the new text is parsed again before it is written, and must say exactly what was meant. A file that cannot be
+The new text is parsed again before it is written, and must say exactly what was meant. A file that cannot be
 read as TOML is never written. Two kvchats that save at the same time take turns: neither undoes what the other saved.
 """
 

@@ -1,6 +1,6 @@
 """The settings with where each comes from: the file, a variable of the environment, an option of the command line.
 
-The rule: what this run was given stands above the file, and cannot be changed by a change of the file.
+What this run was given stands above the file, and cannot be changed by a change of the file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Layers(Struct, frozen=True):
         )
 
     def all(self) -> Iterator[Option]:
-        """Every setting, in the order of the file: those of the servers that the person has named too, but for the
+        """Every setting, in the order of the file: those of the servers that the user has named too, but for the
         keys, which stand one by one."""
         for option in OPTIONS:
             if option.spec.kind is not OptionKind.KEYS:

@@ -1,6 +1,6 @@
 """From a settings file, the environment and the command line to `Settings`.
 
-The rule: what is wrong becomes a `Problem`; nothing here raises on bad content. A default stands in for a matter of
+What is wrong becomes a `Problem`; nothing here raises on bad content. A default stands in for a matter of
 taste, never for where words go: what is wrong there bars the server that it names (`ServerSettings.wrong`).
 """
 

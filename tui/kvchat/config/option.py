@@ -1,6 +1,6 @@
-"""What a setting may be: its kind, its bounds, and its words for the person.
+"""What a setting may be: its kind, its bounds, and its words for the user.
 
-The rule: a setting is described once, where it is declared. Checking, the example file, the documentation and the
+A setting is described once, where it is declared. Checking, the example file, the documentation and the
 environment's variables all read that description.
 """
 

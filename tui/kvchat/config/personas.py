@@ -1,9 +1,9 @@
-"""Personas and snippets: TOML files of the person's own, beside the themes.
+"""Personas and snippets: TOML files of the user's own, beside the themes.
 
 A persona is what a conversation begins with, a snippet a text to be put into a message; `{{name}}` in it is a field to
 be filled in. Each is a file, called as it is.
 
-The rule: a broken file is a problem with its line while the others load.
+A broken file is a problem with its line while the others load.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The server's API key, fetched when it is needed.
 
-The rule: a key is never stored, and no sentence about it holds it or what a command printed.
+A key is never stored, and no sentence about it holds it or what a command printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMMAND_SECONDS = 10.0
 
 def api_key(server: ServerSettings, env: Mapping[str, str] = os.environ, name: str = "server") -> str | None:
     """The key from the variable, the keyring or the command of the settings, the first that is set; None where none
-    is. `name` is the section as sentences name it: `server`, `profiles.work`. May take ten seconds, or until the person
+    is. `name` is the section as sentences name it: `server`, `profiles.work`. May take ten seconds, or until the user
     has unlocked the keyring, so call it in a thread. Raises ConfigError."""
     if server.api_key_env:
         key = env.get(server.api_key_env, "").strip()

@@ -1,6 +1,6 @@
 """The settings of one model server: of `[server]`, and of each profile.
 
-The rule: a profile has exactly the settings of `[server]`. Keys for servers are never settings: only where one is to
+A profile has exactly the settings of `[server]`. Keys for servers are never settings: only where one is to
 be had is: an environment variable's name, an entry of the keyring, or a command that prints it.
 """
 

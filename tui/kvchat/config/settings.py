@@ -1,6 +1,6 @@
-"""Every setting there is, with its default and its words for the person.
+"""Every setting there is, with its default and its words for the user.
 
-The rule: this module is the only list of settings; those of a server are declared in `server`, once for `[server]` and
+This module is the only list of settings; those of a server are declared in `server`, once for `[server]` and
 all profiles.
 """
 

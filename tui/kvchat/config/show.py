@@ -1,6 +1,6 @@
 """The settings in words: the example file, `kvchat config show`, and the table for the documentation.
 
-The rule: all three are made from the one list of settings, and the first two are TOML that loads.
+All three are made from the one list of settings, and the first two are TOML that loads.
 """
 
 from __future__ import annotations

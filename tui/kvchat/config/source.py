@@ -1,6 +1,6 @@
 """Where each key of a TOML text stands. tomllib gives values without places; this gives places without values.
 
-The rule: it is asked only about text that tomllib has accepted, and it never fails on any text.
+It is asked only about text that tomllib has accepted, and it never fails on any text.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ OWN_VARIABLES = frozenset(
         "cache-cached",  # tokens served from the cache; warm conversations
         "cache-evaluated",  # tokens read because they were new
         "cache-wasted",  # tokens read again without need
-        "role-user",  # the word above the person's messages
+        "role-user",  # the word above the user's messages
         "role-assistant",  # the model's name above its answers
         "rule",  # thin lines
         "code-background",  # behind code

@@ -1,6 +1,6 @@
-"""Reading a TOML file that a person wrote: bounded, and every failure is a problem with its line. Writing values.
+"""Reading a TOML file that a user wrote: bounded, and every failure is a problem with its line. Writing values.
 
-The rule: nothing in a file, and no file, makes this raise.
+Nothing in a file, and no file, makes this raise.
 """
 
 from __future__ import annotations

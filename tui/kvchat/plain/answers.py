@@ -74,7 +74,7 @@ class Answers:
                 await states
 
     async def awaited(self, work: Coroutine[object, object, None], state: Callable[[], str]) -> bool:
-        """Whether `work` was waited for to its end; else the person gave that up, and it goes on by itself. `state`:
+        """Whether `work` was waited for to its end; else the user gave that up, and it goes on by itself. `state`:
         how it stands, which is said while it takes long."""
         self._given_up = asyncio.Event()
         if self.taken_press():

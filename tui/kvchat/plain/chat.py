@@ -47,7 +47,7 @@ FORKED = "↳ "
 
 
 class Typed(Struct, frozen=True):
-    """What the person entered."""
+    """What the user entered."""
 
     text: str
     is_pasted: bool = False
@@ -256,7 +256,7 @@ class PlainChat:
         text: str = "",
         options: Mapping[str, object] | None = None,
     ) -> bool:
-        """Whether the person agrees to the price of an act; a small one is not asked about."""
+        """Whether the user agrees to the price of an act; a small one is not asked about."""
         price = await self.service.prices.exact(self.id, act, node, text, options)
         return not price.worth_asking or await self.speaker.agreed(title or TITLES[act], price_lines(price, act))
 
@@ -332,7 +332,7 @@ class PlainChat:
             self._told_server = ""
 
     def _tell(self, sentence: str) -> None:
-        """At once beside an answer; else when the person is done typing."""
+        """At once beside an answer; else when the user is done typing."""
         if self.answers.is_running:
             self.speaker.say(sentence)
         else:

@@ -1,6 +1,6 @@
-"""Lines that the person types: readline with a history in memory, texts of several lines, what was pasted.
+"""Lines that the user types: readline with a history in memory, texts of several lines, what was pasted.
 
-The rule: it belongs to the main thread, and no escape sequence is written: readline is told that the terminal is a dumb
+It belongs to the main thread, and no escape sequence is written: readline is told that the terminal is a dumb
 one. What was pasted does not send itself.
 """
 
@@ -31,7 +31,7 @@ class Dropped(Exception):  # noqa: N818
 
 
 class Lines:
-    """Reads what the person types. A stream that is no terminal gives its lines as they are."""
+    """Reads what the user types. A stream that is no terminal gives its lines as they are."""
 
     def __init__(self, say: Callable[[str], None], stdin: TextIO | None = None) -> None:
         self._say = say

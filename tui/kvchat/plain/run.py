@@ -1,6 +1,6 @@
 """Plain mode from beginning to end.
 
-The rule: the person's lines are read on the main thread, where Ctrl+C arrives; the service lives on a thread of its
+The user's lines are read on the main thread, where Ctrl+C arrives; the service lives on a thread of its
 own, so that a prompt that waits holds up nothing.
 """
 
@@ -128,7 +128,7 @@ class PlainMode:
         await self._service.drafts.keep()
 
     def dropped(self) -> None:
-        """The person dropped what was typed."""
+        """The user dropped what was typed."""
         self.chat.line, self.chat.unsent = None, ""
 
     def stop(self) -> None:
@@ -187,7 +187,7 @@ def run(
     first: First,
     notices: Sequence[str],
 ) -> str:
-    """Converse until the person leaves; what went wrong, in a sentence, empty: nothing. `begin` opens the service.
+    """Converse until the user leaves; what went wrong, in a sentence, empty: nothing. `begin` opens the service.
     Raises ChatError and StoreError."""
     with _Loop() as loop:
         lines = Lines(output.line)
@@ -270,7 +270,7 @@ class _Desk:
         self.is_leaving = False
 
     def converse(self) -> None:
-        """Until the person leaves."""
+        """Until the user leaves."""
         assert self.mode is not None
         interrupted = False
         while not (self.mode.is_over or self._is_ended):
@@ -313,7 +313,7 @@ class _Desk:
         task.result()
 
     async def ask(self, prompt: str, text: str) -> str | None:
-        """A line of the person's, asked for on the loop."""
+        """A line of the user's, asked for on the loop."""
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self._requests.put((prompt, text, answer))
         return await answer

@@ -8,7 +8,7 @@ from typing import Protocol
 from kvchat.sanitize import clean
 
 Ask = Callable[[str, str], Awaitable[str | None]]
-"""Asks for a line, with a text in it to begin with; None: the person gave none (Ctrl+D, Ctrl+C)."""
+"""Asks for a line, with a text in it to begin with; None: the user gave none (Ctrl+D, Ctrl+C)."""
 
 
 class Output(Protocol):
@@ -28,7 +28,7 @@ class Speaker:
         self.output = output
         self._ask = ask
         self._later: list[str] = []
-        """What waits until the person is done typing."""
+        """What waits until the user is done typing."""
 
     def say(self, *sentences: str) -> None:
         """Each on a line of its own. What separates words on a screen is a comma for one who listens."""
@@ -45,12 +45,12 @@ class Speaker:
         self.say(*waiting)
 
     async def asked(self, prompt: str, text: str = "") -> str | None:
-        """A line of the person's; None: they gave none."""
+        """A line of the user's; None: they gave none."""
         self.output.end()
         return await self._ask(prompt, text)
 
     async def agreed(self, question: str, lines: Iterable[str] = ()) -> bool:
-        """Whether the person says yes. What Enter alone says is no."""
+        """Whether the user says yes. What Enter alone says is no."""
         self.say(*lines)
         answer = await self.asked(f"{spoken(question)} y or n: ")
         if answer is not None and answer.strip().lower() in ("y", "yes"):

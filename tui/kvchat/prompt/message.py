@@ -42,7 +42,7 @@ class State(StrEnum):
     CONTEXT_FULL = "context_full"
     """The answer filled the context window."""
     CANCELLED = "cancelled"
-    """The person stopped it; what came is kept."""
+    """The user stopped it; what came is kept."""
     INTERRUPTED = "interrupted"
     """The stream was cut, or kvchat ended while it ran."""
     ERROR = "error"
@@ -103,7 +103,7 @@ class Message(Struct, frozen=True):
 
     role: Role
     text: str
-    """The person's own words, or the answer exactly as received."""
+    """The user's own words, or the answer exactly as received."""
     blocks: tuple[ContextBlock, ...] = ()
     """Context in front of a user message, or the sources of a trunk in front of a system message."""
     reasoning: str = ""

@@ -11,7 +11,7 @@ class HoldKind(StrEnum):
     """What holds a queue until the user sends its first message, or takes it back."""
 
     STOPPED = auto()
-    """The person stopped the answer, or the wait for it."""
+    """The user stopped the answer, or the wait for it."""
     FAILED = auto()
     LENGTH = auto()
     """The answer reached max_tokens."""
@@ -21,7 +21,7 @@ class HoldKind(StrEnum):
     TOO_LONG = auto()
     """The first message does not fit in the window."""
     NEEDS_YES = auto()
-    """The person has not agreed that it, or a file that it mentions, goes to the server."""
+    """The user has not agreed that it, or a file that it mentions, goes to the server."""
     NOT_SENT = auto()
     """The message before it, or it itself, could not be sent."""
     EARLIER = auto()

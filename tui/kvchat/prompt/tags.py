@@ -81,7 +81,7 @@ def terms(query: str) -> tuple[str, list[str]]:
 
 
 def in_words(tags: Iterable[str]) -> str:
-    """The person's own as they are shown: `#home #work`."""
+    """The user's own as they are shown: `#home #work`."""
     return " ".join(f"#{tag}" for tag in own(tags))
 
 

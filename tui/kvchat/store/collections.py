@@ -1,6 +1,6 @@
-"""Collections: the folders and files that the person has named to be indexed.
+"""Collections: the folders and files that the user has named to be indexed.
 
-The rule: a row is a decision of the person, and all there is of it; what is found in the folder is in the index and can
+A row is a decision of the user, and all there is of it; what is found in the folder is in the index and can
 be made anew. Names differ by more than the case of their letters.
 """
 

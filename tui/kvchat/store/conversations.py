@@ -1,6 +1,6 @@
 """The conversations: their list, their heads, their trees, and what is cleared away with them.
 
-The rule: a write changes the row as it is by then, and only the fields of its act. A message is removed only when no
+A write changes the row as it is by then, and only the fields of its act. A message is removed only when no
 conversation that is left, the trash included, needs it.
 """
 

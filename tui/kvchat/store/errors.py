@@ -1,6 +1,6 @@
 """What can go wrong in the store: a kind of problem and its arguments, which `text.problems` has in words.
 
-The rule: nothing but these leaves the package; a caller never sees an error of SQLite or of the file system.
+Nothing but these leaves the package; a caller never sees an error of SQLite or of the file system.
 """
 
 from __future__ import annotations

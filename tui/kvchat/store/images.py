@@ -1,6 +1,6 @@
 """The images that messages carry: each once, as the URL that goes to a server.
 
-The rule: an image stays as long as a message, a draft or a message in a queue holds it, and goes with the last of them.
+An image stays as long as a message, a draft or a message in a queue holds it, and goes with the last of them.
 """
 
 from __future__ import annotations

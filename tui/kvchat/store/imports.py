@@ -1,6 +1,6 @@
 """Conversations that came in from files: stored some at a time, and taken back as one act.
 
-The rule: what is stored already is not changed. A conversation that has grown since gets its new messages, and its
+What is stored already is not changed. A conversation that has grown since gets its new messages, and its
 branch in use goes on along them only from where the import before left it. Taking an import back puts into the trash
 what it made and nobody has gone on with.
 """

@@ -1,6 +1,6 @@
 """Jobs: work that waits, survives the end of kvchat, and is done by one kvchat at a time.
 
-The rule: one row per kind and subject. Whoever has claimed it has it until it says so, or is gone.
+One row per kind and subject. Whoever has claimed it has it until it says so, or is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class JobState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     PAUSED = "paused"
-    """It failed too often: it waits for the person."""
+    """It failed too often: it waits for the user."""
 
 
 class JobReason(StrEnum):
@@ -34,7 +34,7 @@ class JobReason(StrEnum):
     RESTS = auto()
     """The conversation rests."""
     ASKED = auto()
-    """The person asked for it."""
+    """The user asked for it."""
     NEW_MEMORIES = auto()
     NEW_TEXTS = auto()
     """Texts without a vector."""
@@ -78,7 +78,7 @@ class JobRows:
 
     def put(self, kind: str, subject: str, due: float, why: str = "") -> None:
         """A new job. One that waits gets this `due`, but not before its back-off ends, and stays as it is where the
-        person asked for it; for one that runs or is paused it is noted that it was asked for again."""
+        user asked for it; for one that runs or is paused it is noted that it was asked for again."""
         self._write(_PUT, kind, subject, due=due, why=whole_characters(why), now=self._clock())
 
     def all(self) -> list[Job]:
@@ -133,7 +133,7 @@ class JobRows:
         )
 
     def pause(self, kind: str, subject: str, why: str) -> None:
-        """The job waits for the person."""
+        """The job waits for the user."""
         self._write(
             "UPDATE job SET state = 'paused', why = :why, owner = NULL, again = NULL"
             f" WHERE kind = :kind AND subject = :subject AND {_FREE}",

@@ -1,6 +1,6 @@
 """Small things kept by name: drafts, saved system prompts, settings of the program itself.
 
-The rule: setting a thing to nothing removes it.
+Setting a thing to nothing removes it.
 """
 
 from __future__ import annotations

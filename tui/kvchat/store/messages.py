@@ -1,6 +1,6 @@
 """Messages: added, streamed, settled; the evidence of what was sent for them; what an ended kvchat left streaming.
 
-The rule: a node's bytes are written once when it is settled. Until then its text is a row per delta beside it.
+A node's bytes are written once when it is settled. Until then its text is a row per delta beside it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The queue: messages that wait in their conversations for the answer before them.
 
-The rule: a message leaves the queue in the very transaction that stores it as a question (`take`), or by the person's
+A message leaves the queue in the very transaction that stores it as a question (`take`), or by the user's
 wish. So of two kvchats only one sends it.
 """
 

@@ -1,6 +1,6 @@
 """Rows of the database to values and back.
 
-The rule: wire bytes and digests pass through untouched; nothing here renders a message.
+Wire bytes and digests pass through untouched; nothing here renders a message.
 """
 
 from __future__ import annotations

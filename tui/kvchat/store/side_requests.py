@@ -1,6 +1,6 @@
 """The ledger of side requests: what kvchat asked a server beside the chat, and what that cost.
 
-The rule: every one has a row, whatever became of it; none holds a text.
+Every one has a row, whatever became of it; none holds a text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The store: conversations, their messages and what belongs to them, in one SQLite file.
 
-The rule: `create`, `add` and `settle` return when what they store would survive a power cut; that is the
+`create`, `add` and `settle` return when what they store would survive a power cut; that is the
 acknowledgement. A write that failed can be tried again with the same values. Every method may raise StoreError.
 
 Several kvchats write the same conversations. A write is therefore given what its act changes, as a function of the row
@@ -95,7 +95,7 @@ class Store:
 
     @property
     def kept(self) -> KeptRows:
-        """The conversations whose state the person keeps."""
+        """The conversations whose state the user keeps."""
         return self._kept
 
     # What not everybody who looks at the store needs is built when it is first used.

@@ -1,6 +1,6 @@
 """The ends of branches that a window still goes on with while the conversation's head stands on another one.
 
-The rule: an act leaves the branch that its window shows. Whatever other branch the head stood on, another window has in
+An act leaves the branch that its window shows. Whatever other branch the head stood on, another window has in
 use: its end is kept here until that window leaves it too, so that nothing said there is forgotten.
 """
 

@@ -1,6 +1,6 @@
 """The cache in words, the same on every screen and on the command line.
 
-The rule: what is not known is left out or said to be unknown, never told as 0.
+What is not known is left out or said to be unknown, never told as 0.
 """
 
 from __future__ import annotations

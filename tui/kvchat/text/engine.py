@@ -1,6 +1,6 @@
 """What fails in the built-in engine, and with its model files.
 
-The rule: that of `text.problems`.
+As in `text.problems`, a problem's value is its sentence.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def fetch_words(done: int, total: int, speed: float, *, checking: bool) -> str:
 
 
 def exit_in_words(code: int) -> str:
-    """An exit code as the person knows it: `exit code 1`, or the signal's name."""
+    """An exit code as the user knows it: `exit code 1`, or the signal's name."""
     if code >= 0:
         return f"exit code {code}"
     try:

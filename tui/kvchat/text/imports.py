@@ -1,6 +1,6 @@
 """What an import took, left out and skipped, in words.
 
-The rule: a kind and its arguments become words here and nowhere else; the kinds are
+A kind and its arguments become words here and nowhere else; the kinds are
 `kvchat.transfer.importing.thread.ImportRefusal` and `Loss`.
 """
 

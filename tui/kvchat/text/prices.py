@@ -1,6 +1,6 @@
 """Prices of acts, in words.
 
-The rule: a price that is not known is said to be unknown, and one from few measurements is said as a range.
+A price that is not known is said to be unknown, and one from few measurements is said as a range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What kvchat refuses or what fails in it: the conversation service, the store and the index. What a server did is in
 `text.faults`, what the built-in engine did in `text.engine`.
 
-The rule: a kind of problem is a member of an enumeration, whose value is the sentence with its arguments by name. An
+A kind of problem is a member of an enumeration, whose value is the sentence with its arguments by name. An
 error is raised with both, and nobody compares words.
 """
 

@@ -1,6 +1,6 @@
-"""JSON that is exact for a program and safe for a person to print.
+"""JSON that is exact for a program and safe for a user to print.
 
-The rule: every character survives a round trip, and none that a terminal obeys, that is invisible or that some
+Every character survives a round trip, and none that a terminal obeys, that is invisible or that some
 readers take for the end of a line is written raw: each stands as a \\u escape.
 """
 

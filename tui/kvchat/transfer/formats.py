@@ -1,6 +1,6 @@
 """What an export reads, its formats by name, and how it fails.
 
-The rule: every format is a pure function of `Source` values to pieces of text, in a module of its own with one line
+Every format is a pure function of `Source` values to pieces of text, in a module of its own with one line
 in `kvchat.transfer`; it never sees the store, the settings or a server, so nothing that is not in those values can
 leave by it. No piece is longer than one source, and no format is imported before its first use.
 """

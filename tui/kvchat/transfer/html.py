@@ -1,6 +1,6 @@
 """HTML: a conversation as one page to read, share and print.
 
-The rule: one file that fetches nothing and runs nothing. No script, a content security policy that forbids both, and
+One file that fetches nothing and runs nothing. No script, a content security policy that forbids both, and
 every text from outside escaped.
 """
 

@@ -1,6 +1,6 @@
 """Lossless JSON: a conversation with everything it is made of, every branch, as kvchat reads it back.
 
-The rule: wire bytes are written and read as they are, never rendered again, and every digest is checked on the way
+Wire bytes are written and read as they are, never rendered again, and every digest is checked on the way
 in. A wire that was changed after the export is reported, never loaded.
 """
 

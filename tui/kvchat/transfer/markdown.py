@@ -1,6 +1,6 @@
 """Markdown: a conversation to read, to keep in a folder of notes, and to edit.
 
-The rule: the file is safe to print in a terminal and to open in any viewer. Nothing in it makes a viewer fetch
+The file is safe to print in a terminal and to open in any viewer. Nothing in it makes a viewer fetch
 something, and no message can swallow the one after it.
 """
 

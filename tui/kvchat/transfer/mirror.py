@@ -1,7 +1,7 @@
 """A folder with a Markdown file of every conversation, written anew where that has changed.
 
-The rule: a file's header tells whose it is. Only a file of that same conversation is replaced or removed, wherever its
-name begins; any other is the person's and stays. Nothing is read from it but the header.
+A file's header tells whose it is. Only a file of that same conversation is replaced or removed, wherever its
+name begins; any other is the user's and stays. Nothing is read from it but the header.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MirrorFolder:
     """The folder, as it was when this was made. For one thread at a time."""
 
     def __init__(self, base: Path, name: str) -> None:
-        """The folder that a person names; a relative one is seen from `base`. It is made, 0700, where the one around
+        """The folder that a user names; a relative one is seen from `base`. It is made, 0700, where the one around
         it is there. Raises TransferError."""
         self.folder = folder = base / expanded(Path(name))
         self._names: dict[str, list[str]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """What the readable formats (Markdown and HTML) have in common: branches, numbers of messages, and words for them.
 
-The rule: every message is listed exactly once, on the first branch that holds it. All texts returned here are one
+Every message is listed exactly once, on the first branch that holds it. All texts returned here are one
 clean line each.
 """
 

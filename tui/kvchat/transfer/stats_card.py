@@ -1,6 +1,6 @@
 """The figures of some days as one picture to share, in SVG.
 
-The rule: it fetches nothing, runs nothing, and names no conversation, server or model: figures and days alone.
+It fetches nothing, runs nothing, and names no conversation, server or model: figures and days alone.
 """
 
 from __future__ import annotations

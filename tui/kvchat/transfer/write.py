@@ -1,6 +1,6 @@
 """Writing an export to disk.
 
-The rule: the file at the destination is the old one or the whole new one, never a part; nothing is replaced unless
+The file at the destination is the old one or the whole new one, never a part; nothing is replaced unless
 that was asked for; the file is the user's alone (0600). A pipe or a device is written to, a link is followed.
 """
 

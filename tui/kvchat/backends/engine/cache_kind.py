@@ -1,6 +1,6 @@
 """What a saved slot and the server it is given to must have in common: the model, the shape of the cache, the build.
 
-The rule: a model is known by what is in its file, not by the file's name, place or time.
+A model is known by what is in its file, not by the file's name, place or time.
 """
 
 from __future__ import annotations

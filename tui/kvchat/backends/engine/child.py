@@ -2,7 +2,7 @@
 
 Run as `python -m kvchat.backends.engine.child`. It reads one line of JSON options from stdin, answers one line of JSON
 on stdout (`{"port": N}`, or what failed: the name of an `EngineProblem` as `problem`, the library's words as `error`),
-logs to stderr, and ends when stdin does. The rule: it needs nothing but the standard library and xllamacpp, and the API
+logs to stderr, and ends when stdin does. It needs nothing but the standard library and xllamacpp, and the API
 key reaches it by stdin only.
 """
 

@@ -1,6 +1,6 @@
 """Where model files lie on this machine: the folders of other programs, walked within bounds.
 
-The rule: looking is cheap and harmless. Nothing is opened but Ollama's small manifests, a bounded number of
+Looking is cheap and harmless. Nothing is opened but Ollama's small manifests, a bounded number of
 folder entries is looked at, and what cannot be read is passed over.
 """
 
@@ -85,7 +85,7 @@ def hub_cache(env: Mapping[str, str], home: Path) -> Path:
 
 
 def ollama_folders(env: Mapping[str, str], home: Path, root: Path) -> list[Path]:
-    """Where Ollama keeps its manifests and blobs: the person's own, and those of a service on this system."""
+    """Where Ollama keeps its manifests and blobs: the user's own, and those of a service on this system."""
     value = env.get("OLLAMA_MODELS", "").strip()
     own = _expanded(value, home) if value else home / ".ollama/models"
     return [own, root / "usr/share/ollama/.ollama/models"]

@@ -1,6 +1,6 @@
 """The header of a GGUF model file: what it is, read from its first bytes.
 
-The rule: a file is hostile until proven otherwise. At most `WINDOW` bytes are read, every count and length is
+A file is hostile until proven otherwise. At most `WINDOW` bytes are read, every count and length is
 checked before it is used, and whatever is wrong is one sentence in a `GgufError`.
 """
 

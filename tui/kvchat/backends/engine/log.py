@@ -1,6 +1,6 @@
 """The engine's log: its last lines in memory, and what they say when the engine fails.
 
-The rule: it is bounded, whatever the engine writes, and it never goes to a disk.
+It is bounded, whatever the engine writes, and it never goes to a disk.
 """
 
 from __future__ import annotations

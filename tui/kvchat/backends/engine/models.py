@@ -1,6 +1,6 @@
 """The model files on this machine that the embedded engine can talk with.
 
-The rule: the list is honest and quick. A file is on it because its header says that it is a model to chat with,
+The list is honest and quick. A file is on it because its header says that it is a model to chat with,
 never because of its name alone.
 """
 

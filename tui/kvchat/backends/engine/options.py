@@ -1,6 +1,6 @@
 """How the engine is to run: its options, and what they come to on this machine.
 
-The rule: every default is a number decided here, so that two starts with the same options give the same server.
+Every default is a number decided here, so that two starts with the same options give the same server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kvchat.backends.engine.gguf import GgufHeader
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 
 DEFAULT_CONTEXT = 8192
-"""Tokens per conversation unless the model was trained for fewer or the person asks for more."""
+"""Tokens per conversation unless the model was trained for fewer or the user asks for more."""
 DEFAULT_CACHE_RAM = 8192
 MOST_THREADS = 8
 """More threads than this wait for memory, not for each other."""

@@ -1,6 +1,6 @@
 """The engine as the app sees it: start it, know how it is, stop it.
 
-The rule: the child never outlives this process. Its stdin is held open here and nowhere else; it ends with it,
+The child never outlives this process. Its stdin is held open here and nowhere else; it ends with it,
 also when this process is killed.
 """
 

@@ -1,6 +1,6 @@
 """Snapshots of a server that is not kvchat's own: its files lie in a folder of its own, mostly out of reach.
 
-The rule: nothing there can be deleted, so the files have a few names, which no other kvchat uses and which are written
+Nothing there can be deleted, so the files have a few names, which no other kvchat uses and which are written
 over, that of the oldest snapshot first. Where the folder can be read, its files are checked and removed as well.
 """
 
@@ -63,7 +63,7 @@ class ServerShelf(SnapshotDir):
 
     def fresh(self) -> str:
         """The name to write to: one that holds nothing, else that of the snapshot that was not used for longest, which
-        is lost with this. Raises SnapshotError where the person keeps all, PathError and OSError."""
+        is lost with this. Raises SnapshotError where the user keeps all, PathError and OSError."""
         with self._lock:
             self.load()  # another kvchat on this store may have written meanwhile
             prefix, taken = self._prefix(), {snapshot.name for snapshot in self._snapshots}

@@ -1,6 +1,6 @@
 """One snapshot: the file that a server wrote, and the card that says what is in it.
 
-The rule: both are read without trust. A card of another form is no snapshot; a file is compared to the last byte.
+Both are read without trust. A card of another form is no snapshot; a file is compared to the last byte.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """KV snapshots: what a server's slots held, in files of a folder.
 
-The rule: no file is given to a server before it was found whole and of the server's own kind. The server takes a
+No file is given to a server before it was found whole and of the server's own kind. The server takes a
 flipped bit for the conversation, ends on a file that is cut short, and empties the slot on any other failure.
 
 Each snapshot is two files of one random name: the server writes `.bin`, then `.json` says what is in it. Without
 the second the first counts for nothing, so a process killed in between leaves a leftover and no half snapshot, and
 several processes can share a folder. A snapshot holds what was said: the files are private, and bounded. Those that
-the person keeps have a bound of their own, and only a newer one of the same conversation takes their place.
+the user keeps have a bound of their own, and only a newer one of the same conversation takes their place.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Claims(Protocol):
     it."""
 
     def paths(self) -> Mapping[str, Sequence[str]]:
-        """By conversation that the person keeps: the digests of the messages whose state stays, root first."""
+        """By conversation that the user keeps: the digests of the messages whose state stays, root first."""
 
     def most_bytes(self) -> int:
         """Bytes that the kept ones may take."""

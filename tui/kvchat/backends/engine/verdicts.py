@@ -1,6 +1,6 @@
 """Models whose saved states were of no use with a build of the server: they do not come back, or not as they were.
 
-The rule: what was just saved and does not come back shows it at once; it is not tried again with the same build.
+What was just saved and does not come back shows it at once; it is not tried again with the same build.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Evidence(Struct, frozen=True):
     """A request of ours that was cancelled may still have been computed when this one was sent."""
 
     changed_by: Change | None = None
-    """The person's act on this branch since the last read."""
+    """The user's act on this branch since the last read."""
     changed_message: int | None = None
     """The index among the messages of the one it was done to; 0 is the system message."""
     counted: int | None = None

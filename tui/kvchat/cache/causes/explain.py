@@ -8,7 +8,7 @@ cache cannot do (checkpoints); a server that never reuses anything; unknown.
 
 The first cause in this order that explains at least half of the tokens is named; one that explains less, or
 is only likely, is named when no later one is better. The server's acts are named as the server's, never as the
-person's. A figure that was not reported is never taken for 0: `Finding.tokens` is 0 only where the finding is that
+user's. A figure that was not reported is never taken for 0: `Finding.tokens` is 0 only where the finding is that
 nothing was reported.
 """
 

@@ -1,7 +1,7 @@
 """Tidying the memory when nobody asks anything: what says the same is merged, what is outdated corrected.
 
-The rule: it begins when every server has rested and never beside anything; it changes by small edits that can be
-undone, and never what a person wrote.
+It begins when every server has rested and never beside anything; it changes by small edits that can be
+undone, and never what a user wrote.
 """
 
 from __future__ import annotations

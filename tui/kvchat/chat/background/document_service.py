@@ -1,6 +1,6 @@
-"""Collections of documents as the person meets them: added, indexed beside everything else, kept up to date.
+"""Collections of documents as the user meets them: added, indexed beside everything else, kept up to date.
 
-The rule: indexing is done by a process of its own, one collection at a time; neither a chat nor the screen waits for
+Indexing is done by a process of its own, one collection at a time; neither a chat nor the screen waits for
 it, and nothing of it is loaded where there are no collections.
 """
 
@@ -132,7 +132,7 @@ class DocumentService:
 
         return await self.with_library(lambda library: source_state(library, block))
 
-    # -- by the person
+    # -- by the user
 
     async def add(self, path: str, name: str = "") -> Collection:
         """Note a folder or file as a collection, and begin to index it. Raises ChatError."""

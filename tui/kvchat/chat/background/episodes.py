@@ -1,6 +1,6 @@
 """Summing up what was talked about, topic by topic, where the settings say so.
 
-The rule: it takes only what an extraction has looked at. Every message is in one episode, or waits for it.
+It takes only what an extraction has looked at. Every message is in one episode, or waits for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Going through a conversation for memories, when it rests.
 
-The rule: every message is pending or covered by an extraction that succeeded. The request extends what the server
+Every message is pending or covered by an extraction that succeeded. The request extends what the server
 holds of the conversation; its answer is data that is checked before anything is noted.
 """
 
@@ -426,5 +426,5 @@ class Extraction(ConversationObserver):
         return Outcome(How.DONE)
 
     def _shown(self, conversation: OpenConversation) -> bool:
-        """Whether the person looks at it."""
+        """Whether the user looks at it."""
         return self._core.conversations.looked_at == conversation.id

@@ -1,6 +1,6 @@
 """Work that can wait: durable jobs, done in spare time, one at a time on each server.
 
-The rule: a job starts when it is due, its server has rested and nobody types; whatever else wants the server ends it,
+A job starts when it is due, its server has rested and nobody types; whatever else wants the server ends it,
 and it goes back to the queue. It never starts because it has waited long enough, and a crash or a quit loses none.
 """
 
@@ -26,7 +26,7 @@ from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 
 TRIES = 3
-"""After so many answers that were of no use a job waits for the person."""
+"""After so many answers that were of no use a job waits for the user."""
 BACK_OFF_S = 30.0
 """The first pause after a failure; each further one is twice as long."""
 LONGEST_PAUSE_S = 3600.0
@@ -36,7 +36,7 @@ ELSEWHERE_S = 30.0
 """How long a job is left alone that another kvchat does."""
 STOP_S = 1.0
 TYPING_S = 2.0
-"""How long after the last key the person counts as typing, however short the rest of the settings is."""
+"""How long after the last key the user counts as typing, however short the rest of the settings is."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class JobHandler(Protocol):
         """Do a job."""
 
     async def retried(self, subject: str) -> None:
-        """The person wants a job done that had failed: it is in the queue again."""
+        """The user wants a job done that had failed: it is in the queue again."""
 
 
 class Jobs(ConversationObserver):
@@ -135,7 +135,7 @@ class Jobs(ConversationObserver):
         return frozenset(self._at_work)
 
     async def queued(self, work: Callable[[], T]) -> T:
-        """What a look at the queue gives, or a change of it that the person asked for. Raises ChatError."""
+        """What a look at the queue gives, or a change of it that the user asked for. Raises ChatError."""
         try:
             return await self._writer.call(work)
         except StoreError as error:
@@ -163,7 +163,7 @@ class Jobs(ConversationObserver):
             self.stir()
 
     def typed(self, id: str = "") -> None:
-        """The person types: what has not begun waits."""
+        """The user types: what has not begun waits."""
         self.typed_at = time.time()
 
     def opened(self, id: str, before: str) -> None:

@@ -1,6 +1,6 @@
 """A kind of job that goes through a conversation behind each extraction of it.
 
-The rule: it is done in the same lane, as a suffix of the conversation's own prompt and never in another form.
+It is done in the same lane, as a suffix of the conversation's own prompt and never in another form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Memory as the person meets it: what is remembered, put in front of a question, and changed by them.
+"""Memory as the user meets it: what is remembered, put in front of a question, and changed by them.
 
-The rule: memories go into the question's context, never into the system message; none leaves this machine unless the
-person allowed that; without a memory a question goes out all the same.
+Memories go into the question's context, never into the system message; none leaves this machine unless the
+user allowed that; without a memory a question goes out all the same.
 """
 
 from __future__ import annotations
@@ -234,10 +234,10 @@ class MemoryService:
 
         return await self.with_memories(look)
 
-    # -- by the person
+    # -- by the user
 
     async def remember(self, text: str, id: str = "") -> None:
-        """Note what the person asks for. Raises ChatError."""
+        """Note what the user asks for. Raises ChatError."""
         await self.with_memories(lambda m: m.add(text, conversation=id))
         self._core.events.tell(MemoriesChanged())
 
@@ -308,19 +308,19 @@ class MemoryService:
 
     async def own_changes(self, conversation: str = "") -> tuple[list[Change], list[Change]]:
         """What kvchat did by itself in the session in which it did something last, and what it did about a
-        conversation; as far as it is in force and the person has not made it their own since. Newest first. Raises
+        conversation; as far as it is in force and the user has not made it their own since. Newest first. Raises
         ChatError."""
         return await self.with_memories(lambda memories: _own_changes(memories, conversation))
 
     async def take_back(self, *, session: str = "", conversation: str = "") -> tuple[int, int]:
         """Take back what kvchat did by itself in a session, or about a conversation: how many changes, and how many
-        stay as the person has changed them since. Raises ChatError."""
+        stay as the user has changed them since. Raises ChatError."""
         return await self.with_memories(
             lambda memories: (memories.undo_all(session=session, conversation=conversation), len(memories.left))
         )
 
     async def proposals(self) -> list[str]:
-        """The ids of what waits for the person's yes. Raises ChatError."""
+        """The ids of what waits for the user's yes. Raises ChatError."""
         from kvchat.memory.entry import Status
 
         return await self.with_memories(lambda memories: [one.id for one in memories.entries(Status.PENDING)])

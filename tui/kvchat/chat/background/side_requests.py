@@ -1,6 +1,6 @@
 """Requests beside a conversation: its own messages and one instruction more, whose answer is no part of it.
 
-The rule: such a request extends what the server holds of the conversation, so that it costs its instruction and the
+Such a request extends what the server holds of the conversation, so that it costs its instruction and the
 turn after it costs nothing more; it is played on the model of the cache like any other.
 """
 

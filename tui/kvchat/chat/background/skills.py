@@ -1,6 +1,6 @@
 """Looking for skills in what an extraction has gone through, where the settings say so.
 
-The rule: each extraction is looked at once. What is found waits for the person's yes.
+Each extraction is looked at once. What is found waits for the user's yes.
 """
 
 from __future__ import annotations

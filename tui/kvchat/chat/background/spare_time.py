@@ -1,6 +1,6 @@
 """What a job asks of a conversation's server while that rests.
 
-The rule: a request is made where it extends what the server holds, in the lane and behind all that goes first; what it
+A request is made where it extends what the server holds, in the lane and behind all that goes first; what it
 may have pushed out is brought back.
 """
 

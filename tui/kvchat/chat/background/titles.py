@@ -1,7 +1,7 @@
-"""Titles by the model, where the person wants them.
+"""Titles by the model, where the user wants them.
 
-The rule: a conversation's title is asked for once, when the person has seen a whole answer there: by an extraction that
-is made anyway, or where memory is off by a side request. A title that differs from the person's first words is theirs,
+A conversation's title is asked for once, when the user has seen a whole answer there: by an extraction that
+is made anyway, or where memory is off by a side request. A title that differs from the user's first words is theirs,
 and stays.
 """
 
@@ -69,7 +69,7 @@ class Titles(ConversationObserver):
         )
 
     async def take(self, conversation: OpenConversation, title: str) -> None:
-        """Put a model's title in the place of the person's first words, unless they have renamed it meanwhile, here or
+        """Put a model's title in the place of the user's first words, unless they have renamed it meanwhile, here or
         in another window. Empty: these stay. No model is asked again."""
         first = _first_words(conversation)
         await self._core.keep_setting(_asked(conversation.id), "yes")
@@ -156,7 +156,7 @@ def _asked(id: str) -> str:
 
 
 def _first_words(conversation: OpenConversation) -> str:
-    """The title that the person's first question gave it; empty: nothing was asked yet."""
+    """The title that the user's first question gave it; empty: nothing was asked yet."""
     questions = [node for node in conversation.tree if node.role is Role.USER]
     first = min(questions, key=lambda node: node.created, default=None)
     return title_of(first.text, first.message.blocks) if first is not None else ""

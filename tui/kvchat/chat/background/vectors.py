@@ -1,6 +1,6 @@
 """Vectors for the search in memory and documents, where the settings name a source of them.
 
-The rule: without them everything works by words. What is in the index is embedded in the background; a question's
+Without them everything works by words. What is in the index is embedded in the background; a question's
 vector is only asked for while no answer runs there, and never waited for long.
 """
 

@@ -1,6 +1,6 @@
 """A thread that does one piece of work after the other, and holds up nobody's end.
 
-The rule: what is handed in is done in order. A piece that hangs (another program holds a lock) is left behind when
+What is handed in is done in order. A piece that hangs (another program holds a lock) is left behind when
 kvchat ends; one that nobody waits for any more is left out where that was allowed.
 """
 

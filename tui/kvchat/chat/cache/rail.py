@@ -73,7 +73,7 @@ class Rail:
         return Cached(found.cached, Where.SLOT if found.source == "slot" else Where.STORED)
 
     def look_again(self, id: str) -> None:
-        """The person comes back to the window: others may have used the slots of its server meanwhile."""
+        """The user comes back to the window: others may have used the slots of its server meanwhile."""
         cache = self._core.servers.link(id).cache
         if cache is None or cache.slots.state.asleep or cache.simulator.running is not None:
             return

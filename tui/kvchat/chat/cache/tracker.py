@@ -377,7 +377,7 @@ class CacheTracker:
         return noting
 
     def did(self, conversation: OpenConversation, change: Change, node_id: str | None = None) -> None:
-        """The person changed what is sent: note it for the next turn. `node_id`: the message it was done to."""
+        """The user changed what is sent: note it for the next turn. `node_id`: the message it was done to."""
         places = [n.id for n in conversation.tree.path(node_id)] if node_id in conversation.tree else []
         self._journal.did(conversation.id, change, len(places) - 1 if places else None)
 

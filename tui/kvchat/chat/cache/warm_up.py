@@ -87,7 +87,7 @@ class WarmUp(ConversationObserver):
         self._routes = routes
         self._questions = questions
         self.enabled = False
-        """Whether a person is there to warm up for: the app sets it."""
+        """Whether a user is there to warm up for: the app sets it."""
         self.sent: set[str] = set()
         """The conversations whose next question is on its way to `Turns`: what goes with it is looked up. The app says
         so."""
@@ -118,7 +118,7 @@ class WarmUp(ConversationObserver):
             self.soon(looked_at)
 
     def typing_began(self, id: str) -> None:
-        """The person begins to write, so stays here: see at once whether the server still holds the conversation, else
+        """The user begins to write, so stays here: see at once whether the server still holds the conversation, else
         read it ahead. One that is being read ahead goes on."""
         if self._warms != id:
             self.soon(id, 0.0)

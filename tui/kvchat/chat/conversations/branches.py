@@ -1,6 +1,6 @@
 """Acts on the tree of a conversation.
 
-The rule: nothing that was said is rewritten; every act gives a branch, and the one that is left stays.
+Nothing that was said is rewritten; every act gives a branch, and the one that is left stays.
 """
 
 from __future__ import annotations

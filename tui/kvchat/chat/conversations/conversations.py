@@ -1,6 +1,6 @@
 """Conversations: the list, the open ones, and what is done with a whole conversation.
 
-The rule: an open conversation is loaded once and shared by all who hold it; of those that nobody holds, the ones used
+An open conversation is loaded once and shared by all who hold it; of those that nobody holds, the ones used
 last stay loaded. Every change to its row goes through `change`. Nothing here speaks to a server.
 """
 
@@ -50,7 +50,7 @@ class OpenConversations(WeakValueDictionary[str, OpenConversation]):
 
 
 class ConversationObserver(Protocol):
-    """Told what the person does with conversations. Who names it as a base hears only what it defines."""
+    """Told what the user does with conversations. Who names it as a base hears only what it defines."""
 
     def typed(self, id: str) -> None:
         """They write in one."""
@@ -90,7 +90,7 @@ class Conversations:
         self._ground = ground
         self._store = ground.store
         self.looked_at = ""
-        """The conversation that the person looks at; empty: none."""
+        """The conversation that the user looks at; empty: none."""
         self.observers: list[ConversationObserver] = []
         self.occupations: list[Occupation] = []
         self.shared = SharedConversations(ground.store, ground.writer, ground.events.tell)

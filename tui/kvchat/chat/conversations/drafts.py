@@ -1,7 +1,7 @@
 """What is written and not sent, whatever it is for: the next message, questions that are being changed, a message that
 was taken out of the queue, a text in a dialog.
 
-The rule: it is stored at the latest two seconds after a key, and before kvchat ends, whatever ends it.
+It is stored at the latest two seconds after a key, and before kvchat ends, whatever ends it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Beginning conversations.
 
-The rule: an empty conversation that nobody has written in is used again.
+An empty conversation that nobody has written in is used again.
 """
 
 from __future__ import annotations

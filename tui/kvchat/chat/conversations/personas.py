@@ -1,6 +1,6 @@
-"""The personas that conversations can begin with: files of the person's own, and the saved system prompts.
+"""The personas that conversations can begin with: files of the user's own, and the saved system prompts.
 
-The rule: a saved system prompt is a persona that has nothing but a system prompt. Both stand in both lists; a file
+A saved system prompt is a persona that has nothing but a system prompt. Both stand in both lists; a file
 comes before a saved prompt of its name, and is changed in an editor only.
 """
 

@@ -1,7 +1,7 @@
 """Conversations that other kvchats write too: each act is written by its fields, what others did is taken over, and a
 reply that streams elsewhere is nobody's history.
 
-The rule: an open conversation changes under no act. It follows where another window went on from the very message that
+An open conversation changes under no act. It follows where another window went on from the very message that
 it shows; where that one went elsewhere, it stays on its own branch and says so.
 """
 

@@ -77,7 +77,7 @@ class Unsaved:
         from kvchat.transfer.formats import TransferError
 
         own = self._store.database.path
-        # Where its file is gone, a folder that has come into its place is not the person's.
+        # Where its file is gone, a folder that has come into its place is not the user's.
         for folder in chain([own.parent] if own is not None and os.path.exists(own) else [], folders):  # noqa: PTH110
             try:
                 return Rescued(len(found), _written(folder / file_name(now), found))

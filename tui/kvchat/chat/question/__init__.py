@@ -1,4 +1,4 @@
-"""What the person asks, as the composer or the command line hands it over."""
+"""What the user asks, as the composer or the command line hands it over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Question(Struct, frozen=True):
-    """What the person asks: their words, what they attached, and what they chose of what was found for them."""
+    """What the user asks: their words, what they attached, and what they chose of what was found for them."""
 
     text: str
     blocks: tuple[ContextBlock, ...] = ()
@@ -30,7 +30,7 @@ class Question(Struct, frozen=True):
     without: frozenset[str] = frozenset()
     """The ids of memories, and the references of passages, that are not to go with it."""
     taken: frozenset[str] = frozenset()
-    """The references of passages that the person took, of what is found where that is only offered."""
+    """The references of passages that the user took, of what is found where that is only offered."""
     recalls: bool = True
     """False: no memory goes with it."""
     again: Node | None = None

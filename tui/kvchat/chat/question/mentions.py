@@ -1,7 +1,7 @@
-"""Which mentions of a question count, which files need the person's word before they are sent, and which files the
+"""Which mentions of a question count, which files need the user's word before they are sent, and which files the
 branch has already.
 
-The rule: pasted text mentions nothing; a file from outside of the working folder and the collections, or one that looks
+Pasted text mentions nothing; a file from outside of the working folder and the collections, or one that looks
 secret, goes to no server before the user, who has seen where it really is, said yes; and what the branch has of a file,
 under whatever path, is not sent again.
 """
@@ -72,7 +72,7 @@ class OutsideFile(Struct, frozen=True):
 
 
 class OutsideError(ChatError):
-    """Nothing was sent: these files need the person's yes."""
+    """Nothing was sent: these files need the user's yes."""
 
     def __init__(self, files: Sequence[OutsideFile]) -> None:
         self.paths = tuple(dict.fromkeys(file.path for file in files))

@@ -1,6 +1,6 @@
 """How long a prompt is, told before it is sent: estimated, and counted where that is close to the window.
 
-The rule: a question that does not fit is not sent before the person agreed. The server's own count decides; where it
+A question that does not fit is not sent before the user agreed. The server's own count decides; where it
 does not count, or not in time, the estimate does.
 """
 

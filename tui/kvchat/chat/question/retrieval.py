@@ -1,6 +1,6 @@
 """Documents in a turn: what a question mentions or searches, put in front of it and frozen with it.
 
-The rule: what was shown is what is sent, and nothing that stands on the branch is sent again. A document is data: it
+What was shown is what is sent, and nothing that stands on the branch is sent again. A document is data: it
 goes into the question's context, fenced and numbered, never into the system message.
 """
 
@@ -59,20 +59,20 @@ class RetrievalResult(Struct, frozen=True):
 
     passages: tuple[Passage, ...] = ()
     taken: bool = True
-    """False: they are offered, and go only if the person takes them."""
+    """False: they are offered, and go only if the user takes them."""
     files: tuple[ContextBlock, ...] = ()
     """The files that it mentions, captured now."""
     outside: tuple[OutsideFile, ...] = ()
-    """Those of `files` that go only with the person's yes."""
+    """Those of `files` that go only with the user's yes."""
     problems: tuple[str, ...] = ()
     """Sentences about mentions that could not be followed."""
     mentions: tuple[tuple[int, int], ...] = ()
     """Where in the text those stand that could be."""
     pasted: tuple[str, ...] = ()
-    """What it would mention if the person had typed it: plain text."""
+    """What it would mention if the user had typed it: plain text."""
 
     def picked(self, question: Question) -> tuple[ContextBlock, ...]:
-        """The passages that go with a question, as the person decided about them."""
+        """The passages that go with a question, as the user decided about them."""
         return tuple(
             one.block
             for one in self.passages
@@ -365,7 +365,7 @@ class Retrieval:
             for block in _kept(before, question.text)
         ]
         passages = [one.block for one in found.passages] if found.taken else []
-        if conversation.record.retrieval == ASK and not passages:  # those it has are the person's choice
+        if conversation.record.retrieval == ASK and not passages:  # those it has are the user's choice
             now = {one.ref: one.block for one in found.passages}
             passages = [
                 now.get(block.ref, replace(block, source=name_of(block))) for block in kept if block.kind == PASSAGE

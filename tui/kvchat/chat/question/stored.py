@@ -1,4 +1,4 @@
-"""A question as it waits in the queue: what the person wrote, attached and chose, and nothing that is looked up when it
+"""A question as it waits in the queue: what the user wrote, attached and chose, and nothing that is looked up when it
 is sent."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kvchat.prompt.wire import whole_characters
 
 
 def waiting(question: Question) -> Question:
-    """The question without what was found for it so far: that is found anew when it is sent, with the person's picks.
+    """The question without what was found for it so far: that is found anew when it is sent, with the user's picks.
     None of what was found stays none."""
     return replace(question, passages=() if question.passages == () else None, files=None)
 

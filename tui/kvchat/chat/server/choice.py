@@ -1,6 +1,6 @@
-"""Servers as a person chooses among them: those in use, those of the settings, those found on this machine.
+"""Servers as a user chooses among them: those in use, those of the settings, those found on this machine.
 
-The rule: looking for servers sends no text and wakes no model; choosing one never blocks the screen.
+Looking for servers sends no text and wakes no model; choosing one never blocks the screen.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class ServerChooser:
         return sum(self._core.tracker.warmth(id).heat is Heat.WARM for id in owners)
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> DoctorReport:
-        """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
+        """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the user has
         agreed to what that costs. Raises ChatError."""
         if self._examining:
             raise ChatError(ChatProblem.EXAMINING)

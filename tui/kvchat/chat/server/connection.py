@@ -1,6 +1,6 @@
 """The way to one server: found, started, lost and won back.
 
-The rule: choosing a server never blocks the screen, and every failure is one sentence that says what to do.
+Choosing a server never blocks the screen, and every failure is one sentence that says what to do.
 What is tried, in this order: the base URL that was given; the model file that was given; what answers on the usual
 ports of this machine; a model file that is at hand for the embedded engine.
 """

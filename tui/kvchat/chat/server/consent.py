@@ -1,6 +1,6 @@
 """Leaving this machine: which conversation may go to which server.
 
-The rule: what is on this machine needs no question; a server of the person's network needs their yes once, and a
+What is on this machine needs no question; a server of the user's network needs their yes once, and a
 conversation that was begun nearer goes to the internet only when they agreed to that for this very one.
 """
 
@@ -20,7 +20,7 @@ from kvchat.store import Store
 
 
 class Consent:
-    """What the person agreed to."""
+    """What the user agreed to."""
 
     def __init__(self, ground: Ground, conversations: Conversations, asked_model: Callable[[str], str]) -> None:
         """`asked_model`: the model that a conversation asks its server for."""
@@ -66,8 +66,8 @@ class Consent:
         return normal(last.server) if last is not None else ""
 
     def may_send_to(self, server: ServerInfo, id: str = "") -> bool:
-        """Whether the server is on this machine, or the person agreed to send to it. A conversation that was begun on
-        another server goes to the internet only when the person agreed to that for this very one."""
+        """Whether the server is on this machine, or the user agreed to send to it. A conversation that was begun on
+        another server goes to the internet only when the user agreed to that for this very one."""
         server = self.destination(server, id)
         if server.host_class == "loopback":
             return True
@@ -93,7 +93,7 @@ class Consent:
         return any(sent is None or sent.server != server.place for sent in found)
 
     async def allow_sending_to(self, server: ServerInfo, id: str = "") -> None:
-        """The person agrees that conversations go to this server, and conversation `id` with what it holds. Kept over
+        """The user agrees that conversations go to this server, and conversation `id` with what it holds. Kept over
         restarts."""
         server = self.destination(server, id)
         for key in {_agreement(server), _agreement(server, id)}:
@@ -101,7 +101,7 @@ class Consent:
 
     def trusts(self, link: Link) -> bool:
         """Whether what is said may go to a server without another question: it is on this machine, or elsewhere but on
-        the internet and the person agreed to it."""
+        the internet and the user agreed to it."""
         info, store = link.info, self._ground.store
         if info is None:
             url = normal(link.connector.base_url)

@@ -1,6 +1,6 @@
 """Where a conversation can go while its server is off: another server that answers now, else the built-in engine.
 
-The rule: only servers that the person knows are asked, and those of this machine; one elsewhere only where they agreed
+Only servers that the user knows are asked, and those of this machine; one elsewhere only where they agreed
 to send to it, and none on the internet. Asking sends no text and wakes no model.
 """
 
@@ -15,14 +15,14 @@ from kvchat.chat.server.connection import UNUSABLE, best_first, default_model_fi
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 
 ASK_S = 3.0
-"""Servers that the person knows have this long to answer, all together."""
+"""Servers that the user knows have this long to answer, all together."""
 
 
 class ServerFallback:
     """Finds another server, and remembers for this run which one stands in for which."""
 
     def __init__(self, links: Links, known: Callable[[], Iterable[str]], trusts: Callable[[Link], bool]) -> None:
-        """`known`: the names of the servers that the person knows, the best first. `trusts`: whether a conversation may
+        """`known`: the names of the servers that the user knows, the best first. `trusts`: whether a conversation may
         begin there without a question: asked before a server is, and again once it answered."""
         self._links = links
         self._known = known

@@ -1,6 +1,6 @@
 """One lane per server: kvchat never competes with itself for a server's slots, in one process or in several.
 
-The rule: a chat goes first, then what is read ahead, then background work. What goes first ends what runs, connection
+A chat goes first, then what is read ahead, then background work. What goes first ends what runs, connection
 and all, before its own request goes out; nothing starts because it has waited long enough.
 """
 

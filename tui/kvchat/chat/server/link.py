@@ -1,6 +1,6 @@
 """The servers in use: each with the way to it, its lane, and what is known of its cache.
 
-The rule: one link for one server. Conversations name theirs; those that name none share the default one.
+One link for one server. Conversations name theirs; those that name none share the default one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The servers of the conversations: which one each goes to, connected, and what it is.
 
-The rule: a conversation stays with the server it was begun on. Only one that nothing was answered in follows the server
+A conversation stays with the server it was begun on. Only one that nothing was answered in follows the server
 used last, and begins elsewhere where that one is off.
 """
 
@@ -71,7 +71,7 @@ class Servers(ConversationObserver):
         self.is_brief = False
         """Whether this run ends with its answer: then it asks a server for nothing that only a later question needs."""
         self.waits = False
-        """Whether a person is there to wait for a server that is gone: the app sets it."""
+        """Whether a user is there to wait for a server that is gone: the app sets it."""
         self.observers: list[ServerObserver] = []
         self.links = Links(ground, self._link_changed, self._names_model, snapshots, lanes)
         self.consent = Consent(ground, conversations, self.asked_model)
@@ -297,7 +297,7 @@ class Servers(ConversationObserver):
         return self.waits and is_off and link.connector.is_awaited
 
     def is_on_the_internet(self, link: Link) -> bool:
-        """Whether what is sent to a server leaves the person's own machines, or may."""
+        """Whether what is sent to a server leaves the user's own machines, or may."""
         if link.info is not None:
             return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
         if not link.connector.base_url:
@@ -458,7 +458,7 @@ class Servers(ConversationObserver):
         return await self.fallback.find(self.link(id))
 
     def _known(self) -> Iterator[str]:
-        """The names of the servers that the person knows: those of the settings, then those used lately."""
+        """The names of the servers that the user knows: those of the settings, then those used lately."""
         yield self._ground.settings.server.base_url
         yield from self._ground.settings.profiles
         yield from (record.server for record in self._conversations.all())

@@ -1,7 +1,7 @@
 """Several answers to one question: as many of them in one request as the server can give, so that the prompt is
 prefilled once; each request's answers go to runs of their own.
 
-The rule: nobody else goes on with the conversation until one of them is chosen.
+Nobody else goes on with the conversation until one of them is chosen.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def with_figures(answers: Sequence[Node], first: TurnFigures | None) -> list[Nod
 
 
 def usual_choice(answers: Sequence[Node]) -> Node:
-    """The one that is taken where the person takes none: the first that is whole, else the first that has words."""
+    """The one that is taken where the user takes none: the first that is whole, else the first that has words."""
     whole = (answer for answer in answers if answer.state is State.DONE)
     words = (answer for answer in answers if not answer.is_wordless)
     return next(whole, None) or next(words, answers[0])

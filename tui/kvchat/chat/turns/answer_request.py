@@ -1,6 +1,6 @@
 """The request for an answer: when it may go out, to which server, and what is settled before it does.
 
-The rule: nothing is sent outside the server's lane, nor to a server that the person did not agree to.
+Nothing is sent outside the server's lane, nor to a server that the user did not agree to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One answer: from the committed question to the settled reply.
 
-The rule: what has been received is never lost. Text is checkpointed while it streams, and whatever ends the
-stream (the server, the person, a fault) the answer is settled with what came and a state that says how.
+What has been received is never lost. Text is checkpointed while it streams, and whatever ends the
+stream (the server, the user, a fault) the answer is settled with what came and a state that says how.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a server does without a word: it drops old text of a conversation to make room, and answers without it.
 
-The rule: it is told when figures speak for it, and never guessed.
+It is said when figures speak for it, and never guessed.
 """
 
 from __future__ import annotations

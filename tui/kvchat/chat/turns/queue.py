@@ -1,7 +1,7 @@
 """The queue of a conversation: messages that were sent while it was busy.
 
-The rule: a queue goes on by itself only in the window in which it was filled, and only behind whole answers. Whatever
-else comes holds it, until the person sends its first message or takes it back; nothing of an earlier run is sent
+A queue goes on by itself only in the window in which it was filled, and only behind whole answers. Whatever
+else comes holds it, until the user sends its first message or takes it back; nothing of an earlier run is sent
 without them.
 """
 
@@ -73,7 +73,7 @@ class MessageQueue:
         return self._holds.get(id) or (hold_of(last[0]) if last else None) or HoldKind.EARLIER
 
     def held_ids(self) -> frozenset[str]:
-        """The conversations whose queue waits for the person."""
+        """The conversations whose queue waits for the user."""
         try:
             stored = self._store.conversations()
         except StoreError:
@@ -181,7 +181,7 @@ class MessageQueue:
         self._flowing.clear()
 
     def release(self, id: str) -> None:
-        """The queue goes on by itself: the person wants it to."""
+        """The queue goes on by itself: the user wants it to."""
         if self._of(id):
             self._flowing.add(id)
             self._holds.pop(id, None)

@@ -1,6 +1,6 @@
 """Turns: task, and being answered.
 
-The rule: a question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
+A question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
 What was sent while one ran follows it in order: settle, release the lane, send the next.
 """
 
@@ -105,7 +105,7 @@ class Turns:
         """Store the question with what goes in front of it, then let the answer stream in its own task. A reply that
         another kvchat streams at the branch's end is waited for. `parameters` replace the conversation's for this turn.
         `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError
-        where a file that it mentions needs the person's yes."""
+        where a file that it mentions needs the user's yes."""
         await self._ask(self._core.conversations.free(id), question, parameters=parameters, anyway=anyway)
 
     @on_newest(Head.SETTLED)
@@ -147,7 +147,7 @@ class Turns:
     async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: MentionScope = ALL) -> None:
         """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
         prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
-        mentions needs the person's yes."""
+        mentions needs the user's yes."""
         conversation = self._core.conversations.free(id)
         question, _ = conversation.tree.turn_of(node_id)
         branch = await self._fitting(
@@ -163,7 +163,7 @@ class Turns:
     @on_newest(Head.ANY)
     async def go_on(self, id: str, node_id: str, parameters: Parameters | None = None) -> None:
         """Go on with a cut answer: a sibling of it that begins with what came. One without a word is answered anew, and
-        a server that cannot go on with an answer is asked to by a message; the person is told. Raises ChatError."""
+        a server that cannot go on with an answer is asked to by a message; the user is told. Raises ChatError."""
         conversation = self._core.conversations.free(id)
         question, cut = conversation.tree.turn_of(node_id)
         if cut is not None and cut.is_wordless and cut.state in (*CUT, State.EMPTY):

@@ -1,6 +1,6 @@
 """Backups: whole, checked copies of the database, private, one a day, the newest of each of seven days kept.
 
-The rule: a copy gets its name only after it was read back without an error. A backup from the future was made while the
+A copy gets its name only after it was read back without an error. A backup from the future was made while the
 clock was ahead: it is kept, and counts neither as the newest nor among the seven.
 """
 

@@ -1,6 +1,6 @@
 """The one connection: transactions, locks between threads and processes, and how it is let go.
 
-The rule: every write is one BEGIN IMMEDIATE transaction under both locks. A durable one is on the disk when `write`
+Every write is one BEGIN IMMEDIATE transaction under both locks. A durable one is on the disk when `write`
 ends.
 """
 

@@ -1,6 +1,6 @@
 """Opening the database: made private, checked, brought to the newest shape, or moved aside when it is damaged.
 
-The rule: a file that fails the check is never written. All of it happens under the write lock, so that of several
+A file that fails the check is never written. All of it happens under the write lock, so that of several
 kvchats that start at once one does the work.
 """
 

@@ -1,6 +1,6 @@
 """A file that cannot be trusted is moved aside, whole, and never written again.
 
-The rule: nothing is overwritten. The replacement takes its place only when it is complete.
+Nothing is overwritten. The replacement takes its place only when it is complete.
 """
 
 from __future__ import annotations

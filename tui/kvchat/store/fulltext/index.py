@@ -1,6 +1,6 @@
 """The full-text index over messages, kept in step with them inside their own transactions.
 
-The rule: it is derived. When it is missing, outdated or was skipped, it is made anew from the messages.
+It is derived. When it is missing, outdated or was skipped, it is made anew from the messages.
 
 The index keeps no copy of the text (a contentless FTS5 table), so a removal hands in the text once more.
 """

@@ -1,6 +1,6 @@
-"""What a person typed into the search box, as words to look for; and the line to show around a match.
+"""What a user typed into the search box, as words to look for; and the line to show around a match.
 
-The rule: any text is a valid query. Words are quoted for FTS5, so nothing a person types is an operator.
+Any text is a valid query. Words are quoted for FTS5, so nothing a user types is an operator.
 
 Chinese, Japanese, Thai and the like are written without spaces: both the indexed text and the query are cut into pairs
 of neighbouring characters, so that a word of two characters is found anywhere.
@@ -79,7 +79,7 @@ class Query(Struct, frozen=True):
 
 
 def parsed(text: str) -> Query:
-    """The query a person typed. Text in double quotes is one phrase; the last word is a prefix until it ends;
+    """The query a user typed. Text in double quotes is one phrase; the last word is a prefix until it ends;
     `tag:NAME` asks for a tag."""
     text = unicodedata.normalize("NFC", whole_characters(text[:LONGEST_QUERY]).replace("\x00", " "))
     found, tags = list[str](), list[str]()

@@ -1,6 +1,6 @@
 """Search over messages and titles: by the full-text index where there is one, else by reading the messages.
 
-The rule: a hit names a conversation that can be opened; what is in the trash is not found.
+A hit names a conversation that can be opened; what is in the trash is not found.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Locks of the operating system between kvchat processes: one around writes, one that says "in use".
 
-The rule: a lock never waits for ever, and where the file system knows no locks kvchat goes on without them.
+A lock never waits for ever, and where the file system knows no locks kvchat goes on without them.
 
 The write lock is needed because SQLite before 3.51.3 can, very rarely, damage a WAL database that two processes
 write: its checkpoint and a commit that resets the log must not overlap.

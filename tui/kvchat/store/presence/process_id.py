@@ -1,6 +1,6 @@
 """Who is writing: a process, told apart from a later one with the same number by its start time.
 
-The rule: an owner is called gone only when that is certain.
+An owner is called gone only when that is certain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who uses a server just now, over all kvchats on this store: a lock file for each server, and a bell beside it.
 
-The rule: any number of chats share a seat, background work has it alone and gives it up when the bell rings. The
+Any number of chats share a seat, background work has it alone and gives it up when the bell rings. The
 system frees what a dead process held, and nobody waits long for one that hangs.
 """
 

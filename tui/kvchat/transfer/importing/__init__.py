@@ -1,6 +1,6 @@
 """Conversations of other programs, and of other kvchats, coming in: one module per format.
 
-The rule: a format is recognised by what is in a file, never by its name; a module makes `Thread` values of it and
+A format is recognised by what is in a file, never by its name; a module makes `Thread` values of it and
 nothing else, and what it cannot take over it counts. Nothing is loaded whole but one conversation.
 """
 

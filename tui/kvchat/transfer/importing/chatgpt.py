@@ -68,7 +68,7 @@ def _said(id: str, parent: str | None, message: dict[str, object], thread: Threa
     author, recipient = dict_of(message.get("author")), text_of(message.get("recipient"))
     role = _ROLES.get(text_of(author.get("role")), Role.SYSTEM)
     kind, text, thoughts, pictures = text_of(content.get("content_type")), "", "", list[Picture]()
-    if kind == "user_editable_context":  # the person's own instructions
+    if kind == "user_editable_context":  # the user's own instructions
         role = Role.SYSTEM
         text = joined(text_of(content.get("user_profile")), text_of(content.get("user_instructions")))
     elif author.get("role") == "tool" and text_of(author.get("name")).startswith(_CANVAS):

@@ -1,6 +1,6 @@
 """Files, folders and archives to import, gone through one conversation at a time.
 
-The rule: whatever is wrong with a file or a conversation is a value, told in its place, and the next one comes. An
+Whatever is wrong with a file or a conversation is a value, told in its place, and the next one comes. An
 archive is read where it lies, a database is opened for reading, and nothing is unpacked.
 """
 
@@ -138,7 +138,7 @@ class Files:
         yield from sorted(found)
 
     def _file(self, path: Path, *, given: bool) -> Iterator[FoundConversation | Missed]:
-        """`given`: the person named it, so that it is told where nothing is in it."""
+        """`given`: the user named it, so that it is told where nothing is in it."""
         found = False
         try:
             with path.open("rb") as opened:

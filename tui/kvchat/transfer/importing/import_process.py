@@ -1,6 +1,6 @@
 """Files to import, gone through in a process apart: one that is hostile costs itself at most.
 
-The rule: whatever a file does, what was found before it stays and the next one comes; and however this is ended, no
+Whatever a file does, what was found before it stays and the next one comes; and however this is ended, no
 process is left.
 """
 

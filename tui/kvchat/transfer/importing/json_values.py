@@ -1,6 +1,6 @@
 """The values of a JSON file, one at a time, however large it is.
 
-The rule: what is not whole costs itself alone. Where a value begins and ends is found from brackets and strings before
+What is not whole costs itself alone. Where a value begins and ends is found from brackets and strings before
 it is read; one that is too large, nested too deeply or no JSON is told as such, and the next one comes.
 """
 

@@ -1,7 +1,7 @@
 """How conversations come out of the process that reads them: in frames, none of them much longer than one message, and
 a short conversation in one: each frame costs both processes more than a page of text.
 
-The rule: what is in a frame is data alone, and whoever takes it makes values of it that are checked like any others.
+What is in a frame is data alone, and whoever takes it makes values of it that are checked like any others.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class ImportReport(Struct):
     passed_over: int = 0
     """Files of folders and archives in which there is no conversation."""
     stopped: bool = False
-    """Whether the person stopped it."""
+    """Whether the user stopped it."""
     programs: Counter[str] = field(default_factory=Counter)
     """Conversations that were found, by the program whose format they are in."""
     tags: Counter[str] = field(default_factory=Counter)

@@ -1,6 +1,6 @@
 """The one way from another program's messages to a tree of ours, with all their branches.
 
-The rule: what a message becomes depends on it and what stands above it, and on nothing else. So a second import finds
+What a message becomes depends on it and what stands above it, and on nothing else. So a second import finds
 what the first one made, by its id, and goes on below it; nothing that is stored is made again.
 
 A question and its reply take turns here, and a system message stands first alone. Messages of one role that follow each
