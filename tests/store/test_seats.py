@@ -17,10 +17,10 @@ ADDRESS = "http://127.0.0.1:8080"
 OTHER = """
 import asyncio, sys
 from pathlib import Path
-from kvchat.store.presence.server_presence import Seats
+from kvchat.store.presence.server_presence import ServerLocks
 
 async def main(folder, what):
-    seat = Seats(Path(folder)).at("http://127.0.0.1:8080")
+    seat = ServerLocks(Path(folder)).at("http://127.0.0.1:8080")
     called = asyncio.Event()
     got = seat.take(called.set) if what in ("take", "keep") else await seat.share()
     print("sits" if got else "stands", flush=True)
