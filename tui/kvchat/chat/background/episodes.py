@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import How, Jobs, Outcome
+from kvchat.chat.background.jobs import How, Outcome
 from kvchat.chat.background.memory_pass import MemoryPass
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.core import Core
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
@@ -19,45 +18,20 @@ from kvchat.memory.ledger import ExtractionLedger
 from kvchat.prompt.message import Node
 
 if TYPE_CHECKING:
-    from kvchat.chat.background.memory_service import MemoryService
-    from kvchat.chat.background.side_requests import SideRequests
-    from kvchat.chat.background.spare_time import SpareTime
     from kvchat.memory.learning.episodes import EpisodePart
 
 EPISODES = "episodes"
 
 
-class Episodes:
+class Episodes(MemoryPass):
     """Jobs of the kind `episodes`; their subject is a conversation."""
 
-    def __init__(
-        self,
-        core: Core,
-        jobs: Jobs,
-        memory: MemoryService,
-        side_requests: SideRequests,
-        spare_time: SpareTime,
-    ) -> None:
-        self._core = core
-        self._memory = memory
-        self._side_requests = side_requests
-        self._spare_time = spare_time
-        self._pass = MemoryPass(
-            EPISODES,
-            core,
-            jobs,
-            memory,
-            spare_time,
-            switched_on=lambda: core.settings.memory.episodes,
-            due=self._is_due,
-            work=self._sum_up,
-        )
+    kind = EPISODES
 
-    def follow(self, id: str) -> None:
-        """An extraction of a conversation is done."""
-        self._pass.follow(id)
+    def is_switched_on(self) -> bool:
+        return self._core.settings.memory.episodes
 
-    async def _is_due(self, id: str) -> bool:
+    async def is_due(self, id: str) -> bool:
         conversation = self._core.conversations.get(id)
         return conversation is not None and bool((await self._ended_part(conversation.path())).turns)
 
@@ -73,7 +47,7 @@ class Episodes:
         pending = await self._core.writer.call(waiting)
         return ended_part(path, pending, self._core.timestamp(), self._core.settings.memory.most_messages)
 
-    async def _sum_up(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
+    async def work(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
         from kvchat.memory.learning.episodes import ANSWER_TOKENS, checked, instruction, schema, stored
 
         id = conversation.id
@@ -92,10 +66,10 @@ class Episodes:
         found = checked(answer.text, part)
         if not found:
             return Outcome(How.USELESS, "no JSON with a list of episodes in it")
-        if self._pass.wanted(id):
+        if self.wanted(id):
             now, session = self._core.timestamp(), self._memory.session
             made = [stored(one, id, answer.model, session, now) for one in found]
             if await self._memory.with_memories(lambda m: m.episodes_noted(made)):
                 self._core.events.tell(MemoriesChanged())
-            await self._pass.put_if_due(id)  # there may be more than one pass takes
+            await self.put_if_due(id)  # there may be more than one pass takes
         return Outcome(How.DONE)

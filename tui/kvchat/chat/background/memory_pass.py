@@ -5,7 +5,7 @@ It is done in the same lane, as a suffix of the conversation's own prompt and ne
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from kvchat.chat.background.jobs import How, JobPlace, Jobs, Outcome
@@ -17,44 +17,43 @@ from kvchat.store.jobs import Job, JobReason
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
+    from kvchat.chat.background.side_requests import SideRequests
     from kvchat.chat.background.spare_time import SpareTime
 
 ROOM = 1000
 """Tokens that the instruction and its answer take, at most."""
-Work = Callable[[Lane, Link, OpenConversation], Awaitable[Outcome]]
 
 
-class MemoryPass:
-    """The jobs of this kind; their subject is a conversation."""
+class MemoryPass(ABC):
+    """The jobs of one kind; their subject is a conversation."""
+
+    kind: str
 
     def __init__(
-        self,
-        kind: str,
-        core: Core,
-        jobs: Jobs,
-        memory: MemoryService,
-        spare_time: SpareTime,
-        *,
-        switched_on: Callable[[], bool],
-        due: Callable[[str], Awaitable[bool]],
-        work: Work,
+        self, core: Core, jobs: Jobs, memory: MemoryService, side_requests: SideRequests, spare_time: SpareTime
     ) -> None:
-        """`switched_on`: whether the settings want it. `due`: whether there is something to do in a conversation.
-        `work` does it; the server can be asked when it is called."""
-        self.kind = kind
         self._core = core
-        self._jobs = jobs
         self._memory = memory
+        self._side_requests = side_requests
         self._spare_time = spare_time
-        self._switched_on = switched_on
-        self._due = due
-        self._work = work
         jobs.register(self)
+
+    @abstractmethod
+    def is_switched_on(self) -> bool:
+        """Whether the settings want it."""
+
+    @abstractmethod
+    async def is_due(self, id: str) -> bool:
+        """Whether there is something to do in a conversation."""
+
+    @abstractmethod
+    async def work(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
+        """Do it; the server can be asked."""
 
     def wanted(self, id: str) -> bool:
         """Whether it may be done for a conversation."""
         record = self._core.conversations.record(id)
-        return self._switched_on() and record is not None and record.trashed is None and self._memory.is_on(id)
+        return self.is_switched_on() and record is not None and record.trashed is None and self._memory.is_on(id)
 
     def follow(self, id: str) -> None:
         """An extraction of a conversation is done."""
@@ -62,10 +61,10 @@ class MemoryPass:
             self._core.in_background(self.put_if_due(id))
 
     async def put_if_due(self, id: str) -> None:
-        if await self._due(id):
+        if await self.is_due(id):
             await self._spare_time.put(self.kind, id, JobReason.NEW_MEMORIES)
 
-    async def retried(self, subject: str) -> None:
+    async def retried(self, subject: str) -> None:  # noqa: B027  nothing more to do
         """It is due as it is."""
 
     async def place_of(self, job: Job) -> JobPlace | None:
@@ -79,4 +78,4 @@ class MemoryPass:
         if not self.wanted(job.subject):
             return Outcome(How.DONE)
         found = self._spare_time.found(job.subject, lane, ROOM)
-        return await self._work(lane, *found) if found is not None else Outcome(How.CALLED_OFF)
+        return await self.work(lane, *found) if found is not None else Outcome(How.CALLED_OFF)

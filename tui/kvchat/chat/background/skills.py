@@ -8,10 +8,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background.jobs import How, Jobs, Outcome
+from kvchat.chat.background.jobs import How, Outcome
 from kvchat.chat.background.memory_pass import MemoryPass
 from kvchat.chat.conversations.live import OpenConversation
-from kvchat.chat.core import Core
 from kvchat.chat.events import MemoriesNoted
 from kvchat.chat.server.lane import Lane
 from kvchat.chat.server.link import Link
@@ -20,58 +19,33 @@ from kvchat.memory.ledger import UNASKED, ExtractionLedger, ExtractionRun
 from kvchat.store.conversations import SKILLS_TO
 
 if TYPE_CHECKING:
-    from kvchat.chat.background.memory_service import MemoryService
-    from kvchat.chat.background.side_requests import SideRequests
-    from kvchat.chat.background.spare_time import SpareTime
     from kvchat.memory.entry import Entry, Fact
     from kvchat.memory.memories import Memories
 
 SKILLS = "skills"
 
 
-class Skills:
+class Skills(MemoryPass):
     """Jobs of the kind `skills`; their subject is a conversation."""
 
-    def __init__(
-        self,
-        core: Core,
-        jobs: Jobs,
-        memory: MemoryService,
-        side_requests: SideRequests,
-        spare_time: SpareTime,
-    ) -> None:
-        self._core = core
-        self._memory = memory
-        self._side_requests = side_requests
-        self._spare_time = spare_time
-        self._pass = MemoryPass(
-            SKILLS,
-            core,
-            jobs,
-            memory,
-            spare_time,
-            switched_on=lambda: core.settings.memory.skills,
-            due=self._is_due,
-            work=self._look_for_skills,
-        )
+    kind = SKILLS
 
-    def follow(self, id: str) -> None:
-        """An extraction of a conversation is done."""
-        self._pass.follow(id)
+    def is_switched_on(self) -> bool:
+        return self._core.settings.memory.skills
 
-    async def _is_due(self, id: str) -> bool:
-        return bool(await self._core.writer.call(lambda: self._new_cells(id)))
+    async def is_due(self, id: str) -> bool:
+        return bool(await self._core.writer.call(lambda: self._new_extractions(id)))
 
-    def _new_cells(self, id: str) -> list[ExtractionRun]:
+    def _new_extractions(self, id: str) -> list[ExtractionRun]:
         """The extractions of a conversation that were not looked at yet, newest first."""
         last = self._core.setting(SKILLS_TO + id)
         return list(takewhile(lambda cell: cell.id != last, ExtractionLedger(self._core.store.database).cells(id)))
 
-    async def _look_for_skills(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
+    async def work(self, lane: Lane, link: Link, conversation: OpenConversation) -> Outcome:
         from kvchat.memory.learning.skills import ANSWER_TOKENS, checked, instruction, practice, schema
 
         id = conversation.id
-        cells = await self._core.writer.call(lambda: self._new_cells(id))
+        cells = await self._core.writer.call(lambda: self._new_extractions(id))
         # One that no model was asked about held nothing, or was said while memory was off.
         asked_about = [cell.id for cell in cells if cell.model not in ("", UNASKED)]
         among = await self._core.writer.call(
@@ -93,7 +67,7 @@ class Skills:
         facts = checked(answer.text, found, known)
         if facts is None:
             return Outcome(How.USELESS, "no JSON with a list of skills in it")
-        if facts and self._pass.wanted(id):
+        if facts and self.wanted(id):
             await self._propose(id, facts, answer.model)
         return await self._looked_at(id, cells)
 
