@@ -14,8 +14,8 @@ from kvchat.backends.dialect import Ended, Progressed, Reported
 from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.http.payload import parsed
 from kvchat.backends.http.stream import MIB, Decoder, Payload
-from kvchat.cache.accounting import TurnFigures, measured_speed, totals
-from kvchat.cache.speed import fit, samples_of
+from kvchat.cache.accounting import TurnFigures, measured_speed, samples_of, totals
+from kvchat.cache.speed import fit
 from kvchat.chat.conversations.live import LiveAnswer
 from kvchat.prompt.message import State
 from kvchat.text.notes import note_sentence

@@ -16,8 +16,7 @@ from kvchat.backends.dialect import ChatTurn, Trouble
 from kvchat.backends.http.stream import Payload
 from kvchat.backends.http.transport import Clock
 from kvchat.backends.kinds import Figures
-from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.speed import samples_of
+from kvchat.cache.accounting import TurnFigures, samples_of
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.text.notes import note_sentence

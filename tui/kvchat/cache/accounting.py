@@ -14,14 +14,11 @@ Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from kvchat.cache.causes.cause import Cause, Statement
-
-if TYPE_CHECKING:
-    from kvchat.cache.speed import SpeedFit
+from kvchat.cache.speed import SPEED_SAMPLE, SpeedFit, SpeedSample
 
 NOISE = 8
 """Wasted tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
@@ -154,10 +151,6 @@ def reads_back(sampled: int, settled: int, stopped: bool) -> bool:
     return sampled == settled + stopped
 
 
-SPEED_SAMPLE = 32
-"""Fewer evaluated tokens than this say more about overhead than about speed."""
-
-
 def measured_speed(turns: Iterable[TurnFigures]) -> float | None:
     """Prefill tokens per second over `turns`: tokens and times are summed, not averaged, and small reads, which tell
     of overhead, count only where there are no larger ones. None without a sample."""
@@ -166,6 +159,16 @@ def measured_speed(turns: Iterable[TurnFigures]) -> float | None:
     tokens = sum(tokens for tokens, _ in read if tokens >= least)
     ms = sum(ms for tokens, ms in read if tokens >= least)
     return tokens / ms * 1000 if ms else None
+
+
+def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
+    """The prefills of turns whose server reported tokens and times, in their order: from the cached tokens to the end
+    of the prompt, in the seconds that this took. Turns that prefilled nothing, or tell no speed, are left out."""
+    return [
+        SpeedSample(turn.cached_tokens or 0, turn.prompt_tokens or 0, (turn.prompt_ms or 0.0) / 1000)
+        for turn in turns
+        if turn.timed_tokens
+    ]
 
 
 class Totals(Struct, frozen=True):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from kvchat.cache.accounting import SPEED_SAMPLE, TurnFigures
-
+SPEED_SAMPLE = 32
+"""Fewer evaluated tokens than this say more about overhead than about speed."""
 _KEPT = 48
 """How many of the newest samples count."""
 _HALF_LIFE = 8
@@ -67,16 +67,6 @@ class SpeedFit(Struct, frozen=True):
         """From, to: wide until three samples have been fitted, then one figure twice."""
         seconds = self.seconds(start, end)
         return (seconds, seconds) if self.samples >= 3 else (seconds * 0.7, seconds * 1.5)
-
-
-def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
-    """The prefills of turns whose server reported tokens and times, in their order: from the cached tokens to the end
-    of the prompt, in the seconds that this took. Turns that prefilled nothing, or tell no speed, are left out."""
-    return [
-        SpeedSample(turn.cached_tokens or 0, turn.prompt_tokens or 0, (turn.prompt_ms or 0.0) / 1000)
-        for turn in turns
-        if turn.timed_tokens
-    ]
 
 
 def fit(samples: Iterable[SpeedSample]) -> SpeedFit | None:

@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
+from kvchat.cache.accounting import TurnFigures, WarmupTotals, samples_of
+from kvchat.cache.speed import SpeedFit, SpeedSample, fit
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node

@@ -26,8 +26,8 @@ from kvchat.backends.http.payload import (
     parsed_or_none,
 )
 from kvchat.backends.http.stream import Payload
-from kvchat.cache.accounting import SPEED_SAMPLE
 from kvchat.cache.causes.cause import Statement, said
+from kvchat.cache.speed import SPEED_SAMPLE
 from kvchat.prompt.message import NoteKind, State, chained
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
