@@ -325,8 +325,7 @@ async def test_the_line_the_list_and_the_screens_are_drawn_in_other_themes(
         app.app.theme = theme
         await app.write("How fast does the lamp turn? @handbook")
         await shows(app, "▤ 1 passage")
-        await app.until(lambda: app.chat.composer.query_one(MentionList).is_open)
-        assert "collection" in app.text
+        await app.until(lambda: app.chat.composer.query_one(MentionList).is_open and "collection" in app.text)
         await app.press("escape", "shift+f5", "enter")
         await app.opens("ContextScreen")
         assert "A brass clockwork drives it." in app.prose
