@@ -44,7 +44,7 @@ def run(session: Session) -> int:
     """Write them, and print the path of the file if there is one. Raises CommandError."""
     args = session.args
 
-    from kvchat.transfer import format_of
+    from kvchat.transfer import format_by_suffix
 
     async def export(service: ChatService) -> int:
         if bool(args.id) + bool(args.all) + bool(args.tag) != 1:
@@ -53,7 +53,7 @@ def run(session: Session) -> int:
         ids = [every.find(args.id).id] if args.id else [c.id for c in having(every.all(), args.tag) if c.turns]
         if args.tag and not ids:
             raise CommandError(none_with(args.tag))
-        format, branches = args.format or format_of(args.output or Path()), args.all_branches
+        format, branches = args.format or format_by_suffix(args.output or Path()), args.all_branches
         if args.output is None or str(args.output) == "-":
             sys.stdout.writelines(service.exports.text(ids, format, all_branches=branches))
         else:

@@ -34,7 +34,7 @@ from kvchat.text.messages import held_reason
 from kvchat.text.options import THINKING, thinking_words
 from kvchat.text.prices import compaction_lines
 from kvchat.text.snapshots import KEPT, RELEASED
-from kvchat.transfer import format_of
+from kvchat.transfer import format_by_suffix
 from kvchat.transfer.formats import FileExists
 
 if TYPE_CHECKING:
@@ -386,7 +386,9 @@ class Commands:
         self._say(f"Exported to {done}")
 
     async def _written(self, target: Path, *, overwrite: bool) -> Path:
-        return await self._chat.service.exports.write([self._chat.id], format_of(target), target, overwrite=overwrite)
+        return await self._chat.service.exports.write(
+            [self._chat.id], format_by_suffix(target), target, overwrite=overwrite
+        )
 
     # -- this conversation
 

@@ -347,7 +347,7 @@ class ConversationController:
 
     @in_worker("dialog")
     async def export(self, path: str = "") -> None:
-        from kvchat.transfer import format_of
+        from kvchat.transfer import format_by_suffix
         from kvchat.transfer.formats import TransferError
         from kvchat.ui.screens.export import ExportRequest, ExportScreen
 
@@ -356,7 +356,7 @@ class ConversationController:
         request: ExportRequest | None
         if path:
             target = Path(path)
-            request = ExportRequest(format_of(target), target)
+            request = ExportRequest(format_by_suffix(target), target)
         else:
             request = await self.workspace.ask(
                 ExportScreen(
