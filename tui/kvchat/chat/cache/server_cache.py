@@ -148,11 +148,14 @@ class ServerCache:
         """As of `SlotObserver`; a slot that holds what no kvchat left there was used by another program."""
         if not counts:
             return
-        for found in self.slots.observe(counts, slot, left):
+        surprised, strange = self.slots.observe(counts, slot, left)
+        for found in strange:
             if self.notes is None or not self.notes.explains(found.slot, counts[found.slot]):
                 self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
         if self.notes is not None:
             self.notes.looked()
+        if surprised:
+            self._ground.events.tell(WarmthChanged())
 
     def _freed(self, counts: Sequence[SlotCount]) -> None:
         """Requests that were cancelled have ended: see what they left."""

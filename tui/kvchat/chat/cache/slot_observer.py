@@ -97,10 +97,12 @@ class SlotObserver:
         except BackendError:
             return ()
 
-    def observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1) -> list[Mismatch]:
-        """Correct the simulator by what the slots hold; the slots that hold what no request of ours left there.
-        `slot`: where a request of ours ended just now, which left about `left` tokens; None: it is not known where;
-        -1: there was none."""
+    def observe(
+        self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = -1
+    ) -> tuple[bool, list[Mismatch]]:
+        """Correct the simulator by what the slots hold. Gives whether any was not as thought, and those that hold what
+        no request of this kvchat left there. `slot`: where a request of ours ended just now, which left about `left`
+        tokens; None: it is not known where; -1: there was none."""
         first, quiet = self.tokens is NEVER, not self._began  # else a slot may have been emptied to make room
         if first:
             self.inherits = any(count.tokens for count in counts)
@@ -121,12 +123,9 @@ class SlotObserver:
         surprises = self.simulator.observe([None if count.busy else count.tokens for count in counts], used)
         if came is not None and came[0] < len(counts):
             came[1](counts[came[0]].tokens)
-        if surprises:
-            self._events.tell(WarmthChanged())
-        if first or emptied or slot is None:
-            return []
-        strange = (found for found in surprises if found.count or (found.held and quiet))
-        return [found for found in strange if found.slot != slot and found.count != left]
+        known = first or emptied or slot is None
+        strange = (found for found in surprises if not known and (found.count or (found.held and quiet)))
+        return bool(surprises), [found for found in strange if found.slot != slot and found.count != left]
 
     def noticed(self, state: ServerState) -> None:
         """The server said who it is: see whether it lost what it held."""

@@ -20,8 +20,6 @@ from kvchat import paths
 
 PATIENCE_S = 3.0
 """A chat goes on without its seat when background work of another kvchat has not left it for so long."""
-LOOK_S = 0.05
-"""How often a lock is tried again where the system has none that waits."""
 BRIEF_S = 0.3
 GIVEN_UP_S = 60.0
 """For so long after one has not left in time, it is waited for BRIEF_S only."""
