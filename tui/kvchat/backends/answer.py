@@ -51,11 +51,11 @@ from kvchat.text.faults import Fault
 
 
 MOST, TOLD = 32, 3
-"""Calls that are kept of an answer, and that are told."""
+"""Calls that are kept of an answer, and that its note names."""
 KEPT = 256
 """Characters that are kept of a name, and of the arguments."""
 NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80
-"""Characters that are told of them."""
+"""Characters of them in the note."""
 
 
 class _Call(Struct):
@@ -158,7 +158,7 @@ _REFUSAL = "refusal"
 ECHO = 8
 """Characters from which on an answer that begins with the cut one is taken to repeat it."""
 REFUSAL_LIMIT = 600
-"""Characters that are told of a refusal."""
+"""Characters of a refusal in the note."""
 
 
 def parts_of(value: object) -> Iterator[tuple[Literal["content", "reasoning", "refusal"], str]]:
@@ -431,7 +431,7 @@ class ChatAnswer:
             self._emit(self._reported)
 
     def ended(self, error: BackendError | None = None) -> Ended:
-        """How it ended, given the `error` that cut it off, if one did. What was held back is told before."""
+        """How it ended, given the `error` that cut it off, if one did. Text that was held back is emitted first."""
         if self._finish is None and error is None and self._documents == 1:
             self._finish = "stop"  # a document is whole, whatever it says of its end
         self._say(self._thoughts.ended())
@@ -481,8 +481,8 @@ class ChatAnswer:
 
 class Alternatives:
     """Collects the answers to one request that asked for several. Their parts come mixed, each with the number of its
-    answer; an answer's figures come right behind its end, without a number. Every event of an answer is told as
-    `OfAlternative`; the progress of the prompt, which is prefilled once, is that of the first."""
+    answer; an answer's figures follow its end, without a number. Every event of an answer is emitted as
+    `OfAlternative`; the progress of the prompt, which is prefilled once, belongs to the first."""
 
     def __init__(self, url: str, emit: Emit, context_size: int | None, count: int) -> None:
         self._url = url
@@ -510,7 +510,7 @@ class Alternatives:
         return all(answer.finished for answer in self._answers)
 
     def resume(self, content: str, thought: str = "") -> None:
-        raise NotImplementedError  # one answer is gone on with
+        raise NotImplementedError  # only a single answer is continued
 
     def take(self, payload: Payload) -> None:
         """As of `ChatAnswer`."""
@@ -548,7 +548,7 @@ class Alternatives:
             self._emit(OfAlternative(at, ended))
 
     def ended(self, error: BackendError | None = None) -> Ended:
-        """How the first one ended; that of each is told."""
+        """How the first one ended; how each ended is emitted."""
         for at, answer in enumerate(self._answers):
             self._end(at, answer.ended(error))
         return self._answers[0].ended(error)
@@ -568,7 +568,7 @@ def _finish_in(choice: Mapping[str, object]) -> str | None:
 
 
 def _ignored(_: StreamEvent) -> None:
-    """What is known already is not told."""
+    """Drop an event that the user has already seen."""
 
 
 def progress_of(found: Mapping[str, object]) -> PromptProgress | None:

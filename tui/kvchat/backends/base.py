@@ -66,7 +66,7 @@ MOST_FAILURES = 3
 
 
 class Watchdog:
-    """Watches one request. `run` is a task beside the one that reads."""
+    """Watches one request. `run` is a task of its own, next to the one that reads the answer."""
 
     def __init__(self, probe: Callable[[], Awaitable[bool]], emit: Emit, clock: Clock, started: float) -> None:
         self._probe = probe
@@ -206,7 +206,7 @@ class HttpBackend:
         self.heard: dict[str, Response] = {}
         """What it answered while it was recognised: `identify` does not ask for that again."""
         self.pages: Mapping[str, Mapping[str, object]] = {}
-        """What it told of itself when it was last described, by path."""
+        """What it said of itself when it was last described, by path."""
         self._refused_fields: set[str] = set()
         """Fields that this server has refused by name: they are not sent again."""
 
@@ -606,8 +606,7 @@ class HttpBackend:
         limit: int = GET_BODY_LIMIT,
         tries: int = ASK_TRIES,
     ) -> tuple[ResponseHead, bytes]:
-        """The answer to a request that only asks, as of `transport.ask`, within so many seconds. Raises
-        BackendError."""
+        """The answer to a request that only asks, as of `transport.ask`, within `seconds`. Raises BackendError."""
         try:
             async with asyncio.timeout(seconds):
                 return await ask(self._endpoint, method, path, headers=headers, body=body, limit=limit, tries=tries)
@@ -648,7 +647,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
         log.error("the watch over a request failed: %s", type(task.exception()).__name__)
 
 
-# -- reading a prompt ahead by the chat request itself, with an answer of one token -----------------------------------
+# -- a warm-up by the chat request itself, with an answer of one token ------------------------------------------------
 
 
 _LENGTHS = frozenset({"max_tokens", "max_completion_tokens", "min_tokens", "n_predict"})
@@ -656,11 +655,11 @@ _LENGTHS = frozenset({"max_tokens", "max_completion_tokens", "min_tokens", "n_pr
 
 
 class OneTokenWarmUp(HttpBackend):
-    """A backend that reads messages ahead by asking for one token: vLLM and mlx-lm refuse to be asked for none, and
-    llama-cpp-python then answers at full length."""
+    """A backend that warms up by asking for one token: vLLM and mlx-lm refuse a request for none, and llama-cpp-python
+    answers it at full length."""
 
     async def prefill_messages(self, turn: ChatTurn) -> Reported:
-        """Read `turn`'s messages into the server's cache; the figures are the server's. Raises BackendError.
+        """Prefill `turn`'s messages; the figures are the server's. Raises BackendError.
 
         It streams as a chat does, because a server notices that a stream has lost its reader. Cancelled: the
         connection is closed before the CancelledError goes on.

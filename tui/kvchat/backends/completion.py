@@ -1,7 +1,7 @@
 """llama.cpp's `/completion` with a prompt of token ids: the request's fields, its answer, and the thoughts in that.
 
-The chat endpoint renders, tokenises and takes an answer apart; here kvchat does the last of these, and says
-nothing in a request that the chat endpoint would not have been told.
+The chat endpoint renders, tokenises and takes an answer apart; here kvchat does the last of these. The request holds
+nothing that a request to the chat endpoint would not hold.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ ELSEWHERE = "a service on the internet"
 
 
 class HostClass(StrEnum):
-    """Where a server stands, from the resolved address."""
+    """Where a server is, from the resolved address."""
 
     LOOPBACK = "loopback"
     LAN = "lan"
@@ -168,8 +168,8 @@ class BackendError(Exception):
 
     @property
     def is_too_long(self) -> bool:
-        """Whether the prompt was refused for its length, so that it would be refused again. (A window that others fill
-        up beside an answer is no refusal: it comes inside a stream, without figures.)"""
+        """Whether the prompt was refused for its length, so that it would be refused again. (A window that other
+        requests fill up during an answer is no refusal: that error comes inside a stream, without figures.)"""
         refused = self.status is not None or self.prompt_tokens is not None
         return (self.trouble is Trouble.CONTEXT_OVERFLOW and refused) or self.status == 413
 
@@ -357,7 +357,7 @@ class ChatTurn(Struct, frozen=True):
 
     @property
     def extended(self) -> ChatTurn:
-        """The same without what this request adds: without the question, or all of it where a reply is gone on with."""
+        """The prompt that this request extends: without the question; all messages where it continues a reply."""
         return replace(self, wires=self.wires if self.continues else self.wires[:-1], continues=False)
 
 
@@ -429,16 +429,16 @@ class Ended(Struct, frozen=True):
     state: State
     """DONE, LENGTH, CONTEXT_FULL, INTERRUPTED, ERROR or EMPTY."""
     remark: Statement | None = None
-    """A `NoteKind`, or a fault that is no error of the request, where the state is not DONE or the model called a tool
-    beside its words."""
+    """A `NoteKind`, or a fault that is no error of the request, where the state is not DONE or the model also called a
+    tool."""
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
     reported: Reported = Reported()
     """The last figures that came."""
     warnings: tuple[Statement, ...] = ()
-    """What the user should know of this answer though it is one: that the server dropped messages, loaded the
-    model anew, let another model answer. Each a `NoteKind`."""
+    """What the user should know of a valid answer: the server dropped messages, loaded the model again, or let another
+    model answer. Each a `NoteKind`."""
 
     @property
     def note(self) -> Statement | None:
@@ -552,7 +552,8 @@ class SlotFiles(Protocol):
 
 
 class ServerState(Struct, frozen=True):
-    """Who answers at an address just now, told without waking a sleeper. Empty: it does not say."""
+    """Which server process and model answer at an address now. Asking does not wake a sleeping model. Empty: it does
+    not say."""
 
     model: str = ""
     build: str = ""
@@ -570,9 +571,9 @@ class PrefillResult(Struct, frozen=True):
     prompt_tokens: int
     cached_tokens: int | None
     slot: int | None
-    """The slot that holds it now; None when not told."""
+    """The slot that holds it now; None when not reported."""
     prompt_ms: float | None = None
-    """The server's time for the tokens that were not cached; None when not told."""
+    """The server's time for the tokens that were not cached; None when not reported."""
 
 
 class Backend(Protocol):

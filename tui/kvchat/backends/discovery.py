@@ -213,7 +213,7 @@ PATIENCE = 0.1
 TRIES = 2
 """How many questions a server may leave unanswered before it answers one."""
 PARTS = 10
-"""A time to wait is waited for in so many parts."""
+"""The number of parts in which a time to wait passes."""
 TELLING_S = 0.02
 """For putting together what is known of a server at the end, when nothing is asked any more."""
 
@@ -260,8 +260,8 @@ def questions(port: int) -> list[str]:
 
 
 async def _open_after(seconds: float, tasks: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-    """Those of `tasks` that are not done after so many seconds. While the event loop is held up, as by a screen that is
-    being built, no more than one of `PARTS` passes: what was answered meanwhile is read first."""
+    """Those of `tasks` that are not done after `seconds`. While the event loop is held up, as by a screen that is being
+    built, no more than one of `PARTS` passes: answers that came meanwhile are read first."""
     for _ in range(PARTS):
         if tasks:
             _, tasks = await asyncio.wait(tasks, timeout=seconds / PARTS)
@@ -477,8 +477,8 @@ async def discover(
     """Every server that answers on `ports` of this machine (None: the usual ones), or at the base URLs `also`, after
     at most `within` seconds, and those for which the event loop was held up.
 
-    All are asked at once; what is known of a server at the end of the time is told. Base URLs that do not lead to
-    this machine in so many words (another address, another name, https) are not asked.
+    All are asked at once; the result holds what is known of each server at the end of the time. Base URLs that do not
+    literally name this machine over http (another address, another name, https) are not asked.
     """
     asked = kinds.ports() if ports is None else ports
     visits = [ServerVisit(url, addresses, within) for url, addresses in _places(asked, also)]
@@ -508,7 +508,7 @@ def _places(ports: Iterable[int], also: Sequence[str]) -> Iterator[tuple[BaseUrl
 
 
 def is_asked(base_url: str) -> bool:
-    """Whether `discover` asks a server at this address: it leads to this machine in so many words, without TLS."""
+    """Whether `discover` asks a server at this address: it literally names this machine, without TLS."""
     return _of_this_machine(base_url) is not None
 
 

@@ -1,7 +1,8 @@
 """Vectors of texts from a server with /v1/embeddings.
 
-Never from the server that a chat uses, where an embedding throws out what the chat has in its cache; but for
-the kinds that load an embedding model beside it. And a query never waits long: whoever asks goes on with words alone.
+The server that a chat uses is never asked, because an embedding evicts the chat's cache there; the exception are the
+kinds that load an embedding model next to the chat's. A query never waits long: the caller then searches by words
+alone.
 
 The rules for keys, addresses and redirects are those of every server: see `endpoint` and `transport`.
 """
@@ -122,7 +123,7 @@ class Embeddings:
         return found
 
     def _noted(self, error: BackendError) -> BackendError:
-        """The error in words for this server; questions are not sent there for a while, and it is looked up anew."""
+        """The error in words for this server. Queries are not sent there for a while, and it is looked up again."""
         told = error.told_with(use="embeddings")
         self._failed = self._clock.now() + REST_S, told
         self._endpoint = None

@@ -139,7 +139,7 @@ def dead(url: str) -> BackendError:
 
 
 def unexpected(url: str, error: Exception) -> BackendError:
-    """A failure nobody foresaw; its text may hold secrets, so only its type is told."""
+    """An unforeseen failure; its text may hold secrets, so the sentence only names its type."""
     return failure(Trouble.PROTOCOL, Fault.UNEXPECTED, url=url, error=type(error).__name__)
 
 
@@ -267,7 +267,7 @@ def is_about_roles(message: str) -> bool:
 
 
 def _roles(url: str, message: str, status: int | None = None) -> BackendError | None:
-    """The template does not take these roles, told in the template's own words where they are inside others."""
+    """The template does not take these roles; in the template's own words where the message quotes them."""
     if not is_about_roles(message):
         return None
     words = quoted(message.rpartition("Jinja Exception:")[2])

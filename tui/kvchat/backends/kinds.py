@@ -90,7 +90,7 @@ class KnownFailure(Struct, frozen=True):
     words: str
     """A part of what it says, in lower case."""
     told: str
-    """What is told instead, behind "<program> at <address>"."""
+    """What the user reads instead, after "<program> at <address>"."""
     trouble: Literal["refused", "rate_limited", "server_error"] = "refused"
 
 
@@ -115,7 +115,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     ports: tuple[int, ...] = ()
     """Where it usually listens, by itself first."""
     flags: Flags = NO_FLAGS
-    """What it can be told to change."""
+    """What can be changed about it, and by which flag or setting."""
     code: str = "dialects.program.ProgramBackend"
     """The class that speaks to it, inside of this package."""
 
@@ -154,7 +154,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     """Words on its models."""
     figures: Figures = Figures.AFTER
     unknown: tuple[str, ...] = ()
-    """What it cannot tell, or may not; what it has told after all is left out."""
+    """What it does not report, or not always; what it did report is left out."""
 
     # what its requests have
     session_fields: tuple[str, ...] = ("session_id",)
@@ -187,7 +187,8 @@ class ServerKind(Struct, frozen=True, eq=False):
     """Where its API keys are: a sentence."""
     remedies: tuple[KnownFailure, ...] = ()
     unloaded: str = ""
-    """Told where an answer ends before it began and no model is loaded, behind "<program> at <address>"."""
+    """What the user reads where an answer ends before it began and no model is loaded, after "<program> at
+    <address>"."""
 
     # how it caches and answers
     block: int = 1
@@ -199,9 +200,9 @@ class ServerKind(Struct, frozen=True, eq=False):
     answers_many: bool = False
     """Whether it answers many requests at a time, none of them at the cost of another."""
     small_window: bool = False
-    """Whether a model has a window of 4,096 tokens there unless the server is told otherwise."""
+    """Whether a model has a window of 4,096 tokens there by default."""
     embeds_beside: bool = False
-    """Whether an embedding model is loaded beside the chat's."""
+    """Whether an embedding model is loaded next to the chat's, without unloading it."""
     shows_template: bool = False
     """Whether `/props` has the text of the chat template."""
     takes_any_model: bool = False
@@ -213,7 +214,7 @@ class ServerKind(Struct, frozen=True, eq=False):
     passes_on: bool = False
     """Whether a model that it does not list may be one that it fetches from a service on the internet."""
     continuing: Continuing = Continuing.NOT
-    """Whether a reply that was cut can be gone on with."""
+    """Which cut replies it can continue."""
     answers_in_slots: bool = False
     """Whether one request can ask for several answers (`n`), one for each slot, from one prefill."""
     takes_token_ids: bool = False

@@ -1,7 +1,7 @@
 """Vectors of texts from an embedding model on this machine, run by an engine of kvchat's own.
 
-It is a second engine, in a process of its own, so that no chat's cache is touched; it runs only while vectors
-are needed, stands back behind the one that answers, and never outlives the app.
+It is a second engine, in a process of its own, so that no chat's cache is touched. It runs only while vectors are
+needed, at a lower priority than the one that answers, and never outlives the app.
 
 Half the processor's cores compute. More only wait for each other as soon as something else computes too: measured with
 a 135M model on two busy cores, a question's vector takes 0.4 s with one thread and 2.5 s with two.

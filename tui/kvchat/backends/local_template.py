@@ -51,7 +51,7 @@ def _folders(model: str, env: Mapping[str, str], home: Path) -> Iterator[Path]:
 
 
 def _template_in(folder: Path) -> str:
-    """The template beside a model: a file of its own, as newer ones have it, or a field of the tokenizer's
+    """The template in a model's folder: a file of its own, as newer models have it, or a field of the tokenizer's
     configuration, where several have names."""
     if text := _text(folder / "chat_template.jinja", MOST_TEMPLATE):
         return text

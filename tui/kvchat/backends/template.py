@@ -199,7 +199,7 @@ async def _rendered(backend: CacheAccess, known: TemplateFacts, text: str) -> Re
 
 
 def _moves(second: str, third: str) -> bool:
-    """Whether the system message stands in front of the newest question rather than where it stood."""
+    """Whether the system message comes in front of the newest question instead of staying where it was."""
     return (
         QUESTIONS[0] in second
         and second.find(SYSTEM) > second.find(QUESTIONS[0])
@@ -282,7 +282,7 @@ Prompt = Callable[[Sequence[Said], Mapping[str, object]], Awaitable[Sequence[obj
 
 
 def _said(*texts: str, first: str = "user") -> tuple[Said, ...]:
-    """Messages of person and model in turn."""
+    """Messages of user and model in turn."""
     roles = ("user", "assistant") if first == "user" else ("assistant", "user")
     return tuple({"role": roles[index % 2], "content": text} for index, text in enumerate(texts))
 

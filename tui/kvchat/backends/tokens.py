@@ -29,7 +29,7 @@ MOST_TOKENS = 2_000_000
 BRIDGED = 64
 """Characters of known pieces that are sent again, so that what is to be asked on both sides goes in one request."""
 ENTRY = 32
-"""What keeping a piece costs beside its ids, in the room of ids."""
+"""What keeping a piece costs in addition to its ids, counted in ids."""
 
 
 class PieceTokens:
@@ -81,7 +81,7 @@ class PieceTokens:
         return Tokens.joined([tokens for tokens in found if tokens is not None])
 
     async def _read(self, pieces: Sequence[str], is_start: bool) -> list[Tokens]:
-        """The ids of each of some neighbouring pieces; of all in one where they cannot be told apart."""
+        """The ids of each of some neighbouring pieces; of all in one where they cannot be separated."""
         text = "".join(pieces)
         marks = {self._mark(piece) for piece in pieces[1:]}
         if marks <= self._ids.keys():
@@ -260,5 +260,5 @@ async def _is_one(server: SpecialTokenAccess, text: str) -> bool:
 
 
 def _text_of(piece: str) -> str:
-    """What stands in a prompt for a token: where it begins with a blank, some tokenisers have a mark for it."""
+    """The text of a token in a prompt: some tokenisers have a mark for the blank that it begins with."""
     return f"▁{piece[1:]}" if piece.startswith(" ") else piece

@@ -95,7 +95,7 @@ class CloudBackend(HttpBackend):
 
 def _in_common_shape(part: Mapping[str, object]) -> Mapping[str, object]:
     """`part` of an answer with its usage where OpenAI has it: others put it into the choice, or the cached tokens
-    beside the details."""
+    next to the details instead of into them."""
     choices = part.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and is_object(choices[0]) else {}
     usage = figures_at(part, "usage") or figures_at(choice, "usage")

@@ -1,8 +1,8 @@
 """llama.cpp's llama-server: identified by its `Server` header. It reports progress and cache figures, and lets its
-cache be followed: the prompt a template makes, its token ids, what the slots hold, reading ahead.
+cache be followed: the prompt a template makes, its token ids, what the slots hold, warm-up.
 
-The calls that follow the cache go beside the chat, never before it, and a server that does not know one of
-them is as good as before: whoever calls is told by a BackendError.
+The calls that follow the cache run in parallel to the chat, never before it. A server that does not know one of
+them works as before: the call raises BackendError.
 
 It also runs as a router: one process that loads several models and hands each request to the model it names. There,
 nothing but a chat request loads a model.
@@ -169,7 +169,7 @@ MOST_SLOTS = 256
 PROCESS = "media_marker"
 """The property that is drawn by lot when a server starts."""
 ECHOING_SINCE = 9713
-"""The build from which on an answer that is gone on with repeats the cut text unless it is asked not to."""
+"""The first build in which a continued answer repeats the cut text unless it is asked not to."""
 STATE_S = 1.0
 """How long who has just answered is taken for who answers."""
 PROCESS_LOOKS = 10
@@ -188,7 +188,7 @@ class LlamaCppBackend(HttpBackend):
     _template: str | None = None
     """The text of the model's chat template; None: it was not asked for yet."""
     _state: ServerState | None = None
-    """Who answered when it was asked what it is: whoever asks for it next, and at once, is told that."""
+    """Who answered when the server was described: the next `server_state` returns it, once and within STATE_S."""
     _state_until = 0.0
     _routed: Model | None = None
     """The model in use on a router; None on a server with one model."""
@@ -207,7 +207,7 @@ class LlamaCppBackend(HttpBackend):
         return described_by(self._info, props, models)
 
     def _learn(self, props: Mapping[str, object]) -> None:
-        """Keep what the properties of the model's server say beside what it is."""
+        """Keep the special tokens, the template and the state that the properties of the model's server hold."""
         self._specials = specials_of(props)
         template = props.get("chat_template")
         self._template = template if isinstance(template, str) else ""
@@ -357,8 +357,6 @@ class LlamaCppBackend(HttpBackend):
         """As of `PromptShower`: on this machine, where the text costs nothing on its way."""
         return self._endpoint.place.host_class is HostClass.LOOPBACK and turn.known is None and not turn.has_images
 
-    # -- following its cache
-
     # -- a prompt of token ids
 
     async def prepared(self, turn: ChatTurn, emit: Emit) -> ChatTurn:
@@ -463,12 +461,12 @@ class LlamaCppBackend(HttpBackend):
         return await self._read_from(values, _pieces)
 
     async def ids_of(self, text: str, *, specials: bool) -> list[int]:
-        """As of `SpecialTokens`."""
+        """As of `SpecialTokenAccess`."""
         values = await self._tokenized({"content": text, "add_special": False, "parse_special": specials})
         return await self._read_from(values, _ids)
 
     async def pieces_of(self, text: str) -> list[tuple[int, str]]:
-        """As of `SpecialTokens`."""
+        """As of `SpecialTokenAccess`."""
         return await self._with_pieces(text, False)
 
     async def _tokenized(self, fields: Mapping[str, object]) -> Sequence[object]:
@@ -568,7 +566,8 @@ class LlamaCppBackend(HttpBackend):
         return Reported(found.prompt_tokens, found.cached_tokens, prompt_ms=found.prompt_ms)
 
     async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
-        """The JSON object that a quick POST answers with; a router is told the model in use. Raises BackendError."""
+        """The JSON object that a quick POST answers with; for a router the body names the model in use. Raises
+        BackendError."""
         if self._routed is not None and not body.startswith(b'{"model":'):
             body = b'{"model":' + canonical(self._routed.id) + b"," + body[1:]
         path += self._only_if_loaded("?")

@@ -1,7 +1,7 @@
 """mlx-lm's server: known by its health check, its kind of 404, and models without an owner.
 
-It stops at 512 tokens unless told otherwise, so a length always goes out. It loads whatever model is named, from the
-internet too, and by name without the adapter it was started with; so the one it was started with goes by
+It stops at 512 tokens by default, so every request names a length. It loads whatever model a request names, also from
+the internet, and by name without the adapter it was started with; so requests name the one it was started with as
 `default_model`. Whatever keeps it from beginning an answer, a template's refusal too, comes as a 404.
 """
 
@@ -93,9 +93,9 @@ class MlxLmBackend(OneTokenWarmUp):
 
 
 class MlxLmAnswer(ChatAnswer):
-    """An answer whose comments count the prompt as it is read.
+    """An answer whose comments count the prompt as it is prefilled.
 
-    They count only what did not come from the cache; how much did is told at the end.
+    They count only new tokens; the usage at the end reports the cached ones.
     """
 
     def __init__(self, url: str, emit: Emit, context_size: int | None, started_with: str) -> None:

@@ -34,14 +34,14 @@ from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.text.faults import Fault
 
-# -- what follows from the token counts of several turns: what cannot be told from them is None -----------------------
+# -- what follows from the token counts of several turns; what they do not show is None -------------------------------
 
 
 SLACK = 16
 """Tokens by which a prompt may shrink though nothing is left out: what a template puts behind the last question."""
 MOST_PROMPTS = 64
 SURE = 0.5
-"""Of the tokens that new text seems to have, so many are counted on: text differs in tokens per byte."""
+"""The share of new text's likely tokens that is counted on: text differs in tokens per byte."""
 
 
 class Counted(Struct, frozen=True):
@@ -97,7 +97,7 @@ ANSWERED = (State.DONE, State.LENGTH, State.CONTEXT_FULL)
 
 
 class ReplyWatch:
-    """Passes events on, and remembers what they told."""
+    """Passes events on, and remembers the text and whether the model reasoned."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit

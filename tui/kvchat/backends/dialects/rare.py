@@ -122,8 +122,7 @@ class LocalAIBackend(ProgramBackend):
     kind = KINDS["localai"]
 
     async def listed(self) -> Models:
-        """The models, with what is told of each: whether it is loaded, whether it chats, the window of the chosen
-        one."""
+        """The models: whether each is loaded, whether it chats, and the window of the chosen one."""
         models = await super().listed()
         system, abilities = await self.told_at("/system"), await self.told_at("/v1/models/capabilities")
         loaded, able = system.get("loaded_models"), abilities.get("data")

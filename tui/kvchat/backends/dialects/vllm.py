@@ -1,7 +1,7 @@
 """vLLM: known by the owner of its models, also behind a proxy or a router that passes those on.
 
-It tells cache hits with the usage only when started with --enable-prompt-tokens-details; without that they are
-derived from its counters where nobody else used it meanwhile. Hits are whole blocks of tokens. `cache_salt` is never
+Its usage reports cache hits only when it was started with --enable-prompt-tokens-details; without that they are
+derived from its counters if no other client used it meanwhile. Hits are whole blocks of tokens. `cache_salt` is never
 sent: another salt is another cache.
 """
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 LOOPBACK = "127.0.0.1"
 BACKGROUND = 5
-"""How much an engine for vectors stands back behind one that answers."""
+"""The niceness added to an engine for vectors, so that one that answers goes first."""
 _PR_SET_PDEATHSIG = 1
 
 

@@ -97,8 +97,8 @@ def pooling_for(header: GgufHeader) -> int:
 def default_threads() -> int:
     """The physical cores this process may use, at most `MOST_THREADS`; from four on, one is left for the screen.
 
-    With two cores both compute: measured with a 135M model, two threads read and write 1.4 to 1.6 times as fast
-    as one, also beside a process that keeps a core busy for a third of the time.
+    With two cores both compute: measured with a 135M model, two threads prefill and decode 1.4 to 1.6 times as fast
+    as one, even while another process keeps a core busy for a third of the time.
     """
     cores = physical_cores()
     return max(1, min(MOST_THREADS, cores - 1 if cores >= 4 else cores))

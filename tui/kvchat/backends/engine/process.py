@@ -125,7 +125,7 @@ class Engine:
     """The embedded engine: at most one child process, started and stopped from one event loop."""
 
     def __init__(self, on_exit: Callable[[EngineExit], None] | None = None) -> None:
-        """`on_exit` is called in the event loop when the engine ends after it was ready and nobody stopped it."""
+        """`on_exit` is called in the event loop when the engine ends after it was ready without having been stopped."""
         self._on_exit = on_exit
         self._child: _Child | None = None
         self._endpoint: EngineAddress | None = None
@@ -165,7 +165,7 @@ class Engine:
         if options.snapshots:
             try:
                 paths.folder(options.snapshots)
-            except paths.PathError:  # told by who loads what is in it
+            except paths.PathError:  # reported by whoever loads what is in it
                 options = replace(options, snapshots=None)
         line = options.for_child(header, api_key := secrets.token_urlsafe(32))
         child = await self._spawn()

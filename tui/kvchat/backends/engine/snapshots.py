@@ -100,8 +100,8 @@ class SnapshotDir:
         return self._snapshots
 
     def load(self) -> None:
-        """Read the folder anew, making it where it is missing, and clear away what is of no use. Raises
-        PathError and OSError."""
+        """Read the folder again, making it where it is missing, and remove what is of no use. Raises PathError and
+        OSError."""
         with self._lock:
             paths.folder(self.folder)
             paths.make_private(self.folder)
@@ -237,7 +237,7 @@ class SnapshotDir:
                 self._remove(snapshot)
 
     def discard(self, name: str) -> None:
-        """Remove a file that the server wrote and nobody kept."""
+        """Remove a file that the server wrote and that was not kept."""
         _unlink(self.folder / f"{name}.bin")
 
     def tidy(self) -> None:
@@ -264,7 +264,7 @@ class SnapshotDir:
         self._hold(other for other in self._snapshots if other.name != snapshot.name)
 
     def _must_fit(self, size: int, conversation: str, kept: Mapping[str, Snapshot]) -> None:
-        """Raises SnapshotError where a kept state of so many bytes is too much beside the other ones."""
+        """Raises SnapshotError if a kept state of `size` bytes does not fit next to the other ones."""
         others = [snapshot for other, snapshot in kept.items() if other != conversation]
         room = self.claims.most_bytes()
         if sum(snapshot.size for snapshot in others) + size > room:

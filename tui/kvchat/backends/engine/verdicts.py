@@ -44,5 +44,5 @@ class Verdicts:
                 if why:
                     found[key] = why
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            pass  # without the file every model is tried anew
+            pass  # without the file every model is tried again
         return found

@@ -30,7 +30,7 @@ from kvchat.backends.dialect import (
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
-# -- where a server stands --------------------------------------------------------------------------------------------
+# -- where a server is ------------------------------------------------------------------------------------------------
 
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -312,7 +312,7 @@ class Endpoint(Struct, frozen=True):
         return bool(self.api_key) or any(map(is_key_header, self.options.headers))
 
     async def located(self) -> Endpoint:
-        """The endpoint with its host resolved anew, and the rule for keys applied. Raises BackendError.
+        """The endpoint with its host resolved again, and the rule for keys applied. Raises BackendError.
 
         Behind a proxy the host counts as cloud: the proxy resolves it, and reads what passes.
         """

@@ -34,9 +34,8 @@ class PayloadError(ProblemError):
 
 
 def parsed(text: str) -> object:
-    """The JSON value in `text`. Null stands in place of what nobody can count with (NaN, what is infinite, thousands of
-    digits) and of what is nested more than DEEPEST deep: an odd figure must not cost what stands beside it. Raises
-    PayloadError."""
+    """The JSON value in `text`. Null replaces unusable numbers (NaN, infinity, thousands of digits) and what is nested
+    more than DEEPEST deep: an odd figure must not cost its neighbours. Raises PayloadError."""
     try:
         return _loaded(text)
     except RecursionError:

@@ -1,7 +1,7 @@
 """The HTTP client: one request on a connection of its own, closed whatever happens. The only user of httpx.
 
-httpx runs in a task that nobody outside can cancel, so it is cancelled at most once; httpx leaves the
-connection open when a task inside it is cancelled twice, and a server that sees no close goes on generating.
+httpx runs in a task that no caller can cancel, so it is cancelled at most once: httpx leaves the connection open when
+a task inside it is cancelled twice, and a server that sees no close goes on generating.
 Nothing is read from the environment, no redirect is followed, no compressed answer is accepted.
 """
 
@@ -211,8 +211,8 @@ class Exchange:
         )
 
     async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Told by httpx what it does. Keeps hold of every network stream, so that each can be closed, and has the head
-        of what it brings mended."""
+        """Called by httpx for each step. Keeps every network stream, so that each can be closed, and has the head of
+        what it brings mended."""
         if event.endswith(("connect_tcp.complete", "start_tls.complete")):
             info["return_value"].read = _Mended(info["return_value"].read, self._url).read
         name = event.rpartition("connect_tcp.")[2]
@@ -386,7 +386,7 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 @lru_cache(maxsize=1)
 def _no_tls_context() -> ssl.SSLContext:
-    """What httpx gets for plain http: a context that trusts nobody, and costs nothing to make."""
+    """What httpx gets for plain http: a context that trusts no certificate, and costs nothing to make."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 

@@ -1,7 +1,7 @@
-"""An answer of Ollama's `/api/chat`, and what is remembered from answer to answer to tell what went wrong.
+"""An answer of Ollama's `/api/chat`, and what is remembered from answer to answer to find what went wrong.
 
-Ollama says nothing when it loads a model anew or leaves messages out; both are told from its own figures,
-with the numbers. A cached count that is computed here is always marked as an estimate.
+Ollama says nothing when it loads a model again or leaves messages out; both are inferred from its own figures, and the
+warning gives the numbers. A cached count that is computed here is always marked as an estimate.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ RELOAD_MS = 200.0
 _SLACK = 16
 """Tokens by which a prompt may shrink although nothing is left out: what a template puts behind the last question."""
 _SURE, _SPARSE = 0.5, 1 / 12
-"""Of the tokens that the new messages seem to have, so many are counted on, and at most so many for each of their
-bytes: text differs, and a table's rules have few."""
+"""The share of the new messages' likely tokens that is counted on, and the most tokens counted for each of their bytes:
+text differs in tokens per byte, and the rules of a table have few."""
 _MOST_SESSIONS = 256
 WIDEN = "give it a larger window (server.context_size, sent as num_ctx)"
 
@@ -72,14 +72,14 @@ class Read(Struct, frozen=True):
 
 
 class OllamaMemory(Struct):
-    """What one server's answers have told so far."""
+    """What is known from one server's answers so far."""
 
     models: dict[str, ModelUse] = field(default_factory=dict)
     sessions: OrderedDict[str, Read] = field(default_factory=OrderedDict)
     counts_whole_prompt: bool = True
     """Whether `prompt_eval_count` counts cached tokens too."""
     reports_cached: bool = False
-    """Whether an answer has told how many tokens came from the cache."""
+    """Whether an answer has reported how many tokens came from the cache."""
 
     def use_of(self, model: str) -> ModelUse:
         return self.models.setdefault(full_name(model), ModelUse())
@@ -237,7 +237,7 @@ def _ms(part: Mapping[str, object], key: str) -> float | None:
 
 
 def _reloaded(asked: OllamaRequest, before: ModelUse, sent: float, took_ms: float) -> Statement:
-    """That the model was loaded again, and why as far as it can be told."""
+    """That the model was loaded again, and why as far as it is known."""
     seconds = took_ms / 1000
     if before.runner is None:
         return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=False)

@@ -75,8 +75,8 @@ _USUAL_KEEP_ALIVE_S = 300.0
 
 
 def messages(wires: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The stored messages as Ollama takes them: an answer's reasoning goes back as `thinking`, and images stand beside
-    the text."""
+    """The stored messages as Ollama takes them: an answer's reasoning goes back as `thinking`, and images are in a
+    field next to the text."""
     return tuple(map(_message, wires))
 
 
