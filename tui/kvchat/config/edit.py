@@ -137,7 +137,7 @@ def _edited(file: TomlFile, key: Key, value: object) -> str:
     before = _at(file.values, key)
     if isinstance(before, dict) and not _stands_whole(file.source, key) and (value is None or isinstance(value, dict)):
         return _edited_table(file, key, before, value or {})
-    for length in range(len(key) - 1, 0, -1):  # in a table on one line: that is written anew
+    for length in range(len(key) - 1, 0, -1):  # in a table on one line: the whole line is written again
         table = _at(file.values, key[:length])
         if isinstance(table, dict) and _stands_whole(file.source, key[:length]):
             return _edited_line(file.source, key[:length], _with(table, key[length:], value))
@@ -145,7 +145,7 @@ def _edited(file: TomlFile, key: Key, value: object) -> str:
 
 
 def _edited_table(file: TomlFile, key: Key, before: dict[str, object], after: dict[str, object]) -> str:
-    """The text with a table changed that stands as a section, or key by key: what is the same in it stays."""
+    """The text with a table changed that is written as a section, or key by key: what is the same in it stays."""
     for name in (*before, *(name for name in after if name not in before)):
         if name not in before or name not in after or before[name] != after[name]:
             text = _edited(file, (*key, name), after.get(name))

@@ -1,6 +1,6 @@
 """The settings with where each comes from: the file, a variable of the environment, an option of the command line.
 
-What this run was given stands above the file, and cannot be changed by a change of the file.
+A variable or an option overrides the file for this run, whatever changes in the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Layers(Struct, frozen=True):
     problems: Sequence[Problem]
     file: TomlFile
     given: Mapping[str, str]
-    """What gave a setting for this run, by its path: `--theme`, `KVCHAT_MODEL`. `server` stands for all of its own."""
+    """What gave a setting for this run, by its path: `--theme`, `KVCHAT_MODEL`. `server` covers all of its settings."""
 
     def given_by(self, option: Option) -> str:
         """The variable or option that gave a setting; empty: none did."""
@@ -39,13 +39,13 @@ class Layers(Struct, frozen=True):
         return frozenset(path for path, name in self.given.items() if name.startswith("--"))
 
     def line(self, key: Key) -> int | None:
-        """The line of the file that sets what stands at `key`; None: none does."""
+        """The line of the file that sets `key`; None: none does."""
         keys = (key, (key[0], ".".join(key[1:]))) if key[0] == "keys" else (key,)
         found = next((entry for key in keys if (entry := self.file.source.entries.get(key))), None)
         return None if found is None else self.file.source.position(found.start)[0]
 
     def problem(self, key: Key) -> Problem | None:
-        """What is wrong with the setting at `key` in the file, or in what stands below it."""
+        """What is wrong with the setting at `key` in the file, or below it."""
         line = self.line(key)
         return next(
             (

@@ -1,7 +1,7 @@
 """From a settings file, the environment and the command line to `Settings`.
 
-What is wrong becomes a `Problem`; nothing here raises on bad content. A default stands in for a matter of
-taste, never for where words go: what is wrong there bars the server that it names (`ServerSettings.wrong`).
+What is wrong becomes a `Problem`; nothing here raises on bad content. A default replaces a wrong matter of taste, but
+never one that decides where a text goes: that bars the server that it names (`ServerSettings.wrong`).
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _given(settings: Settings, option: Option, value: object) -> Settings:
 
 
 def _still_wrong(wrong: Mapping[str, str], given: Option, value: object) -> dict[str, str]:
-    """What stays wrong with the server of the settings when a value is given for this run: an address stands for the
-    default profile and the engine's model too, an empty one (`--model FILE`) for all of the server."""
+    """What stays wrong with the server of the settings when a value is given for this run: an address overrides the
+    default profile and the engine's model too, an empty one (`--model FILE`) all of the server."""
     settled = {given.path}
     if given.path == "server.base_url":
         settled = {given.path, "default_profile", "engine.model"} if value else wrong.keys() - {UNREAD}
@@ -216,7 +216,7 @@ def _keys(file: TomlFile, settings: Settings, table: Mapping[str, object]) -> tu
 
 
 def _profiles(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
-    """The profiles that have an address, in the order of the file; others are told and left out."""
+    """The profiles that have an address, in the order of the file; others are problems and are left out."""
     problems = []
     profiles = {}
     tables = file.values.get("profiles")

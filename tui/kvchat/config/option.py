@@ -53,14 +53,14 @@ class Spec(Struct, frozen=True):
     words: Callable[[], tuple[str, ...]] | None = None
     """The words that it may be, where they are few."""
     routes: bool = False
-    """Whether it decides where words go, and how: no default stands in for a value that cannot be used."""
+    """Whether it decides where a text goes, and how: no default replaces a value that cannot be used."""
 
 
 class Option(Struct, frozen=True):
     """A setting with its place in the file."""
 
     holder: Key
-    """The section it stands in: none at the top, `("server",)`, `("profiles", "work", "parameters")`."""
+    """The section that holds it: none at the top, `("server",)`, `("profiles", "work", "parameters")`."""
     name: str
     default: object
     spec: Spec
@@ -247,7 +247,7 @@ def table(doc: str, entry: EntryCheck, *, example: Mapping[str, str]) -> Mapping
 
 
 def one_of(words: tuple[str, ...]) -> Check:
-    """The check of a text that must be one of some words; the empty one among them is told as such."""
+    """The check of a text that must be one of some words; the sentence calls an empty one "empty"."""
     named = ", ".join(f'"{word}"' for word in words if word)
     sentence = f"must be empty or one of {named}" if "" in words else f"must be one of {named}"
     return lambda value: None if value in words else sentence

@@ -1,7 +1,7 @@
-"""Personas and snippets: TOML files of the user's own, beside the themes.
+"""Personas and snippets: the user's own TOML files, in folders next to the themes.
 
-A persona is what a conversation begins with, a snippet a text to be put into a message; `{{name}}` in it is a field to
-be filled in. Each is a file, called as it is.
+A persona is what a conversation begins with, a snippet a text to put into a message; `{{name}}` in it is a field to
+fill in. Each is a file, which has its name.
 
 A broken file is a problem with its line while the others load.
 """

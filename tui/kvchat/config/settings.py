@@ -356,7 +356,7 @@ def opens(key: Key) -> bool:
 
 
 def option_at(key: Key) -> Option | None:
-    """The setting that stands at `key`."""
+    """The setting at `key`; None: there is none."""
     if len(key) < 3 or key[0] != "profiles":
         return _BY_KEY.get(key)
     option = _OF_PROFILE.get(key[2:]) if opens(key[:2]) else None
@@ -364,7 +364,7 @@ def option_at(key: Key) -> Option | None:
 
 
 def key_of(path: str) -> Key:
-    """Where the setting that sentences name `path` stands: a profile's name may hold dots. Raises KeyError."""
+    """The key of the setting that sentences name `path`: a profile's name may hold dots. Raises KeyError."""
     parts = path.split(".")
     for length in (2, 1):
         key = ("profiles", ".".join(parts[1:-length]), *parts[-length:])

@@ -19,7 +19,7 @@ _WIDTH = 96
 
 
 def example() -> str:
-    """A settings file in which every setting stands with its words and its default, commented out."""
+    """A settings file with every setting, its words and its default, commented out."""
     head = (
         "# The settings of kvchat. Each line that begins with # is a comment: take the # away to set a value.\n"
         "# The file is read when kvchat starts.\n"
@@ -108,7 +108,7 @@ def _section(settings: Settings, holder: Key, options: Sequence[Option]) -> str:
 
 
 def _line(settings: Settings, option: Option) -> str:
-    """A setting as it stands in the file, a comment where it is at its default."""
+    """The line of a setting in the file, a comment where it is at its default."""
     value = value_of(settings, option)
     if option.spec.secret and isinstance(value, Mapping) and value:
         return f"# {option.name}: {', '.join(value)} (set; the values are not shown)\n"

@@ -1,6 +1,6 @@
-"""Where each key of a TOML text stands. tomllib gives values without places; this gives places without values.
+"""The place of each key in a TOML text. tomllib gives values without places; this gives places without values.
 
-It is asked only about text that tomllib has accepted, and it never fails on any text.
+It is used only on text that tomllib has accepted, and it fails on no text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TomlStatement(Struct, frozen=True):
 
 
 class TomlSource:
-    """A TOML text and the places of its keys; of a key that stands twice, the first."""
+    """A TOML text and the places of its keys; of a key that occurs twice, the first."""
 
     def __init__(self, text: str) -> None:
         self.text = text

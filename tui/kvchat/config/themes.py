@@ -1,4 +1,4 @@
-"""Themes from TOML files: ours, and the user's own from the folder `themes` beside the settings.
+"""Themes from TOML files: ours, and the user's own from the folder `themes` next to the settings file.
 
 A theme is colours and nothing else. A file cannot bring code or style sheets, and a broken one is a problem
 with its line while the others load.

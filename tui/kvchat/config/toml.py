@@ -133,8 +133,9 @@ FILE_LIMIT = 200
 
 
 def toml_files(folder: Path, what: str) -> tuple[list[Path], list[Problem]]:
-    """The TOML files of a folder, which need not be there; `what`: what each is one of. What is another version of one
-    by its name stands behind it, or is left out."""
+    """The TOML files of a folder, which may be missing, with its problems. `what`: what they are, in the plural. A file
+    whose name marks it as another version of one in the folder is left out as a problem, or comes after all others
+    where the name only has a number."""
     try:
         every = [path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith(".")]
     except (FileNotFoundError, NotADirectoryError):

@@ -15,7 +15,7 @@ _KEY_NAMES = ("api_key", "apikey", "key", "token", "password", "secret")
 
 
 def unknown(key: Key, value: object) -> str:
-    """The sentence about what stands at `key` and is no setting."""
+    """The sentence about a value at `key` that is no setting."""
     name = one_line(".".join(key), 60)
     if opens(key):
         wanted = "profiles.NAME" if key == ("profiles",) else _header(key)
@@ -37,7 +37,7 @@ def unknown(key: Key, value: object) -> str:
 
 
 def barred(key: Key, value: object) -> Key:
-    """The setting of a server that stands misspelt, or in the wrong place, at `key`, as `Problem.bars` has it: what is
+    """The setting of a server that is misspelt, or in the wrong place, at `key`, as `Problem.bars` has it: what is
     unknown below a server, and elsewhere what resembles or holds a server's setting. Empty: it is a matter of taste."""
     if key[0] == "server" or (key[0] == "profiles" and len(key) > 1):
         return key
@@ -81,7 +81,7 @@ def _header(holder: Key) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` was probably meant to be."""
-    import difflib  # nobody needs it who makes no mistake
+    import difflib  # only needed after a mistake
 
     found = difflib.get_close_matches(name[:80].lower(), list(known), 1, 0.7)
     return found[0] if found else None
