@@ -1,7 +1,7 @@
 """What to change, with the exact flag or setting of the server in use.
 
-No flag of another server; where nothing is known to help, no advice. What a kind of server can be told stands in its
-row (`kvchat.backends.kinds`), as values.
+It never names a flag of another server; where nothing is known to help, there is no advice. The flags and settings of a
+kind of server are values in its row (`kvchat.backends.kinds`).
 """
 
 from __future__ import annotations

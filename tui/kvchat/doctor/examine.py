@@ -45,7 +45,7 @@ async def examine(
 ) -> Examination:
     """Examine the server of `backend`, which is identified.
 
-    Without `agreed`, what would need the user's word is not done: `asks` then says what it is. A failure is told in
+    Without `agreed`, what needs the user's consent is not done: `asks` then says what it is. A failure is in
     `failure`; no BackendError is raised. `model`: the one to ask for, where not the one it has loaded.
     `snapshot_folder`: the folder that the server saves slots to, where it is at hand, so that the file written for the
     probe can be removed. `deep`: prove each way in which a state comes back as well, for `returns.COST` tokens more at

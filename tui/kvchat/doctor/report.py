@@ -191,7 +191,7 @@ class Examination(Struct):
     """Evaluated and predicted in the probe; where the server does not say what it reused, all of each prompt."""
     seconds: float = 0.0
     warnings: list[Statement] = field(default_factory=list)
-    """What its dialect warned of in the answers: messages that were dropped, a model loaded anew."""
+    """What its dialect warned of in the answers: messages that were dropped, a model loaded again."""
     skipped: list[str] = field(default_factory=list)
     """What was left out and why, in words."""
     asks: list[Statement] = field(default_factory=list)

@@ -94,7 +94,7 @@ async def _prove(
         return probe, (time.monotonic() - began) * 1000
 
     def saw(way: ReturnWay, probe: StateProbe, ms: float) -> None:
-        """The same state answers the same where as much of it is reused; else a part was prefilled anew."""
+        """The same state answers the same where as much of it is reused; else a part was prefilled again."""
         same = probe.cached == first.cached
         found.returns.append(Return(way, min(STATE, probe.cached), ms, first.difference(probe) if same else None))
 
