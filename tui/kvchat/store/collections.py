@@ -1,7 +1,7 @@
 """Collections: the folders and files that the user has named to be indexed.
 
-A row is a decision of the user, and all there is of it; what is found in the folder is in the index and can
-be made anew. Names differ by more than the case of their letters.
+A row is a decision of the user and is stored only here; what the folder holds is in the index, which can be rebuilt.
+Names differ by more than the case of their letters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class StoredCollection(Struct, frozen=True):
     created: float
     """Seconds since the epoch, as `indexed`."""
     indexed: float | None = None
-    """When it was last gone through to the end; None: never."""
+    """When it was last indexed to the end; None: never."""
 
 
 class CollectionRows:
@@ -41,7 +41,7 @@ class CollectionRows:
         ]
 
     def put(self, name: str, root: str, created: float) -> None:
-        """Keep a collection. One of this name gets this root; if that is another, it has not been gone through."""
+        """Keep a collection. One of this name gets this root; if the root changes, it counts as never indexed."""
         if whole_characters(root) != root:
             raise StoreError(StoreProblem.BAD_NAME, path=whole_characters(root))
         with self._db.write(durable=True) as connection:
@@ -57,6 +57,6 @@ class CollectionRows:
             connection.execute("DELETE FROM collection WHERE name = ?", (name,))
 
     def indexed(self, name: str, at: float) -> None:
-        """It was gone through to the end then, in seconds since the epoch."""
+        """Record that a collection was indexed to the end at `at`, in seconds since the epoch."""
         with self._db.write() as connection:
             connection.execute("UPDATE collection SET indexed = ? WHERE name = ?", (at, name))

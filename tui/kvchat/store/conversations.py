@@ -204,7 +204,7 @@ class ConversationRows:
         )
 
     def begin(self, connection: sqlite3.Connection, id: str) -> None:
-        """A conversation has its first message: it is nobody's empty one any more."""
+        """Record that a conversation has its first message: it is no process's empty one any more."""
         connection.execute("DELETE FROM setting WHERE key = ?", (_BEGUN + id,))
 
     def shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:

@@ -1,4 +1,4 @@
-"""Messages that are never gone through for memories: covered, and by no extraction."""
+"""Messages that extraction passes over: they count as covered, though no extraction has read them."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Conflict(StoreError):  # noqa: N818
 
 
 class HeadMoved(Conflict):
-    """The branch that new messages were to stand on has gone on elsewhere, or a reply still streams at its end."""
+    """The branch that new messages were to extend has grown elsewhere, or a reply still streams at its end."""
 
 
 class ConversationDeleted(Conflict):
@@ -57,7 +57,7 @@ class StoreUnavailable(StoreError):  # noqa: N818
 
 
 class StoreDamaged(StoreError):  # noqa: N818
-    """The database's content is damaged. Opening the store anew moves it aside and saves what can be read."""
+    """The database's content is damaged. Opening the store again moves it aside and saves what can be read."""
 
 
 def result_code(error: sqlite3.Error) -> int:

@@ -17,7 +17,7 @@ from kvchat.store.file.database import Database
 from kvchat.store.rows import blocks_of
 
 UNSENT_S = 86_400.0
-"""How long an image stays that was only looked at while somebody wrote."""
+"""Seconds that an image stays which nothing holds, as while a message is being written."""
 _WITH_IMAGES = "instr(blocks, '[\"image\",') > 0"
 """The condition of the index over messages with images."""
 _NAME = re.compile("[0-9a-f]{64}")
@@ -67,7 +67,7 @@ class ImageRows:
         return {name: image.url for name in names if (image := self.get(name)) is not None}
 
     def tidy(self) -> None:
-        """Remove the images that nothing holds any more and that nobody has just looked at."""
+        """Remove the images that nothing holds any more and that were not stored within the last UNSENT_S seconds."""
         before = self._clock() - UNSENT_S
         if self._db.row("SELECT 1 FROM image WHERE kept < ? LIMIT 1", (before,)):
             with self._db.write() as connection:

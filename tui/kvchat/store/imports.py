@@ -1,8 +1,8 @@
 """Conversations that came in from files: stored some at a time, and taken back as one act.
 
-What is stored already is not changed. A conversation that has grown since gets its new messages, and its
-branch in use goes on along them only from where the import before left it. Taking an import back puts into the trash
-what it made and nobody has gone on with.
+What is stored already is not changed. A conversation that has grown since gets its new messages; its head moves to
+them only from where the import before left it. Taking an import back puts into the trash the conversations that it made
+and that have no later messages.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Arrival(Struct, frozen=True):
     shared: Collection[str] = ()
     """Ids of messages that are this conversation's, though a fork of it may have brought them."""
     marks: Mapping[str, bytes] = field(default_factory=dict)
-    """The messages that count as gone through for memories, each with its mark."""
+    """The messages that count as covered by extraction, each with its mark."""
     draft: str = ""
     images: tuple[Image, ...] = ()
     """Those of its messages that are not stored yet."""
@@ -83,9 +83,9 @@ class Undone(Struct, frozen=True):
     trashed: int = 0
     """Conversations that went into the trash."""
     kept: int = 0
-    """Those that somebody has gone on with."""
+    """Those that have changed since, and so stay as they are."""
     back: int = 0
-    """Those that had grown and go on from where they stood before."""
+    """Those that had grown and are back at their earlier head."""
     touched: tuple[str, ...] = ()
     """The ids of all of them."""
 
@@ -214,8 +214,8 @@ class ImportRows:
 
     @staticmethod
     def _trash(connection: sqlite3.Connection, id: str, last: int, own: list[tuple[int, int]], now: float) -> bool:
-        """Put a conversation into the trash, unless somebody has gone on with it: it has messages behind `last` which
-        are none of this import's `own`, those behind the first and up to the second of each two."""
+        """Put a conversation into the trash, unless it was continued: it then has messages after `last` that are not
+        this import's `own`, which are those after the first and up to the second number of each pair."""
         since = connection.execute("SELECT seq FROM node WHERE conversation = ? AND seq > ?", (id, last))
         if not all(any(first < seq <= end for first, end in own) for (seq,) in since):
             return False

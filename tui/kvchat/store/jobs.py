@@ -143,7 +143,7 @@ class JobRows:
         )
 
     def retry(self, kind: str, subject: str, due: float) -> None:
-        """A paused job, or one in its back-off, begins anew at `due`."""
+        """Let a job that is not running begin again at `due`, without its failures and its back-off."""
         self._write(
             "UPDATE job SET due = :due, attempts = 0, state = 'waiting', why = '', again = NULL, not_before = 0"
             " WHERE kind = :kind AND subject = :subject AND state != 'running'",

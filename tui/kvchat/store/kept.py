@@ -1,4 +1,4 @@
-"""The table of claims: conversations whose state the user keeps, and trunks. The states lie beside the database."""
+"""The table of claims: conversations whose state the user keeps, and trunks. The states are files of their own."""
 
 from __future__ import annotations
 

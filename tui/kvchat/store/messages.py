@@ -1,6 +1,6 @@
 """Messages: added, streamed, settled; the evidence of what was sent for them; what an ended kvchat left streaming.
 
-A node's bytes are written once when it is settled. Until then its text is a row per delta beside it.
+A node's bytes are written once, when it is settled. Until then its text is in rows of another table, one per delta.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ADD = (
     f" VALUES ({', '.join('?' * (len(NODE_FIELDS) + 2))}) ON CONFLICT(id) DO NOTHING"
 )
 _FINAL = tuple(name for name in NODE_FIELDS if name not in ("id", "parent", "role", "created"))
-# An answer that another kvchat believed abandoned is still its owner's to settle while nothing stands on it.
+# An answer that another kvchat believed abandoned is still its owner's to settle while no message follows it.
 _OPEN = """(state = 'streaming' OR (state = 'interrupted' AND owner IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)))"""
 _SETTLE = f"UPDATE node SET {', '.join(f'{name} = ?' for name in _FINAL)}, owner = ? WHERE id = ?"
@@ -80,7 +80,7 @@ class MessageRows:
             return row
 
     def _check(self, connection: sqlite3.Connection, row: Conversation, nodes: Sequence[Node], end: str | None) -> None:
-        """Raise what stands against adding the nodes. `end`: where their branch must still end."""
+        """Raise a Conflict that forbids adding the nodes. `end`: where their branch must still end."""
         if row.trashed is not None:
             raise ConversationDeleted(StoreProblem.IN_TRASH)
         first = nodes[0]

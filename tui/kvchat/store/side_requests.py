@@ -1,6 +1,6 @@
-"""The ledger of side requests: what kvchat asked a server beside the chat, and what that cost.
+"""The ledger of side requests: what kvchat asked a server besides the chat, and what that cost.
 
-Every one has a row, whatever became of it; none holds a text.
+Each has a row, whatever became of it; no row holds a text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kvchat.store.rows import columns
 
 
 class SideRequest(Struct, frozen=True):
-    """One request beside the chat."""
+    """One request that is not the chat's."""
 
     kind: str
     """What for: the kind of its job."""

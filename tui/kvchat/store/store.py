@@ -109,7 +109,7 @@ class Store:
 
     @cached_property
     def side_requests(self) -> SideRequestRows:
-        """What was asked of servers beside the chat, and its cost."""
+        """The side requests, and their cost."""
         from kvchat.store.side_requests import SideRequestRows
 
         return SideRequestRows(self._db)
@@ -221,11 +221,11 @@ class Store:
         queued: str = "",
     ) -> Conversation:
         """Store new messages and what `change` makes of the row, in one transaction. `shown`: the head that the window
-        showed. `whole`: they were made from all of that branch, which must not have gone on since. `queued`: the
-        message that is taken out of the queue by it. Ids that are stored already are left as they are; when all are, so
+        showed. `whole`: they were made from all of that branch, which must not have grown since. `queued`: the
+        message that this takes out of the queue. Ids that are stored already are left as they are; when all are, so
         is the row.
 
-        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on,
+        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has grown,
         ConversationDeleted, and NotQueued. `late`: what they belong to has happened already, and they are stored in any
         case."""
         return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late, queued=queued)
@@ -287,7 +287,7 @@ class Store:
 
     def speed_fit(self, server: str, model: str) -> SpeedFit | None:
         """The prefill speed of this model on this server, from its last answers and warm-ups; None until it was
-        measured. All that is told of time saved is told by it."""
+        measured. Every figure of time saved is based on it."""
         answers = samples_of(reversed(self.speed_samples(server, model, 40)))
         return fit([*reversed(self.warmup_samples(server, model)), *answers])
 

@@ -1,7 +1,7 @@
-"""The ends of branches that a window still goes on with while the conversation's head stands on another one.
+"""The ends of branches that a window still uses while the conversation's head is on another one.
 
-An act leaves the branch that its window shows. Whatever other branch the head stood on, another window has in
-use: its end is kept here until that window leaves it too, so that nothing said there is forgotten.
+An act leaves the branch that its window shows. If the head was on a different branch, another window uses that one: its
+end is kept here until that window leaves it too, so that nothing said there is forgotten.
 """
 
 from __future__ import annotations

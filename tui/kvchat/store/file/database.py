@@ -88,7 +88,7 @@ def prepare(connection: sqlite3.Connection, path: Path | None) -> None:
 
 
 def has_content(database: Path, suffix: str) -> bool:
-    """Whether the file of this suffix beside a database has something in it."""
+    """Whether a database's file of this suffix (`-wal`, `-journal`) has something in it."""
     try:
         return database.with_name(database.name + suffix).stat().st_size > 0
     except OSError:
@@ -174,8 +174,8 @@ class Database:
                 raise
 
     def checkpoint(self) -> None:
-        """Put the log into the file and empty it: what happens to it after a crash then costs nothing. Nobody is waited
-        for; what another kvchat reads just now stays in the log."""
+        """Put the log into the file and empty it: what happens to it after a crash then costs nothing. This waits for
+        no other process; what another kvchat is reading stays in the log."""
         if self.path is None or not has_content(self.path, "-wal"):
             return
         with self._threads, told(self.path), self._held():

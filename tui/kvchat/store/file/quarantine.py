@@ -62,7 +62,7 @@ def set_aside_log(database: Path, now: float) -> str:
 
 
 def move_log(database: Path, now: float) -> Path:
-    """Move what lies beside a database to quarantine/<time>/."""
+    """Move a database's log, its index and its journal to quarantine/<time>/."""
     place = _new_folder(database.parent / FOLDER, now)
     _move(database, place, COMPANIONS[1:])
     return place
@@ -83,7 +83,7 @@ def finish(database: Path) -> list[str]:
 
 
 def has_log(database: Path) -> bool:
-    """Whether a log of changes stands beside the database, as after an unclean end."""
+    """Whether the database has a log of changes that is not empty, as after an unclean end."""
     return has_content(database, "-wal") or has_content(database, "-journal")
 
 

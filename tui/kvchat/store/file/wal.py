@@ -1,8 +1,7 @@
 """The write-ahead log as it lies on the disk, read without SQLite.
 
-SQLite takes a log up to its first damaged frame and drops the rest without a word; here it is found how much there
-was. Formats: https://sqlite.org/fileformat2.html#walformat and
-https://sqlite.org/walformat.html.
+SQLite takes a log up to its first damaged frame and drops the rest silently; this module finds how much there was.
+Formats: https://sqlite.org/fileformat2.html#walformat and https://sqlite.org/walformat.html.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ Checksum = tuple[int, int]
 
 
 class Log(Struct, frozen=True):
-    """The log beside a database. A frame is one page as a transaction has left it."""
+    """The log of a database. A frame is one page as a transaction has left it."""
 
     committed: int
     """Frames that were committed, as far as that is known."""
     taken: int
     """Those that SQLite takes: the committed ones in front of the first damage."""
     written_back: int
-    """So many of the first frames are in the database itself."""
+    """The number of frames, from the first, that are in the database itself."""
 
     @property
     def lost(self) -> int:
@@ -43,7 +42,7 @@ class Log(Struct, frozen=True):
 
 
 class _Index(Struct, frozen=True):
-    """What the index beside a log (-shm) says of it. It outlives a process that was killed."""
+    """What the index of a log (-shm) says of it. It outlives a process that was killed."""
 
     salts: bytes
     committed: int
@@ -53,8 +52,8 @@ class _Index(Struct, frozen=True):
 
 
 def read(database: Path, page_size: int) -> Log | None:
-    """The log of a database that nobody has open; None when there is none. `page_size`: where the log does not say it.
-    Raises OSError."""
+    """The log of a database that no process has open; None when there is none. `page_size`: used where the log does not
+    say it. Raises OSError."""
     try:
         data = database.with_name(database.name + "-wal").read_bytes()
     except FileNotFoundError:
@@ -84,7 +83,7 @@ def _walked(data: bytes, order: str, page_size: int, salts: bytes, first: Checks
         pages_then, *own = struct.unpack(">4xI8xII", data[at : at + _FRAME])
         content = data[at + _FRAME : at + _FRAME + page_size]
         belongs = data[at + 8 : at + 16] == salts
-        # Behind a frame whose own checksum is lost it cannot be told whether one is whole.
+        # After a frame whose checksum is lost, it is not known whether the next one is whole.
         is_sound = belongs and (before is None or _checksum(order, before, data[at : at + 8] + content) == tuple(own))
         before = (own[0], own[1]) if belongs else None
         is_whole = is_whole and is_sound

@@ -1,6 +1,6 @@
 """The full-text index over messages, kept in step with them inside their own transactions.
 
-It is derived. When it is missing, outdated or was skipped, it is made anew from the messages.
+It is derived: when it is missing, outdated or was skipped, it is rebuilt from the messages.
 
 The index keeps no copy of the text (a contentless FTS5 table), so a removal hands in the text once more.
 """
@@ -17,7 +17,7 @@ from kvchat.prompt.context import IMAGE, NOTE, TIME
 from kvchat.store.rows import blocks_of
 
 VERSION = "2"
-"""Raised when `indexed` or the table changes; the index is then made anew."""
+"""Raised when `indexed` or the table changes; the index is then rebuilt."""
 STATE = "store.index"
 """The key of the setting that holds the version of the index; empty while messages may be missing from it."""
 
@@ -29,7 +29,7 @@ UNSPACED = (
 Khmer, Chinese, Japanese and Korean; as in a set of a pattern."""
 _RUN = compiled_later(f"[{UNSPACED}]+")
 _NUMBER = compiled_later(r"\d(?<=[^\W\d_].)\d*+(?![^\W_])")
-"""The digits that a word ends in. It begins with a digit, not with what stands before: that is quick to find."""
+"""The digits that a word ends in. The pattern begins with a digit, not with what precedes it: that is quick to find."""
 
 _TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
 

@@ -45,14 +45,14 @@ def _folded(char: str) -> str:
 
 
 class Word(Struct, frozen=True):
-    """One thing to look for: tokens that follow each other, or a string as it stands."""
+    """One thing to look for: tokens that follow each other, or a literal string."""
 
     text: str
     """As typed."""
     phrases: tuple[str, ...]
     """Tokens for the index, none if the word holds no letter or digit."""
     literal: bool
-    """Whether the text must also stand there letter by letter: `C++` is not every word that begins with c."""
+    """Whether the text must also occur letter by letter: `C++` is not every word that begins with c."""
     pattern: re.Pattern[str]
     """Finds the word in `folded` text."""
 
@@ -68,7 +68,7 @@ class Query(Struct, frozen=True):
         return " AND ".join(phrase for word in self.words for phrase in word.phrases)
 
     def fits(self, text: str) -> bool:
-        """Whether every word stands in `text`."""
+        """Whether `text` holds every word."""
         text = folded(text)
         return all(word.pattern.search(text) for word in self.words)
 

@@ -167,7 +167,7 @@ class Search:
 def _like(
     word: Word, name: str, values: dict[str, object], columns: tuple[str, ...] = ("node.text", "node.blocks")
 ) -> str:
-    """A condition that the word stands in one of the columns as it is typed."""
+    """A condition that one of the columns holds the word as it is typed."""
     text = word.text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     values[name] = f"%{text}%"
     return "(" + " OR ".join(f"{column} LIKE :{name} ESCAPE '\\'" for column in columns) + ")"

@@ -59,7 +59,7 @@ def has_wal_reset_fix(version: tuple[int, ...] = sqlite3.sqlite_version_info) ->
 
 
 class WriteLock:
-    """The lock file beside the database. Held by one process at a time; threads are kept apart by the caller."""
+    """The database's lock file. One process holds it at a time; the caller keeps its threads apart."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""Who is writing: a process, told apart from a later one with the same number by its start time.
+"""Who is writing: a process; its start time distinguishes it from a later one with the same number.
 
-An owner is called gone only when that is certain.
+An owner counts as gone only when that is certain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def release(owner: str) -> None:
 
 
 def is_gone(owner: str | None) -> bool:
-    """Whether nobody can be writing in the name of `owner` any more."""
+    """Whether no process can be writing in the name of `owner` any more."""
     pid_text, _, rest = (owner or "").partition(":")
     if not pid_text.isdigit():
         return True

@@ -1,7 +1,8 @@
-"""Who uses a server just now, over all kvchats on this store: a lock file for each server, and a bell beside it.
+"""Who uses a server now, among all kvchats on this store: a lock file for each server (its seat), and a named pipe (its
+bell).
 
-Any number of chats share a seat, background work has it alone and gives it up when the bell rings. The
-system frees what a dead process held, and nobody waits long for one that hangs.
+Any number of chats share a seat; background work has it alone and gives it up when the bell rings. The system frees
+what a dead process held, and no chat waits long for one that hangs.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class ServerLock:
             return 0.0
 
     async def share(self, *, stamp: bool = True) -> bool:
-        """Sit down among others; work of another kvchat that runs in the background is called off. Whether it has
-        ended within PATIENCE_S. `stamp`: it is for a chat."""
+        """Share the seat; background work of another kvchat is called off. False: that has not ended within PATIENCE_S
+        (BRIEF_S for GIVEN_UP_S after it did not). `stamp`: it is for a chat."""
         if self._fd is not None and self._alone:
             self._let_others()
         if self._fd is not None:
@@ -82,7 +83,8 @@ class ServerLock:
         return True
 
     def take(self, called: Callable[[], None]) -> bool:
-        """Sit down alone, for background work; whether nobody else sits here. `called` is called when it is to end."""
+        """Take the seat alone, for background work. False: this or another process has it. `called` is called when the
+        work is to end."""
         if self._fd is not None:
             return False
         fd = self._opened()
@@ -97,7 +99,7 @@ class ServerLock:
         return True
 
     def leave(self) -> None:
-        """Get up. Nothing happens to one who does not sit."""
+        """Leave the seat; nothing happens where it is not held."""
         self._unlisten()
         fd, self._fd, self._alone, self._wants = self._fd, None, False, False
         if self._stamped:
@@ -119,7 +121,7 @@ class ServerLock:
             self._touch()
 
     async def free(self) -> None:
-        """Return when nobody sits here any more."""
+        """Wait until no process has the seat."""
         fd = self._opened()
         if fd is not None:
             done = asyncio.get_running_loop().create_future()
@@ -147,7 +149,7 @@ class ServerLock:
             return False
 
     def _came_late(self, fd: int) -> None:
-        """The seat became free after nobody had waited any longer."""
+        """Handle a seat that became free after `share` had given up: keep it if it is still wanted."""
         self._given_up = 0.0
         if self._wants and self._fd is None:
             self._fd, self._wants = fd, False
@@ -189,8 +191,8 @@ class ServerLock:
 
 
 def _in_thread(fd: int, keep: bool, done: asyncio.Future[bool], late: Callable[[int], None] = os.close) -> None:
-    """Wait for the lock in a thread that never holds up the end of the program. `keep`: shared, and held on; `late`
-    gets it when nobody waits any more. Else the seat is only waited for, alone, and left at once."""
+    """Wait for the lock in a thread that never holds up the end of the program. `keep`: take it shared and hold it;
+    `late` gets it if `done` has ended meanwhile. Else wait until it can be had alone, and leave it at once."""
     loop = asyncio.get_running_loop()
 
     def settle(locked: bool) -> None:
