@@ -1,6 +1,6 @@
 """The cache in words, the same on every screen and on the command line.
 
-What is not known is left out or said to be unknown, never told as 0.
+What is not known is left out or said to be unknown, never shown as 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WASTED_BY = "wasted by"
 REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
 FAR = 4096
-"""The position at which the speed is told beside that at 0, tokens."""
+"""The second position, in tokens, at which the speed is given; the first is 0."""
 
 
 def shown_heat(warmth: Warmth) -> Heat:
@@ -109,7 +109,7 @@ def notable_waste(turn: TurnFigures) -> int:
 
 
 def seconds_of(tokens: int, turn: TurnFigures) -> float | None:
-    """What so many of a turn's evaluated tokens took, at the turn's own prefill speed; None where that is not known."""
+    """Seconds that `tokens` of a turn took to prefill, at the turn's own speed; None where that is not known."""
     return tokens / turn.prefill_speed if turn.prefill_speed else None
 
 
@@ -151,7 +151,7 @@ def why(turn: TurnReport) -> tuple[str, str]:
 
 
 def reason_words(figures: TurnFigures) -> str:
-    """What was seen of a turn's wasted tokens, as it stands behind a colon; empty where nothing was. Raw."""
+    """What was seen of a turn's wasted tokens, worded to follow a colon; empty where nothing was. Raw."""
     if figures.evidence:
         return behind_colon(figures.evidence, notable_waste(figures))
     return cause_name(figures.cause) if figures.cause else ""
@@ -266,8 +266,8 @@ def ahead_words(turn: TurnFigures) -> str:
 
 
 def answer_words(turn: TurnFigures) -> list[str]:
-    """What stands beside an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, what was
-    prefilled ahead, `31 tokens`; of a turn with wasted tokens these and their cause stand first."""
+    """The figures next to an answer, most important first: `98 % cached`, `TTFT 0.14 s`, `58 tok/s`, what the warm-up
+    prefilled, `31 tokens`; of a turn with wasted tokens these and their cause come first."""
     words = []
     if notable_waste(turn):
         cause = f": {cause_name(turn.cause)}" if turn.cause else ""
@@ -368,7 +368,7 @@ def warm_up_words(totals: WarmupTotals) -> str:
 
 
 def side_request_words(totals: SideTotals) -> str:
-    """What was spent on requests beside the chat: `2 requests, 61 tokens prefilled, 140 written, 3.1 s`."""
+    """What side requests cost: `2 requests, 61 tokens prefilled, 140 written, 3.1 s`."""
     if not totals.count:
         return "nothing"
     return f"{_requests_words(totals)}, {count(totals.predicted)} written, {duration(totals.seconds)}"

@@ -14,7 +14,7 @@ from kvchat.text.format import count, counted, duration, filled
 from kvchat.text.notes import note_sentence
 
 SECOND = 1.0
-"""A gain below this many seconds is told in tokens alone."""
+"""A gain below this many seconds is given in tokens alone."""
 
 PROGRESS: dict[str, str] = {
     "first question": "Asking a small question …",
@@ -252,8 +252,8 @@ def deep_cost(tokens: int) -> str:
 
 
 def turn_words(figures: TurnFigures, estimated: bool, continues: bool) -> str:
-    """A request of the probe: `395 tokens: 346 cached, 49 prefilled in 0.14 s`. `continues`: whether it goes on from
-    one before it, so that what was prefilled again is told."""
+    """A request of the probe: `395 tokens: 346 cached, 49 prefilled in 0.14 s`. `continues`: whether it continues an
+    earlier one, so that the sentence also says what was prefilled again."""
     first = "" if figures.ttft_ms is None else duration(figures.ttft_ms / 1000)
     if figures.prompt_tokens is None:
         return f"first token after {first}" if figures.ttft_ms else "answered"

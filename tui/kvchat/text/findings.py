@@ -65,8 +65,8 @@ def evidence_sentence(evidence: Statement, tokens: int) -> str:
 
 
 def behind_colon(evidence: Statement, tokens: int) -> str:
-    """What was seen, as it stands behind a colon that follows the number of wasted tokens: that is not said again, and
-    no full stop ends it. Raw."""
+    """What was seen, worded to follow the number of wasted tokens and a colon: it does not repeat the number and has no
+    full stop. Raw."""
     clause, ending = _seen(evidence, tokens)
     whole = f"{clause}{ending}".removesuffix(".")
     if evidence.kind == Reason.UNKNOWN:

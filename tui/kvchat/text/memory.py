@@ -29,7 +29,7 @@ _JOBS: dict[str, str] = {
 
 
 def job_reason(why: str) -> str:
-    """Why a job waits (`store.jobs.JobReason`); what was said of a failure is told as it is."""
+    """Why a job waits (`store.jobs.JobReason`); the words of a failure stay as they are."""
     return _JOBS.get(why, why)
 
 

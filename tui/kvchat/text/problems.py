@@ -1,8 +1,8 @@
 """What kvchat refuses or what fails in it: the conversation service, the store and the index. What a server did is in
 `text.faults`, what the built-in engine did in `text.engine`.
 
-A kind of problem is a member of an enumeration, whose value is the sentence with its arguments by name. An
-error is raised with both, and nobody compares words.
+A kind of problem is a member of an enumeration, whose value is the sentence with its arguments by name. An error is
+raised with both; code compares members, never words.
 """
 
 from __future__ import annotations
