@@ -1,7 +1,7 @@
 """JSON that is exact for a program and safe for a user to print.
 
-Every character survives a round trip, and none that a terminal obeys, that is invisible or that some
-readers take for the end of a line is written raw: each stands as a \\u escape.
+Every character survives a round trip. One that a terminal obeys, that is invisible or that some readers take for the
+end of a line is never written raw, but as a \\u escape.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _escape(match: re.Match[str]) -> str:
 def dumps(value: object, indent: int | None = None) -> str:
     """`value` as JSON text that encodes as UTF-8. Raises ValueError or TypeError for what JSON cannot hold."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    # Outside strings JSON is plain ASCII without DEL, so every match stands inside a string.
+    # Outside strings JSON is plain ASCII without DEL, so every match is inside a string.
     return _UNSAFE.sub(_escape, text)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TransferError(Exception):
-    """An export or import that did not happen, told in one sentence: what, where, and what to do."""
+    """An export or import that did not happen. `sentence` says what, where, and what to do."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
@@ -48,7 +48,7 @@ class Source(Struct, frozen=True):
 
 
 class Sources(Protocol):
-    """Conversations to export, gone through once, one at a time: a list, or what loads each when its turn has come."""
+    """Conversations to export, iterated once: a list, or an object that loads each one when it is reached."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Source]: ...

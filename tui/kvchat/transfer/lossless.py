@@ -118,8 +118,8 @@ def _written(source: Source) -> str:
 
 
 class Fields:
-    """The fields of one JSON object, and where it stands, in words. A field is of the type that is asked for, or
-    TransferError is raised; one that is asked for as optional may be missing or null, and is None."""
+    """The fields of one JSON object; `where` names its place in words. A field is of the type that is asked for, or
+    TransferError is raised; one that is asked for as optional may be missing or null, and is then None."""
 
     def __init__(self, value: object, where: str) -> None:
         self.where = where

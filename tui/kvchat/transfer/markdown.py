@@ -137,7 +137,7 @@ def _harmless(text: str) -> bool:
 
 
 def _live(token: Token) -> bool:
-    """Whether a viewer could fetch or run what `token` stands for."""
+    """Whether a viewer could fetch or run the content of `token`."""
     return token.type in ("image", "html_block", "html_inline") or any(_live(t) for t in token.children or ())
 
 

@@ -1,7 +1,7 @@
-"""A folder with a Markdown file of every conversation, written anew where that has changed.
+"""A folder with a Markdown file of every conversation, written again where that has changed.
 
-A file's header tells whose it is. Only a file of that same conversation is replaced or removed, wherever its
-name begins; any other is the user's and stays. Nothing is read from it but the header.
+A file's header says which conversation it belongs to. Only a file of that same conversation is replaced or removed,
+whatever its name begins with; any other is the user's and stays. Only the header is read.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def version_mark(entry: OutlineMessage) -> str:
 
 
 def state_sentence(node: Node) -> str:
-    """Why an answer is not complete, or what it did beside; empty for one of which nothing is to be said."""
+    """Why an answer is not complete, or what else it did; empty where there is nothing to say."""
     return one_line(note_sentence(node.note)) or _STATES.get(node.state, "")
 
 

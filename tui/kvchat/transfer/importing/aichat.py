@@ -64,7 +64,7 @@ def _read(text: str, name: str) -> Thread:
         )
         before = str(number)
     thread.head = before
-    # A session is its name; one that was begun anew under an old name is another.
+    # A session is identified by its name; one that was started again under an old name is another.
     first = next((one.text for one in thread.messages if one.role is Role.USER), "")
     thread.id = f"{name}\n{first}"
     return thread

@@ -140,7 +140,7 @@ def _untagged(found: re.Match[str], held: str) -> str:
 
 
 def _document(name: str, kind: str, language: str, text: str) -> str:
-    """A text beside the conversation, below its name; code, and what is drawn from code, as a block."""
+    """A document that belongs to the conversation, below its name; code, and what is drawn from code, as a block."""
     is_prose = kind in ("text/markdown", "text/plain") or (not kind and name.endswith((".md", ".txt")))
     body = text.strip("\n") if is_prose else fenced(text, language or _LANGUAGES.get(kind, ""))
     return joined(f"**{name}**" if name else "", body)

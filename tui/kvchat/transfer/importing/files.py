@@ -1,7 +1,7 @@
-"""Files, folders and archives to import, gone through one conversation at a time.
+"""Files, folders and archives to import, read one conversation at a time.
 
-Whatever is wrong with a file or a conversation is a value, told in its place, and the next one comes. An
-archive is read where it lies, a database is opened for reading, and nothing is unpacked.
+Whatever is wrong with a file or a conversation is a value in its place, and the next one follows. An archive is read
+in place, a database is opened for reading only, and nothing is unpacked to the disk.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ SNIFFED = 4096
 BOMB_TIMES, BOMB_OCTETS = 250, 100 * 2**20
 """What is packed as tightly and as large as this is no export: text is packed some 10 times."""
 LARGEST_ASSET = 64 * 2**20
-"""Octets of an image beside the conversations."""
+"""Octets of an image that is a file of its own."""
 UNKNOWN = 100
-"""Values that are no conversation after which a file without any is let be."""
+"""The number of values without a conversation after which a file counts as foreign."""
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 SQLITE = b"SQLite format 3\x00"
 OWN = b"kvch"
@@ -69,8 +69,8 @@ class FoundConversation(Struct, frozen=True):
     """When the file was written, in seconds since the epoch."""
     file: str
     asset: Callable[[str], bytes] = lambda beginning: b""
-    """The octets of the file beside it whose name begins so; empty: there is none. While nothing after it is asked for.
-    """
+    """The octets of the file next to it whose name begins so; empty: there is none. To be called before the next
+    conversation is read."""
 
 
 class Missed(Struct, frozen=True):
@@ -90,7 +90,7 @@ class ImportProgress(Struct):
     number: int = 0
     """Of that file among all, from 1."""
     done: int = 0
-    """Octets of all files that were gone through."""
+    """Octets read so far, of all files."""
     total: int = 0
 
 
@@ -100,10 +100,10 @@ def formats() -> tuple[ImportFormat, ...]:
 
 
 class Files:
-    """The conversations of files, folders and archives. It can be gone through on any thread, once."""
+    """The conversations of files, folders and archives. It can be iterated once, on any thread."""
 
     def __init__(self, paths: Sequence[Path], passed: int = 0, told: Callable[[], None] = lambda: None) -> None:
-        """`passed`: so many files that are not opened again. `told` is called whenever it has come further."""
+        """`passed`: how many files, from the first, are not opened again. `told` is called at every progress."""
         self._passed = passed
         self._told = told
         self.progress = ImportProgress()
@@ -138,7 +138,7 @@ class Files:
         yield from sorted(found)
 
     def _file(self, path: Path, *, given: bool) -> Iterator[FoundConversation | Missed]:
-        """`given`: the user named it, so that it is told where nothing is in it."""
+        """`given`: the user named it, so that a file without conversations is reported."""
         found = False
         try:
             with path.open("rb") as opened:
@@ -167,7 +167,7 @@ class Files:
             yield Missed(str(path), said(ImportRefusal.UNREADABLE, why=reason(error)), whole=True)
         except MemoryError:
             raise
-        except Exception:  # of a format that has met what nobody foresaw
+        except Exception:  # of a format, on input that it does not foresee
             log.exception("a file could not be gone through")
             yield Missed(str(path), said(ImportRefusal.FAULTY), whole=True)
 
@@ -324,7 +324,7 @@ def _bounded(item: Item) -> Item:
 
 
 class _Counted(io.RawIOBase):
-    """A file, each read of which tells that it goes on."""
+    """A file whose every read reports progress."""
 
     def __init__(self, file: IO[bytes], told: Callable[[], None]) -> None:
         self._file = file

@@ -1,7 +1,7 @@
-"""Files to import, gone through in a process apart: one that is hostile costs itself at most.
+"""Files to import, read in a process of their own: a hostile file costs at most itself.
 
-Whatever a file does, what was found before it stays and the next one comes; and however this is ended, no
-process is left.
+Whatever a file does, what was found before it stays and the next one follows. However this is ended, no process is
+left.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FilesApart:
                 passed, passed_over = self.progress.number, self.passed_over
 
     def _gone_through(self, passed: int, passed_over: int) -> Iterator[FoundConversation | Missed]:
-        """What is in the files behind so many. Raises EndedError."""
+        """What is in the files after the first `passed` ones. Raises EndedError."""
         process = self._process = Process(MODULE, self._seconds, MEMORY)
         question = [json.dumps({"paths": self._paths, "passed": passed}).encode()]
         arriving: Arriving | None = None

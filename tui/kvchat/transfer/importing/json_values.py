@@ -1,7 +1,7 @@
 """The values of a JSON file, one at a time, however large it is.
 
-What is not whole costs itself alone. Where a value begins and ends is found from brackets and strings before
-it is read; one that is too large, nested too deeply or no JSON is told as such, and the next one comes.
+A damaged value costs only itself. Brackets and strings show where a value begins and ends before it is parsed; one that
+is too large, nested too deeply or no JSON becomes a NotTaken, and the next one follows.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NOTHING = re.compile(r"[\s,\ufeff]*+")
 
 
 class JsonValues:
-    """The values of a file: the elements of the array that it is, those of the array `conversations` of the object that
-    it is, or what stands one after the other as in JSONL. Where one cannot be read, a NotTaken stands in its place."""
+    """The values of a file: the elements of its array, those of the array `conversations` in its object, or values one
+    after the other as in JSONL. A value that cannot be read is a NotTaken."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.header: dict[str, object] = {}
-        """What stands before `conversations`."""
+        """The fields before `conversations`."""
         self.length = 0
         """Characters of the value that came last."""
         self._file = file
@@ -41,7 +41,7 @@ class JsonValues:
         self._at = 0
         """Where in the text it is looked next."""
         self._begin: int | None = 0
-        """Where the value begins, or what stands between two; None: that was so long that it was let go."""
+        """Where the value begins, or the text between two; None: it was longer than LONGEST and was dropped."""
 
     def __iter__(self) -> Iterator[object | NotTaken]:
         """Raises what reading the file raises."""
@@ -84,7 +84,7 @@ class JsonValues:
             return NotTaken(ImportRefusal.NOT_JSON)
 
     def _stray(self, end: int) -> Iterator[NotTaken]:
-        """What stands between two values, where that is anything."""
+        """A NotTaken for the text between two values, where there is more than blanks and commas."""
         if self._begin is None or not _NOTHING.fullmatch(self._text, self._begin, end):
             yield NotTaken(ImportRefusal.NOT_ONE)
 

@@ -1,8 +1,8 @@
-"""llm: its database `logs.db`. Older versions keep a row for each prompt and response; since 0.32 there is a tree of
-messages beside it, in which a thread names its end.
+"""llm: its database `logs.db`. Older versions keep a row for each prompt and response; since 0.32 there is also a tree
+of messages, in which a thread names its end.
 
-A conversation of the older tables that went on since is a thread of the same id. Messages have no ids that both forms
-share, so they are told by their texts.
+A conversation of the older tables that was continued since is a thread of the same id. The two forms share no ids of
+messages, so texts identify them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _fragments(db: sqlite3.Connection, row: object) -> list[tuple[str, str]]:
 
 
 def _attachments(db: sqlite3.Connection, row: object, thread: Thread) -> tuple[list[str], list[Picture]]:
-    """What stands for the attachments that are left out, and the images: those whose octets the database has."""
+    """Placeholders for the attachments that are left out, and the images: those whose octets the database has."""
     lost, pictures = list[str](), list[Picture]()
     for kind, path, octets in db.execute(
         "SELECT type, path, content FROM prompt_attachments JOIN attachments ON attachments.id = attachment_id"

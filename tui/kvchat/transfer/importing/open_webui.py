@@ -1,4 +1,4 @@
-"""Open WebUI: an export of chats. Each is a tree, `history`; what a model thought stands in its text, folded away."""
+"""Open WebUI: an export of chats. Each is a tree, `history`; a model's reasoning is a folded part of its text."""
 
 from __future__ import annotations
 

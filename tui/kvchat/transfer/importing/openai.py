@@ -32,7 +32,7 @@ _ROLES = {
 }
 _REASONING = ("reasoning_content", "reasoning", "reasoningContent", "thinking")
 _KNOWN_BY = 3
-"""Messages that a conversation is told by: of a longer one, and of another branch, they are the same."""
+"""The number of first messages that identify a conversation: a longer one, and another branch, have the same."""
 
 
 def _fits(value: dict[str, object]) -> bool:

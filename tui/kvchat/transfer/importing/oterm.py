@@ -45,7 +45,7 @@ def _read(db: sqlite3.Connection) -> Iterator[Thread]:
             )
             before = str(id)
         thread.head = before
-        # Chats are numbered in each database anew.
+        # Every database has its own numbers of chats.
         thread.id = f"{chat}\n{thread.messages[0].text if thread.messages else ''}"
         yield thread
 

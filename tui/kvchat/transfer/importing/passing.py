@@ -45,7 +45,7 @@ class FrameKind(StrEnum):
     """More messages of the conversation that was found last."""
     IMAGE = "i"
     OVER = "o"
-    """All files were gone through."""
+    """All files were read."""
     NO_MEMORY = "x"
 
 

@@ -28,7 +28,7 @@ LONGEST = 32 * 2**20
 MOST_MESSAGES = 50_000
 """Messages that one has at most."""
 MOST_TEXT = 2 * LONGEST
-"""Characters that one becomes at most: what stands once in a file may stand above many branches."""
+"""Characters that one becomes at most: a text that is once in a file may be above many branches."""
 DEEPEST = 200
 """Levels of nesting that one has at most."""
 
@@ -82,7 +82,7 @@ class Loss(StrEnum):
     LOOSE = auto()
     """Messages that hang on one that is missing: they begin a branch."""
     NO_QUESTION = auto()
-    """Replies that no question stands before."""
+    """Replies without a question before them."""
     LATE_SYSTEM = auto()
     """System messages behind a question."""
     EDITED = auto()
@@ -98,12 +98,12 @@ class NotTaken(Exception):  # noqa: N818 - it is named after the fact
 
 
 class Picture(Struct, frozen=True):
-    """An image in a message, as it stands in the file: its octets, or where they are."""
+    """An image in a message, as the file has it: its octets, or where they are."""
 
     name: str = ""
     data: bytes = b""
     asset: str = ""
-    """What the names of the files begin with, beside the conversations, one of which is the image."""
+    """The beginning of the name of the image's own file, next to the file of the conversations."""
 
 
 class ImportedMessage(Struct, frozen=True):
@@ -166,7 +166,7 @@ class JsonFormat(Struct, frozen=True):
     read: Callable[[dict[str, object]], Thread | Source]
     """Raises NotTaken."""
     check: Callable[[dict[str, object]], None] = lambda header: None
-    """Looks at what stands in front of the conversations in the file. Raises NotTaken."""
+    """Checks the fields before the conversations in the file. Raises NotTaken."""
 
 
 class DatabaseFormat(Struct, frozen=True):
@@ -237,7 +237,7 @@ _DATA_URL = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,([A-Za-z0-9+/=\s]+)
 
 
 def octets_of(base64_text: str) -> bytes:
-    """What a text in base64 stands for; empty: it is none."""
+    """The octets of a text in base64; empty: it is none."""
     try:
         return base64.b64decode(base64_text, validate=False)
     except ValueError:
@@ -262,7 +262,7 @@ def unfolded(text: str, begins: re.Pattern[str], ends: str, become: Callable[[re
 
 
 def placeholder(what: str, name: str = "") -> str:
-    """The line that stands where something was: `[image not imported: lamp.png]`."""
+    """The line in place of what is left out: `[image not imported: lamp.png]`."""
     name = " ".join(name.replace("[", "(").replace("]", ")").split())[:120]
     return f"[{what}: {name}]" if name else f"[{what}]"
 

@@ -1,10 +1,10 @@
 """The one way from another program's messages to a tree of ours, with all their branches.
 
-What a message becomes depends on it and what stands above it, and on nothing else. So a second import finds
-what the first one made, by its id, and goes on below it; nothing that is stored is made again.
+What a message becomes depends only on the message and those above it. So a second import finds by its id what the first
+one made, and continues below it; nothing that is stored is made again.
 
-A question and its reply take turns here, and a system message stands first alone. Messages of one role that follow each
-other become one, what holds nothing is passed over, and a question without a reply gets an empty one.
+Questions and replies alternate here, and a system message is only ever the first. Messages of one role that follow each
+other become one, empty ones are passed over, and a question without a reply gets an empty one.
 """
 
 from __future__ import annotations
