@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def arguments(self) -> Sequence[argparse.Action]:
-        """Its options and arguments; argparse itself shows them to nobody."""
+        """Its options and arguments; argparse itself has no public name for them."""
         return self._actions
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -19,7 +19,7 @@ LARGEST = 1 << 20
 
 
 def first_code(text: str) -> str | None:
-    """What stands in the first code block between fences of a Markdown text; None without one."""
+    """The content of the first fenced code block of a Markdown text; None without one."""
     from markdown_it import MarkdownIt
 
     tokens = MarkdownIt("commonmark").parse(text)

@@ -3,8 +3,9 @@
 Only the words of the command line mention documents; what was piped in goes as an attachment in front. They
 may come from a script that put another's text into them, so a file from outside of the working folder and the
 collections goes only if a user at the terminal says yes; what a script means to send from elsewhere it pipes in.
-Standard input is read before anything else begins, so that Ctrl+C ends it at once; a terminal, a device and an input
-that was closed give nothing, and one that stays silent is waited for, but not without a word, nor for ever.
+Standard input is read before anything else begins, so that Ctrl+C ends it at once. A terminal, a device and a closed
+input give nothing. A silent one is waited for, with a notice after SILENT_S; one from which nothing comes at all is
+left after IDLE_S, unless TEXT is `-`.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ if TYPE_CHECKING:
 MOST = 16 << 20
 """Bytes that are read at most."""
 SILENT_S = 2.0
-"""Seconds without a byte after which the user is told what is waited for."""
+"""Seconds without a byte after which a notice says what is waited for."""
 IDLE_S = 6.0
-"""Seconds after which a standard input that nobody wrote to is left: a service or an editor has started kvchat."""
+"""Seconds after which an empty standard input is left: a service or an editor has started kvchat."""
 
 _AT_ONCE = 1 << 18
 
@@ -257,8 +258,8 @@ def _is_piped() -> bool:
 
 def _piped_text(waiting: str, *, gives_up: bool) -> tuple[str, str]:
     """All of standard input, to its end, in lines that end with a newline character, and its encoding where that is a
-    guess. `waiting`: what is said on standard error while nothing comes; a terminal, where the user types, is not told.
-    `gives_up`: where nothing comes at all, it is left after a while. Raises CommandError."""
+    guess. `waiting`: the notice on standard error while nothing comes, except from a terminal, where the user types.
+    `gives_up`: leave it after IDLE_S where nothing comes at all. Raises CommandError."""
     data = _data(waiting, gives_up=gives_up)
     try:
         return read_as(data)
@@ -545,13 +546,13 @@ async def _answered(
 
 
 def _reader_is_gone() -> bool:
-    """Whether nobody reads what is written to standard output: it is a pipe, closed at its other end."""
+    """Whether standard output is a pipe whose reader has closed it."""
     try:
         descriptor = sys.stdout.fileno()
         if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             return False
         looks = select.poll()
-        looks.register(descriptor, 0)  # an error is told in any case
+        looks.register(descriptor, 0)  # poll reports errors in any case
         return bool(looks.poll(0))
     except (OSError, ValueError):  # closed, or no file
         return False
@@ -571,7 +572,7 @@ def _gone_reader(loop: asyncio.AbstractEventLoop, gone: Callable[[], None]) -> I
         return
 
     def look() -> None:
-        loop.remove_reader(descriptor)  # it would be told again and again
+        loop.remove_reader(descriptor)  # the loop would call this again and again
         gone()
 
     with suppress(OSError):

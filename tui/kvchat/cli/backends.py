@@ -47,7 +47,7 @@ STARTS, NO_FILE = "on demand", "file is gone"
 ELSEWHERE_S = 3.0
 """How long a server of the user's network has to say what it is."""
 FAILED = {Trouble.UNAUTHORIZED: "needs a key", Trouble.LOADING: "loading"}
-"""How a server stands that did not say what it is; any other did not answer."""
+"""The state of a server that did not say what it is, by its trouble; with any other trouble it did not answer."""
 STATES = {"answers": "not a model server"}
 MAIN = "[server]"
 """How the server of the settings is called that is no profile."""
@@ -198,7 +198,7 @@ async def _visited(address: str, server: ServerSettings) -> Row | None:
 def _rows(
     found: list[FoundServer], known: Mapping[str, str], used: Mapping[str, UsedServer], elsewhere: Mapping[str, Row]
 ) -> Iterator[Row]:
-    """What was found, then what the settings name beside, then what is in use beside."""
+    """The servers that were found, then others that the settings name, then others that conversations use."""
     names: dict[str, list[str]] = {}
     for name, text in known.items():
         names.setdefault(_same(text), []).append(name)

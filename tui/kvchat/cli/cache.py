@@ -1,6 +1,6 @@
 """`kvchat cache`: what is known of the cache, seen from one conversation, as text or as JSON.
 
-What is stored is told without a server; what the server holds is added where one is configured and answers.
+What is stored is shown without a server; what the server holds is added where one is configured and answers.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ _ANSWERS: Mapping[str, str] = {"": "again", "e": "again", "k": "keep", "s": "sav
 
 
 def _answer(problems: Sequence[Problem]) -> str:
-    """What to do with a file in which something is wrong. Where nobody can be asked, the old one is kept."""
+    """What to do with a file in which something is wrong. Without a terminal to ask at, the old one is kept."""
     if not sys.stdin.isatty():
         return "keep"
     while True:

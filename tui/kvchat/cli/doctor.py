@@ -1,7 +1,7 @@
 """`kvchat doctor [URL]`: what a server is, what its cache does with a conversation, and what to change.
 
-A server that cannot be reached or refuses the key is a verdict too. Exit status: 0 all is well, 1 a problem,
-or it could not be told; nothing is tried out without the user's word where that could cost them something.
+A server that cannot be reached or refuses the key is a verdict too. Exit status: 0 all is well, 1 a problem, or
+unknown. What could cost the user something is only tried with their consent.
 """
 
 from __future__ import annotations

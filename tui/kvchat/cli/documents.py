@@ -1,8 +1,8 @@
 """`kvchat documents`: folders that are indexed, to add, look at, search, read again and forget, as text or as JSON.
 
-It works on the store, the files and the index alone, without a server and beside a kvchat that runs. It
-changes no file of the user. What is stopped keeps what is done: the first Ctrl+C lets what is begun be finished, the
-second one ends all. A line holds raw texts; whoever prints it makes them safe to show.
+It works on the store, the files and the index alone, without a server, and also while another kvchat runs. It changes
+no file of the user. Stopping keeps what is done: the first Ctrl+C finishes what has begun, the second one ends all. A
+line holds raw texts; whoever prints it makes them safe to show.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ COLLECTIONS = (
     TableColumn("folder", shrinks=True),
 )
 FIRST = 20
-"""Skipped files that are named where nobody asks for all."""
+"""Skipped files that are named by default."""
 SNIPPET, BEFORE = 240, 60
-"""Characters of a snippet, and of what stands in front of its first match, at most."""
+"""Most characters of a snippet, and of the text before its first match."""
 
 
 def collection_cells(status: CollectionStatus) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def status_lines(status: CollectionStatus, stale: bool | None, every: bool, *, i
 
 
 def report_lines(report: IndexingReport, collection: Collection, files: int, anew: bool = False) -> list[str]:
-    """The summary of what going through a collection gave; `files`: that are indexed now. `anew`: all were read."""
+    """The summary of indexing a collection. `files`: how many are indexed now. `anew`: every file was read again."""
     found = (
         f"{count(report.added)} added, {count(report.changed)} changed, {count(report.unchanged)} "
         f"{'indexed again, as they were' if anew else 'unchanged'}, {count(report.removed)} removed"
@@ -114,7 +114,7 @@ def shell_word(text: str) -> str:
 
 
 def passage_lines(passage: Passage, query: str) -> tuple[str, str]:
-    """Where a passage stands, and what it says around the words of the query."""
+    """Where a passage is, and what it says around the words of the query."""
     return f"{passage.title}  {passage.head}".rstrip(), snippet(passage.text, query)
 
 
@@ -320,7 +320,7 @@ class _GoneThrough(Struct, frozen=True):
 
 
 def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThrough:
-    """Index what is new in a collection, or all of it `anew`. Raises DocumentError."""
+    """Index what is new in a collection; with `anew`, read all of it again. Raises DocumentError."""
     from kvchat.documents.indexing.index_run import index_collection
 
     library = desk.library
@@ -349,7 +349,7 @@ def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThr
 
 
 def _status_of(done: Sequence[_GoneThrough], go_on: str = "") -> int:
-    """The exit status after going through collections; what went wrong is said, and how to `go_on`."""
+    """The exit status after indexing collections; prints what went wrong, and how to `go_on`."""
     for one in done:
         if one.stopped:
             print_notices([f"Stopped. What is done of {one.collection.name} is kept{go_on}"])

@@ -47,7 +47,7 @@ def _commands(parser: Parser, above: str) -> Iterator[str]:
 
 
 def _options(parser: Parser, without: Collection[str] = ()) -> Iterator[str]:
-    """The arguments of a command; those that every command has are told once, above."""
+    """The arguments of a command, without those that every command has: these are listed once, above."""
     for action in parser.arguments:
         if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS or action.dest in without:
             continue

@@ -253,7 +253,7 @@ def begun(args: argparse.Namespace) -> Session:
 
 
 def _time_zone_problem() -> Iterator[Problem]:
-    """What is wrong with TZ, where no time can be told by it; UTC stands in for it."""
+    """A problem where TZ gives no valid time zone; UTC then replaces it."""
     try:
         datetime.now().astimezone()
     except (ValueError, OverflowError):
@@ -390,7 +390,7 @@ def _model(given: str) -> dict[str, object]:
         path = Path(given).expanduser()
         is_path = is_path or path.is_absolute()
         there = path.absolute() if path.is_file() or (is_path and path.is_dir()) else None
-    except (RuntimeError, ValueError, OSError):  # ~ of nobody, a NUL, a name too long: no file in any case
+    except (RuntimeError, ValueError, OSError):  # ~ of an unknown user, a NUL, a name too long: no file in any case
         path, there = Path(given), None
     if there is not None:
         return {"engine.model": str(there), "server.base_url": ""}

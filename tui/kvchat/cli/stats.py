@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST = 366
 """Days."""
 ALL_DAYS = 14
-"""Of so many days each has a line; of more, only those with an answer."""
+"""Up to this many days each have a line; of more, only those with an answer."""
 BAR = 20
 """Cells."""
 LABEL = 12
