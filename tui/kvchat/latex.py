@@ -1,4 +1,4 @@
-r"""LaTeX in Markdown: what stands between `$…$`, `$$…$$`, `\(…\)` and `\[…\]` is left as it came.
+r"""LaTeX in Markdown: what is between `$…$`, `$$…$$`, `\(…\)` and `\[…\]` is left as it came.
 
 To Markdown `\\` and `\,` are escapes, `_` and `*` emphasis, and a line that begins with `-` or `=` ends a paragraph.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 MATH = "math"
-"""The type of an inline token that holds a formula with what it stands between."""
+"""The type of an inline token that holds a formula with its delimiters."""
 FORMULA = (
     r"(?<!\\)(?:\$\$(?!\$)(?:[^$\\]|\\[\s\S]|\$(?!\$))++\$\$"
     # No sums of money, no names of a shell: no space inside, and no word behind.

@@ -47,17 +47,17 @@ class Paths(Struct, frozen=True):
 
     @property
     def themes(self) -> Path:
-        """The user's own themes, beside the settings file."""
+        """The user's own themes, next to the settings file."""
         return self.config.parent / "themes"
 
     @property
     def personas(self) -> Path:
-        """The user's own personas, beside the settings file."""
+        """The user's own personas, next to the settings file."""
         return self.config.parent / "personas"
 
     @property
     def snippets(self) -> Path:
-        """The user's own snippets, beside the settings file."""
+        """The user's own snippets, next to the settings file."""
         return self.config.parent / "snippets"
 
     @property
@@ -174,7 +174,7 @@ def make_private(path: Path) -> None:
 
 
 def is_missing(folder: Path) -> bool:
-    """Whether there is no such folder for sure: one that cannot be looked at is told by whoever reads it."""
+    """Whether there is certainly no such folder. Of one that cannot be examined, whoever reads it reports the error."""
     try:
         return not stat.S_ISDIR(folder.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -256,8 +256,8 @@ LEFT_SECONDS = 60.0
 
 
 def open_part(target: Path) -> tuple[int, Path]:
-    """A new 0600 file beside `target`, open for writing, that is to take its place. One that a write of the same file
-    has left is removed. Raises OSError."""
+    """A new 0600 file in the folder of `target`, open for writing, that is to replace it. An old one that a killed
+    write of the same file has left is removed. Raises OSError."""
     import time
     from hashlib import blake2b
 
