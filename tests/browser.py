@@ -20,6 +20,8 @@ import pyte
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse
 
+from terminal_output import lines_of
+
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
@@ -66,7 +68,7 @@ class Page:
     @property
     def lines(self) -> list[str]:
         """What the terminal in the page shows, by all that the page was sent."""
-        return list(self._screen.display)
+        return lines_of(self._screen)
 
     async def shows(self, words: str) -> None:
         await self.until(lambda: any(words in line for line in self.lines), f"{words!r} is not shown")

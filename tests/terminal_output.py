@@ -57,6 +57,11 @@ GAP = 0.03
 """Seconds between two keys of a quick typist."""
 
 
+def lines_of(screen: pyte.Screen) -> list[str]:
+    """The lines of a screen. Its own `display` fails where the first half of a wide character was written over."""
+    return ["".join(screen.buffer[y][x].data for x in range(screen.columns)) for y in range(screen.lines)]
+
+
 class Terminal:
     """A program on a pseudo-terminal; everything it writes is in `output`."""
 
@@ -209,7 +214,7 @@ class Terminal:
         """What the screen shows, as a terminal has it after all that was written."""
         self._emulator.feed(self.output[self._shown :])
         self._shown = len(self.output)
-        return list(self._screen.display)
+        return lines_of(self._screen)
 
     @property
     def drawn(self) -> str:

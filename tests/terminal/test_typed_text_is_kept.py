@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 
 from kvchat.prompt.drafts import Unsent, unsent_in
 from kvchat.store import Store
-from terminal_output import Terminal
+from terminal_output import Terminal, lines_of
 from toyserver import ToyServer, tokens
 
 pytestmark = pytest.mark.process
@@ -236,7 +236,7 @@ async def test_in_a_page(own_folders: Path, end: str) -> None:
 
                 async def shows(words: str) -> None:
                     async with asyncio.timeout(120):
-                        while not any(words in line for line in screen.display):
+                        while not any(words in line for line in lines_of(screen)):
                             shown.feed(await page.receive_bytes())
 
                 await shows("this machine")
